@@ -1,0 +1,1 @@
+//! Lakemark: cli.

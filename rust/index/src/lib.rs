@@ -1,0 +1,17 @@
+//! Index structures of Lakemark: Arrow arrays to indexes, predicates to candidate rows.
+//!
+//! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
+//! the reading. See the modules: [`predicate`] says what is asked, [`rows`] what is answered,
+//! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
+//! become ordered keys, and [`bitmap`] is the first index kind.
+
+pub mod algebra;
+pub mod bitmap;
+pub mod key;
+pub mod predicate;
+pub mod rows;
+
+pub use algebra::Candidates;
+pub use key::{LiteralKey, encode_literal, key_type_of};
+pub use predicate::{KeyRange, KeyRanges, Leaf, Predicate, Reason, Test, Truth};
+pub use rows::{RowSet, RowSetBuilder};
