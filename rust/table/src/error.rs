@@ -1,0 +1,164 @@
+//! The one error type of the public interface: a coarse kind, and a message that says what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lakemark_format::FormatError;
+
+/// What a caller would act differently on. Python and Java have one exception class per kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// An argument, option or path makes no sense.
+    InvalidInput,
+    /// The table, column or index does not exist.
+    NotFound,
+    /// An index of that name exists.
+    AlreadyExists,
+    /// A type, table feature or storage that this release does not serve.
+    Unsupported,
+    /// Files of one table disagree on the type of a column.
+    SchemaMismatch,
+    /// Others committed at the same time, again and again.
+    Conflict,
+    /// Bytes are not what they should be.
+    Corrupt,
+    /// Reading or writing failed.
+    Io,
+    /// The caller asked to stop.
+    Cancelled,
+    /// A defect of Lakemark.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The stable name, as in the classes of Python and Java.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidInput => "InvalidInput",
+            Self::NotFound => "NotFound",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::Unsupported => "Unsupported",
+            Self::SchemaMismatch => "SchemaMismatch",
+            Self::Conflict => "Conflict",
+            Self::Corrupt => "Corrupt",
+            Self::Io => "Io",
+            Self::Cancelled => "Cancelled",
+            Self::Internal => "Internal",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why an operation failed, and what to do about it.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The result of everything that touches a table.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error with a message for the user.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The message without its cause.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt, message)
+    }
+
+    pub(crate) fn io(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Io, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    pub(crate) fn cancelled() -> Self {
+        Self::new(ErrorKind::Cancelled, "the build was cancelled; nothing was committed, run it again at any time")
+    }
+
+    /// The error of a task that did not come back.
+    pub(crate) fn task(error: &tokio::task::JoinError) -> Self {
+        Self::internal(format!("a background task did not finish: {error}"))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(source) = &self.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}
+
+impl From<object_store::Error> for Error {
+    fn from(error: object_store::Error) -> Self {
+        let (kind, message) = match &error {
+            object_store::Error::NotFound { path, .. } => (ErrorKind::NotFound, format!("{path} does not exist")),
+            object_store::Error::AlreadyExists { path, .. } => {
+                (ErrorKind::AlreadyExists, format!("{path} exists already"))
+            }
+            object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => {
+                (ErrorKind::Unsupported, "the storage cannot do this".to_owned())
+            }
+            _ => (ErrorKind::Io, "the storage failed".to_owned()),
+        };
+        Self::new(kind, message).with_source(error)
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        Self::corrupt("a mark is damaged").with_source(error)
+    }
+}

@@ -1,0 +1,90 @@
+//! What callers may choose: where the store is, which index, how a build runs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a table is opened.
+#[derive(Clone, Debug, Default)]
+pub struct TableOptions {
+    /// Path or URL of the store; `_lakemark` beside the data if none is given.
+    pub store: Option<String>,
+    /// Options of the object store, by the names that `object_store` knows.
+    pub storage_options: HashMap<String, String>,
+}
+
+/// An index to declare.
+#[derive(Clone, Debug, Default)]
+pub struct IndexSpec {
+    /// Its name, unique in the table; made from kind and column if none is given.
+    pub name: Option<String>,
+    /// Its columns; this release takes one.
+    pub columns: Vec<String>,
+    /// `auto` or `bitmap`; empty means `auto`.
+    pub kind: String,
+    /// `encoding` (`equality`) and `files_per_segment` (1 to 4096).
+    pub options: BTreeMap<String, String>,
+}
+
+/// How a build runs.
+#[derive(Clone, Default)]
+pub struct BuildOptions {
+    /// Bytes that unfinished parts may take before they go to disk; a quarter of the memory if none is given.
+    pub memory_bytes: Option<u64>,
+    /// Threads that read and index; one per core if none is given.
+    pub threads: Option<usize>,
+    /// Who is told how far it is.
+    pub progress: Option<Arc<dyn Progress>>,
+    /// Stops the build when set.
+    pub cancel: Option<CancelFlag>,
+    /// The only index to build; all of them if none is given.
+    pub index: Option<String>,
+}
+
+/// Told by a build how far it is.
+pub trait Progress: Send + Sync {
+    /// The build begins and has this many rows to read.
+    fn start(&self, total_rows: u64);
+    /// So many more rows were read.
+    fn advance(&self, rows: u64);
+    /// The build ended, well or not.
+    fn finish(&self);
+}
+
+/// Asks a running build to stop; clones share the request.
+#[derive(Clone, Debug, Default)]
+pub struct CancelFlag(Arc<AtomicBool>);
+
+impl CancelFlag {
+    /// A flag that is not set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether someone asked.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// How a snapshot is probed.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeOptions {
+    /// Whether indexes may be used at all.
+    pub use_index: bool,
+    /// Only the number of rows is wanted, not which.
+    pub count_only: bool,
+}
+
+impl Default for ProbeOptions {
+    fn default() -> Self {
+        Self { use_index: true, count_only: false }
+    }
+}

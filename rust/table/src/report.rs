@@ -1,0 +1,170 @@
+//! What operations tell: plain structs that become JSON, and text for people.
+
+use std::fmt;
+
+use lakemark_index::Reason;
+use serde::{Serialize, Serializer};
+
+/// What a build did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BuildReport {
+    /// Names of the indexes that got segments.
+    pub indexes: Vec<String>,
+    /// Data files that were read.
+    pub files: u64,
+    /// Rows that were read.
+    pub rows: u64,
+    /// Segments that were written.
+    pub segments: u64,
+    /// Bytes of these segments.
+    pub bytes_written: u64,
+    /// Parts that went to disk because of the memory limit.
+    pub spilled: u64,
+    /// Files that were left out because they changed while they were read.
+    pub skipped: Vec<String>,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VerifyReport {
+    /// One entry per index.
+    pub indexes: Vec<IndexVerdict>,
+}
+
+impl VerifyReport {
+    /// Whether nothing is damaged; stale parts are no damage.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.indexes.iter().all(|index| index.damaged.is_empty())
+    }
+}
+
+/// What a verification found in one index.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct IndexVerdict {
+    /// The index.
+    pub name: String,
+    /// Data files whose postings are just what the data says.
+    pub files_ok: u64,
+    /// Segments that are missing, unreadable or wrong, each with what is wrong.
+    pub damaged: Vec<Finding>,
+    /// Data files that changed or vanished since they were indexed.
+    pub stale: Vec<Finding>,
+}
+
+/// A file and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Finding {
+    /// The segment or data file, relative to the store or the table.
+    pub path: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// An index as users see it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct IndexInfo {
+    /// Its name.
+    pub name: String,
+    /// Its kind, e.g. `bitmap`.
+    pub kind: String,
+    /// Its encoding, e.g. `equality`.
+    pub encoding: String,
+    /// Its column.
+    pub column: String,
+    /// The column's Arrow type.
+    pub data_type: String,
+    /// Its options.
+    pub options: Vec<(String, String)>,
+    /// Data files of the snapshot that it covers.
+    pub files_covered: u64,
+    /// Data files of the snapshot.
+    pub files_total: u64,
+    /// `files_covered / files_total`, 1 for no files.
+    pub coverage: f64,
+    /// Its segments.
+    pub segments: u64,
+    /// Bytes of its segments.
+    pub bytes: u64,
+    /// Rows that it covers.
+    pub rows: u64,
+}
+
+/// How one condition of a predicate was answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LeafReport {
+    /// The condition as the engine prints it.
+    pub text: String,
+    /// The column, if the condition is about one.
+    pub column: Option<String>,
+    /// The index that answered, at least for some files; `partition` for partition columns.
+    pub index: Option<String>,
+    /// Why no index answered, at least for some files.
+    #[serde(serialize_with = "reason_code")]
+    pub reason: Option<Reason>,
+    /// Rows for which the condition may be true, in the files where an index answered.
+    pub rows: Option<u64>,
+}
+
+fn reason_code<S: Serializer>(reason: &Option<Reason>, serializer: S) -> Result<S::Ok, S::Error> {
+    reason.map(Reason::code).serialize(serializer)
+}
+
+/// What a probe found and what it cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProbeReport {
+    /// The conditions in the order of the text.
+    pub leaves: Vec<LeafReport>,
+    /// Share of the data files for which the index narrowed anything or told everything.
+    pub coverage: f64,
+    /// Data files of the snapshot.
+    pub files_total: u64,
+    /// Data files that need not be read.
+    pub files_pruned: u64,
+    /// Data files that must be scanned as without an index.
+    pub files_unknown: u64,
+    /// Row groups of the files that are not unknown.
+    pub row_groups_total: u64,
+    /// Row groups among them that need not be read.
+    pub row_groups_pruned: u64,
+    /// Rows of the files that are not unknown.
+    pub rows_total: u64,
+    /// Rows that are in the answer for sure.
+    pub rows_certain: u64,
+    /// Rows that must be read and tested.
+    pub rows_uncertain: u64,
+    /// Reads of the store.
+    pub index_reads: u64,
+    /// Bytes of these reads.
+    pub index_bytes: u64,
+    /// Wall time of the probe.
+    pub seconds: f64,
+}
+
+impl fmt::Display for ProbeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for leaf in &self.leaves {
+            write!(f, "  {}: ", leaf.text)?;
+            match (&leaf.index, leaf.rows) {
+                (Some(index), Some(rows)) => write!(f, "index {index}, {rows} rows")?,
+                (Some(index), None) => write!(f, "index {index}")?,
+                (None, _) => f.write_str("no index")?,
+            }
+            if let Some(reason) = leaf.reason {
+                write!(f, " ({reason})")?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "coverage:   {:.1}% of {} files", self.coverage * 100.0, self.files_total)?;
+        writeln!(f, "files:      {} total, {} pruned, {} scanned", self.files_total, self.files_pruned, self.files_unknown)?;
+        writeln!(f, "row groups: {} known, {} pruned", self.row_groups_total, self.row_groups_pruned)?;
+        writeln!(
+            f,
+            "rows:       {} known, {} certain, {} to re-check",
+            self.rows_total, self.rows_certain, self.rows_uncertain
+        )?;
+        write!(f, "index:      {} reads, {} bytes, {:.1} ms", self.index_reads, self.index_bytes, self.seconds * 1000.0)
+    }
+}
