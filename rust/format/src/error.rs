@@ -1,0 +1,106 @@
+//! The one error type of the format: every variant says what was found, what was expected and what to do.
+
+use std::fmt::Display;
+
+/// Why bytes are not the Lakemark file, section or value that they should be.
+///
+/// Corrupt marks never fail a query (it falls back to scanning); this error is what a warning, `lakemark index verify`
+/// or a maintenance command shows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// The first or last eight bytes are not Lakemark's.
+    #[error(
+        "{what} holds the magic {got:02x?} instead of {expected:02x?}: this is no Lakemark file or its end is missing; \
+         delete the file and run `lakemark index build`"
+    )]
+    BadMagic {
+        /// The part of the file that was read.
+        what: &'static str,
+        /// The bytes found.
+        got: [u8; 8],
+        /// The bytes that stand there in a good file.
+        expected: [u8; 8],
+    },
+    /// The file was written by a release whose format this one does not read.
+    #[error(
+        "the file has format version {got}, this release reads versions {oldest} to {newest}: \
+         upgrade lakemark, or delete the file and run `lakemark index build`"
+    )]
+    UnsupportedVersion {
+        /// The version found.
+        got: u16,
+        /// The oldest version that can be read.
+        oldest: u16,
+        /// The newest version that can be read.
+        newest: u16,
+    },
+    /// A length or count is above the format's limit, or above what the bytes at hand can hold.
+    #[error(
+        "{what} is {got}, at most {limit} is possible: the file is damaged or the table is beyond the format's limits; \
+         delete the file and run `lakemark index build`, with smaller groups of files if it happens again"
+    )]
+    TooLong {
+        /// The length or count.
+        what: &'static str,
+        /// The value found.
+        got: u64,
+        /// The largest value allowed.
+        limit: u64,
+    },
+    /// Bytes changed after they were written, or belong to another file.
+    #[error(
+        "{what} {position} has the checksum {got:08x} instead of {expected:08x}: the bytes were damaged or belong to \
+         another file; delete the file and run `lakemark index build`"
+    )]
+    ChecksumMismatch {
+        /// The kind of bytes: page, directory, trailer.
+        what: &'static str,
+        /// The page's number, or the physical offset of the bytes.
+        position: u64,
+        /// The checksum of the bytes found.
+        got: u32,
+        /// The checksum that was stored.
+        expected: u32,
+    },
+    /// Fewer bytes than the structure needs.
+    #[error(
+        "{what} needs {expected} bytes and has {got}: the file or the read was cut short; \
+         read again, or delete the file and run `lakemark index build`"
+    )]
+    Truncated {
+        /// The structure.
+        what: &'static str,
+        /// The bytes at hand.
+        got: u64,
+        /// The bytes needed.
+        expected: u64,
+    },
+    /// A field has a value that the format does not allow.
+    #[error(
+        "{what} is {got}, expected {expected}: the file is damaged or came from a faulty writer; \
+         delete the file and run `lakemark index build`"
+    )]
+    Invalid {
+        /// The field.
+        what: &'static str,
+        /// The value found.
+        got: String,
+        /// The values allowed.
+        expected: String,
+    },
+}
+
+impl FormatError {
+    /// An [`FormatError::Invalid`] for the field `what`.
+    pub fn invalid(what: &'static str, got: impl Display, expected: impl Display) -> Self {
+        Self::Invalid {
+            what,
+            got: got.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+}
+
+/// The result of everything that decodes or encodes.
+pub type Result<T, E = FormatError> = std::result::Result<T, E>;

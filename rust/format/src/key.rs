@@ -1,0 +1,403 @@
+//! Keys: column values as bytes or numbers whose order is the order of the values.
+//!
+//! A column has one [`KeyType`]. Types of at most 64 bits give [`Key::Fixed`], everything else [`Key::Bytes`], never a
+//! mix within a column. The functions at the end are the only definition of how a value becomes a number.
+
+use crate::codec::{Reader, Writer};
+use crate::error::{FormatError, Result};
+
+/// The longest [`Key::Bytes`] in bytes; rows with longer values are opaque to the index.
+pub const MAX_KEY_LENGTH: usize = 4096;
+
+/// The unit of a time or timestamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TimeUnit {
+    /// Seconds.
+    Second,
+    /// Milliseconds.
+    Millisecond,
+    /// Microseconds.
+    Microsecond,
+    /// Nanoseconds.
+    Nanosecond,
+}
+
+impl TimeUnit {
+    /// The unit's byte in files.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Second => 0,
+            Self::Millisecond => 1,
+            Self::Microsecond => 2,
+            Self::Nanosecond => 3,
+        }
+    }
+
+    fn decode(code: u8) -> Result<Self> {
+        match code {
+            0 => Ok(Self::Second),
+            1 => Ok(Self::Millisecond),
+            2 => Ok(Self::Microsecond),
+            3 => Ok(Self::Nanosecond),
+            other => Err(FormatError::invalid("a time unit", other, "0 to 3")),
+        }
+    }
+}
+
+/// The type of an indexed column, which fixes how its values become keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// false is 0, true is 1.
+    Bool,
+    /// Signed, 8 bits.
+    Int8,
+    /// Signed, 16 bits.
+    Int16,
+    /// Signed, 32 bits.
+    Int32,
+    /// Signed, 64 bits.
+    Int64,
+    /// Unsigned, 8 bits.
+    UInt8,
+    /// Unsigned, 16 bits.
+    UInt16,
+    /// Unsigned, 32 bits.
+    UInt32,
+    /// Unsigned, 64 bits.
+    UInt64,
+    /// IEEE 754 half precision.
+    Float16,
+    /// IEEE 754 single precision.
+    Float32,
+    /// IEEE 754 double precision.
+    Float64,
+    /// The unscaled value of a decimal.
+    Decimal {
+        /// Bits of the unscaled integer: 32, 64, 128 or 256.
+        width_bits: u16,
+        /// Decimal digits.
+        precision: u8,
+        /// Digits after the point.
+        scale: i8,
+    },
+    /// Days since 1970-01-01, 32 bits.
+    Date32,
+    /// Milliseconds since 1970-01-01, 64 bits.
+    Date64,
+    /// Time of day, 32 bits.
+    Time32 {
+        /// Second or millisecond.
+        unit: TimeUnit,
+    },
+    /// Time of day, 64 bits.
+    Time64 {
+        /// Microsecond or nanosecond.
+        unit: TimeUnit,
+    },
+    /// Time since 1970-01-01 00:00.
+    Timestamp {
+        /// The unit counted.
+        unit: TimeUnit,
+        /// Whether the value is an instant (in UTC) rather than a wall clock reading.
+        zoned: bool,
+    },
+    /// Strings, ordered by their UTF-8 bytes.
+    Utf8,
+    /// Bytes, ordered as unsigned bytes.
+    Binary,
+    /// Bytes of one length.
+    FixedBinary(u32),
+}
+
+impl KeyType {
+    /// The type's byte in files. Codes are never reused.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Bool => 1,
+            Self::Int8 => 2,
+            Self::Int16 => 3,
+            Self::Int32 => 4,
+            Self::Int64 => 5,
+            Self::UInt8 => 6,
+            Self::UInt16 => 7,
+            Self::UInt32 => 8,
+            Self::UInt64 => 9,
+            Self::Float16 => 10,
+            Self::Float32 => 11,
+            Self::Float64 => 12,
+            Self::Decimal { .. } => 13,
+            Self::Date32 => 14,
+            Self::Date64 => 15,
+            Self::Time32 { .. } => 16,
+            Self::Time64 { .. } => 17,
+            Self::Timestamp { .. } => 18,
+            Self::Utf8 => 19,
+            Self::Binary => 20,
+            Self::FixedBinary(_) => 21,
+        }
+    }
+
+    /// Appends the code and the type's parameters.
+    pub fn encode(&self, out: &mut Writer) {
+        out.u8(self.code());
+        match self {
+            Self::Decimal {
+                width_bits,
+                precision,
+                scale,
+            } => {
+                out.u16(*width_bits);
+                out.u8(*precision);
+                out.u8(scale.cast_unsigned());
+            }
+            Self::Time32 { unit } | Self::Time64 { unit } => out.u8(unit.code()),
+            Self::Timestamp { unit, zoned } => {
+                out.u8(unit.code());
+                out.flag(*zoned);
+            }
+            Self::FixedBinary(length) => out.u32(*length),
+            _ => {}
+        }
+    }
+
+    /// Reads what [`KeyType::encode`] wrote.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self> {
+        let key_type = match input.u8()? {
+            1 => Self::Bool,
+            2 => Self::Int8,
+            3 => Self::Int16,
+            4 => Self::Int32,
+            5 => Self::Int64,
+            6 => Self::UInt8,
+            7 => Self::UInt16,
+            8 => Self::UInt32,
+            9 => Self::UInt64,
+            10 => Self::Float16,
+            11 => Self::Float32,
+            12 => Self::Float64,
+            13 => Self::Decimal {
+                width_bits: input.u16()?,
+                precision: input.u8()?,
+                scale: input.u8()?.cast_signed(),
+            },
+            14 => Self::Date32,
+            15 => Self::Date64,
+            16 => Self::Time32 {
+                unit: TimeUnit::decode(input.u8()?)?,
+            },
+            17 => Self::Time64 {
+                unit: TimeUnit::decode(input.u8()?)?,
+            },
+            18 => Self::Timestamp {
+                unit: TimeUnit::decode(input.u8()?)?,
+                zoned: input.flag("the zoned flag of a timestamp")?,
+            },
+            19 => Self::Utf8,
+            20 => Self::Binary,
+            21 => Self::FixedBinary(input.u32()?),
+            other => return Err(FormatError::invalid("a key type", other, "1 to 21")),
+        };
+        key_type.validate()?;
+        Ok(key_type)
+    }
+
+    /// Whether the parameters can occur.
+    pub fn validate(&self) -> Result<()> {
+        match *self {
+            Self::Decimal {
+                width_bits, precision, ..
+            } => {
+                let digits = match width_bits {
+                    32 => 9,
+                    64 => 18,
+                    128 => 38,
+                    256 => 76,
+                    other => {
+                        return Err(FormatError::invalid(
+                            "a decimal's width in bits",
+                            other,
+                            "32, 64, 128 or 256",
+                        ));
+                    }
+                };
+                if precision == 0 || precision > digits {
+                    return Err(FormatError::invalid(
+                        "a decimal's precision",
+                        precision,
+                        format_args!("1 to {digits}"),
+                    ));
+                }
+            }
+            Self::Time32 { unit } if unit > TimeUnit::Millisecond => {
+                return Err(FormatError::invalid("a 32-bit time's unit", unit.code(), "0 or 1"));
+            }
+            Self::Time64 { unit } if unit < TimeUnit::Microsecond => {
+                return Err(FormatError::invalid("a 64-bit time's unit", unit.code(), "2 or 3"));
+            }
+            Self::FixedBinary(length) if length > i32::MAX.cast_unsigned() => {
+                return Err(FormatError::TooLong {
+                    what: "a fixed binary's length",
+                    got: u64::from(length),
+                    limit: u64::from(i32::MAX.cast_unsigned()),
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the keys of this type are [`Key::Fixed`].
+    pub fn is_fixed(&self) -> bool {
+        match self {
+            Self::Decimal { width_bits, .. } => *width_bits <= 64,
+            Self::Utf8 | Self::Binary | Self::FixedBinary(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The smallest and largest [`Key::Fixed`] of this type; `None` for types with [`Key::Bytes`].
+    pub fn fixed_bounds(&self) -> Option<(u64, u64)> {
+        let signed = |low: i64, high: i64| Some((key_of_i64(low), key_of_i64(high)));
+        match self {
+            Self::Bool => Some((0, 1)),
+            Self::Int8 => signed(i8::MIN.into(), i8::MAX.into()),
+            Self::Int16 => signed(i16::MIN.into(), i16::MAX.into()),
+            Self::Int32 | Self::Date32 | Self::Time32 { .. } => signed(i32::MIN.into(), i32::MAX.into()),
+            Self::Decimal { width_bits: 32, .. } => signed(i32::MIN.into(), i32::MAX.into()),
+            Self::UInt8 => Some((0, u8::MAX.into())),
+            Self::UInt16 | Self::Float16 => Some((0, u16::MAX.into())),
+            Self::UInt32 | Self::Float32 => Some((0, u32::MAX.into())),
+            _ if self.is_fixed() => Some((0, u64::MAX)),
+            _ => None,
+        }
+    }
+
+    /// Checks that `key` can be a key of this type.
+    pub fn check(&self, key: &Key) -> Result<()> {
+        match key {
+            Key::Fixed(value) => match self.fixed_bounds() {
+                Some((low, high)) if (low..=high).contains(value) => Ok(()),
+                Some((low, high)) => Err(FormatError::invalid(
+                    "a key",
+                    value,
+                    format_args!("{low} to {high} for {self:?}"),
+                )),
+                None => Err(FormatError::invalid(
+                    "a key",
+                    "a number",
+                    format_args!("bytes for {self:?}"),
+                )),
+            },
+            Key::Bytes(_) if self.is_fixed() => Err(FormatError::invalid(
+                "a key",
+                "bytes",
+                format_args!("a number for {self:?}"),
+            )),
+            Key::Bytes(bytes) if bytes.len() > MAX_KEY_LENGTH => Err(FormatError::TooLong {
+                what: "a key",
+                got: bytes.len() as u64,
+                limit: MAX_KEY_LENGTH as u64,
+            }),
+            Key::Bytes(bytes) => match self.bytes_length() {
+                Some(length) if length != bytes.len() => Err(FormatError::invalid(
+                    "a key's length",
+                    bytes.len(),
+                    format_args!("{length} for {self:?}"),
+                )),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// The length of every [`Key::Bytes`] of this type, where it is one length.
+    pub fn bytes_length(&self) -> Option<usize> {
+        match self {
+            Self::Decimal { width_bits, .. } if *width_bits > 64 => Some(usize::from(*width_bits / 8)),
+            Self::FixedBinary(length) => usize::try_from(*length).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// A value of an indexed column; `Ord` is the order of the values.
+///
+/// ```
+/// use lakemark_format::{Key, key_of_i64};
+/// assert!(Key::Fixed(key_of_i64(-5)) < Key::Fixed(key_of_i64(3)));
+/// assert!(Key::Bytes(b"ab".to_vec()) < Key::Bytes(b"b".to_vec()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// A value of at most 64 bits, mapped to an unsigned number that keeps the order.
+    Fixed(u64),
+    /// Anything longer, mapped to bytes that keep the order.
+    Bytes(Vec<u8>),
+}
+
+impl Key {
+    /// Appends the key: a varint, or length-prefixed bytes. The reader knows which from the key type.
+    pub fn encode(&self, out: &mut Writer) -> Result<()> {
+        match self {
+            Self::Fixed(value) => {
+                out.varint(*value);
+                Ok(())
+            }
+            Self::Bytes(bytes) => out.blob("a key", bytes, MAX_KEY_LENGTH),
+        }
+    }
+
+    /// Reads a key of `key_type`.
+    pub fn decode(input: &mut Reader<'_>, key_type: &KeyType) -> Result<Self> {
+        let key = if key_type.is_fixed() {
+            Self::Fixed(input.varint()?)
+        } else {
+            Self::Bytes(input.blob("a key", MAX_KEY_LENGTH)?.to_vec())
+        };
+        key_type.check(&key)?;
+        Ok(key)
+    }
+}
+
+/// The key of a signed number, a date, a time, a timestamp or a decimal of at most 64 bits (its unscaled value).
+pub fn key_of_i64(value: i64) -> u64 {
+    value.cast_unsigned() ^ (1 << 63)
+}
+
+/// The signed number of a key made by [`key_of_i64`].
+pub fn i64_of_key(key: u64) -> i64 {
+    (key ^ (1 << 63)).cast_signed()
+}
+
+/// The key of a half float from its bits: total order, -0 just below +0. `None` for NaN, which has no place in an order.
+pub fn key_of_f16_bits(bits: u16) -> Option<u64> {
+    let is_nan = bits & 0x7fff > 0x7c00;
+    let ordered = if bits >> 15 == 1 { !bits } else { bits | 0x8000 };
+    (!is_nan).then_some(u64::from(ordered))
+}
+
+/// The key of a float: total order, -0 just below +0. `None` for NaN, which has no place in an order.
+pub fn key_of_f32(value: f32) -> Option<u64> {
+    let bits = value.to_bits();
+    let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
+    (!value.is_nan()).then_some(u64::from(ordered))
+}
+
+/// The key of a double: total order, -0 just below +0. `None` for NaN, which has no place in an order.
+pub fn key_of_f64(value: f64) -> Option<u64> {
+    let bits = value.to_bits();
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
+    (!value.is_nan()).then_some(ordered)
+}
+
+/// The key of a 128-bit decimal: its unscaled value with the sign bit flipped, big endian.
+pub fn key_of_i128(value: i128) -> [u8; 16] {
+    (value.cast_unsigned() ^ (1 << 127)).to_be_bytes()
+}
+
+/// The key of a 256-bit decimal from its big-endian two's complement bytes.
+pub fn key_of_i256_be(mut value: [u8; 32]) -> [u8; 32] {
+    if let Some(first) = value.first_mut() {
+        *first ^= 0x80;
+    }
+    value
+}

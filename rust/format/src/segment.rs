@@ -1,0 +1,497 @@
+//! The directory of a segment: which data files it covers, where its value blocks are and the first key of each.
+//!
+//! Rows of all files of a segment share one *row space*: a file's rows start at its `base`, a multiple of 64, so that a
+//! file's part of a bitmap starts on a word. The directory is decoded whole and is small: keys and offsets are stored as
+//! differences, and value blocks that directly follow their postings cost one byte for each offset.
+
+use crate::codec::{Reader, Writer};
+use crate::container::{ContentKind, HEADER_BYTES, Trailer};
+use crate::error::{FormatError, Result};
+use crate::key::{Key, KeyType};
+use crate::manifest::{MAX_FILE_ROWS, MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::path::check_path;
+
+/// The base of every file is a multiple of this.
+pub const BASE_ALIGNMENT: u32 = 64;
+
+/// What a segment holds and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentDirectory {
+    /// The segment's id, stored in header and trailer.
+    pub segment_id: [u8; 16],
+    /// The index it belongs to.
+    pub index_id: [u8; 16],
+    /// The column's physical name.
+    pub column: String,
+    /// The column's type.
+    pub key_type: KeyType,
+    /// The covered data files, by ascending base.
+    pub files: Vec<SegmentFile>,
+    /// Rows of the segment's row space, gaps between files included.
+    pub universe: u32,
+    /// Rows whose value is NULL.
+    pub nulls: PostingRef,
+    /// Rows with a value that the index cannot order: NaN, keys that are too long.
+    pub opaque: PostingRef,
+    /// Distinct values.
+    pub value_count: u64,
+    /// The largest key; `None` when there is no value.
+    pub max_key: Option<Key>,
+    /// The value blocks, by ascending first key.
+    pub blocks: Vec<ValueBlockRef>,
+}
+
+/// A data file in a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentFile {
+    /// Path relative to the table's root.
+    pub path: String,
+    /// First row in the segment's row space, a multiple of [`BASE_ALIGNMENT`].
+    pub base: u32,
+    /// Rows of each row group.
+    pub row_groups: Vec<u32>,
+    /// Fingerprint of the Parquet footer.
+    pub footer_hash: u64,
+    /// Fingerprint of the raw column chunks: proves the data when only its modification time changed.
+    pub column_hash: u64,
+}
+
+/// Where a posting list is in the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PostingRef {
+    /// Logical offset.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Rows in it.
+    pub rows: u32,
+}
+
+/// Where a value block and the postings of its values are in the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueBlockRef {
+    /// The smallest key in the block.
+    pub first_key: Key,
+    /// Logical offset of the block.
+    pub offset: u64,
+    /// Bytes of the block.
+    pub length: u32,
+    /// Values in the block.
+    pub values: u32,
+    /// Rows of all its values.
+    pub rows: u64,
+    /// Logical offset of the block's posting area.
+    pub postings_offset: u64,
+    /// Bytes of the posting area.
+    pub postings_length: u64,
+}
+
+impl SegmentFile {
+    /// An empty path's length, base, no row groups, two hashes.
+    const MIN_BYTES: usize = 1 + 1 + 1 + 8 + 8;
+
+    /// Rows of the file.
+    pub fn rows(&self) -> u64 {
+        self.row_groups.iter().copied().map(u64::from).sum()
+    }
+}
+
+impl SegmentDirectory {
+    /// The directory's bytes, for a stream that ends at the logical offset `stream_length`.
+    pub fn encode(&self, stream_length: u64) -> Result<Vec<u8>> {
+        self.validate(stream_length)?;
+        let mut out = Writer::new();
+        out.bytes(&self.index_id);
+        out.string("the column of a segment", &self.column, MAX_NAME_LENGTH)?;
+        self.key_type.encode(&mut out);
+        out.varint(u64::from(self.universe));
+        out.length(self.files.len());
+        let mut first_free = 0;
+        for file in &self.files {
+            file.encode(first_free, &mut out)?;
+            first_free = next_base(file);
+        }
+        self.nulls.encode(&mut out);
+        self.opaque.encode(&mut out);
+        out.varint(self.value_count);
+        out.length(self.blocks.len());
+        let (mut previous, mut cursor) = (0, HEADER_BYTES);
+        for block in &self.blocks {
+            block.encode(&mut previous, &mut cursor, &mut out)?;
+        }
+        if let Some(max_key) = &self.max_key {
+            max_key.encode(&mut out)?;
+        }
+        Ok(out.into_vec())
+    }
+
+    /// Reads the checked directory of the file that `trailer` ends.
+    pub fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self> {
+        if trailer.kind != ContentKind::Segment {
+            return Err(FormatError::invalid(
+                "the content kind of a segment",
+                trailer.kind.code(),
+                1,
+            ));
+        }
+        let mut input = Reader::new("the segment's directory", bytes);
+        let index_id = input.array()?;
+        let column = input.string("the column of a segment", MAX_NAME_LENGTH)?;
+        let key_type = KeyType::decode(&mut input)?;
+        let universe = input.varint_u32("the rows of the row space")?;
+        let count = input.count("the number of files", SegmentFile::MIN_BYTES)?;
+        let mut files = Vec::with_capacity(count);
+        let mut first_free = 0;
+        for _ in 0..count {
+            let file = SegmentFile::decode(&mut input, first_free)?;
+            first_free = next_base(&file);
+            files.push(file);
+        }
+        let nulls = PostingRef::decode(&mut input)?;
+        let opaque = PostingRef::decode(&mut input)?;
+        let value_count = input.varint()?;
+        let count = input.count("the number of value blocks", ValueBlockRef::MIN_BYTES)?;
+        let mut blocks = Vec::with_capacity(count);
+        let (mut previous, mut cursor) = (0, HEADER_BYTES);
+        for _ in 0..count {
+            blocks.push(ValueBlockRef::decode(
+                &mut input,
+                &key_type,
+                &mut previous,
+                &mut cursor,
+            )?);
+        }
+        let max_key = match blocks.is_empty() {
+            true => None,
+            false => Some(Key::decode(&mut input, &key_type)?),
+        };
+        input.finish()?;
+        let segment_id = trailer.id;
+        let directory = Self {
+            segment_id,
+            index_id,
+            column,
+            key_type,
+            files,
+            universe,
+            nulls,
+            opaque,
+            value_count,
+            max_key,
+            blocks,
+        };
+        directory.validate(trailer.stream_length)?;
+        Ok(directory)
+    }
+
+    /// Rows of all files.
+    pub fn rows(&self) -> u64 {
+        self.files.iter().map(SegmentFile::rows).sum()
+    }
+
+    fn validate(&self, stream_length: u64) -> Result<()> {
+        self.key_type.validate()?;
+        self.validate_files()?;
+        self.validate_keys()?;
+        self.validate_totals()?;
+        self.validate_sections(stream_length)
+    }
+
+    fn validate_files(&self) -> Result<()> {
+        let mut end = 0u64;
+        for file in &self.files {
+            check_path("the path of a data file", &file.path)?;
+            if !file.base.is_multiple_of(BASE_ALIGNMENT) {
+                return Err(FormatError::invalid(
+                    "the base of a file",
+                    file.base,
+                    "a multiple of 64",
+                ));
+            }
+            if u64::from(file.base) < end {
+                return Err(FormatError::invalid(
+                    "the base of a file",
+                    file.base,
+                    format_args!("at least {end}"),
+                ));
+            }
+            let rows = file.rows();
+            if rows > MAX_FILE_ROWS {
+                return Err(FormatError::TooLong {
+                    what: "the rows of a data file",
+                    got: rows,
+                    limit: MAX_FILE_ROWS,
+                });
+            }
+            end = u64::from(file.base) + rows;
+        }
+        if end > u64::from(self.universe) {
+            return Err(FormatError::invalid(
+                "the row space",
+                self.universe,
+                format_args!("at least {end} rows"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn validate_keys(&self) -> Result<()> {
+        for block in &self.blocks {
+            self.key_type.check(&block.first_key)?;
+        }
+        if !self.blocks.is_sorted_by(|a, b| a.first_key < b.first_key) {
+            return Err(FormatError::invalid(
+                "the first keys of the value blocks",
+                "out of order",
+                "strictly ascending",
+            ));
+        }
+        match (self.blocks.last(), &self.max_key) {
+            (None, None) => Ok(()),
+            (Some(last), Some(max)) => {
+                self.key_type.check(max)?;
+                let fits = if last.values == 1 {
+                    *max == last.first_key
+                } else {
+                    *max > last.first_key
+                };
+                if fits {
+                    return Ok(());
+                }
+                Err(FormatError::invalid(
+                    "the largest key",
+                    "out of place",
+                    "the last key of the last value block",
+                ))
+            }
+            (last, _) => Err(FormatError::invalid(
+                "the largest key",
+                if last.is_some() { "absent" } else { "present" },
+                "present exactly when there are values",
+            )),
+        }
+    }
+
+    fn validate_totals(&self) -> Result<()> {
+        let mut rows = u64::from(self.nulls.rows) + u64::from(self.opaque.rows);
+        let mut values = 0u64;
+        for block in &self.blocks {
+            if block.values == 0 || block.rows < u64::from(block.values) {
+                return Err(FormatError::invalid(
+                    "a value block",
+                    format_args!("of {} values and {} rows", block.values, block.rows),
+                    "at least one value, and a row for each",
+                ));
+            }
+            rows = rows.saturating_add(block.rows);
+            values += u64::from(block.values);
+        }
+        if values != self.value_count {
+            return Err(FormatError::invalid("the number of values", self.value_count, values));
+        }
+        if rows != self.rows() {
+            return Err(FormatError::invalid(
+                "the rows of values, NULL and opaque",
+                rows,
+                self.rows(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every section lies between the header and the end of the stream, and no byte belongs to two.
+    fn validate_sections(&self, stream_length: u64) -> Result<()> {
+        let mut sections = Vec::with_capacity(2 + 2 * self.blocks.len());
+        for posting in [&self.nulls, &self.opaque] {
+            if posting.rows > 0 && posting.length == 0 {
+                return Err(FormatError::invalid(
+                    "a posting list with rows",
+                    "empty",
+                    "at least one byte",
+                ));
+            }
+            sections.push((posting.offset, u64::from(posting.length)));
+        }
+        for block in &self.blocks {
+            if block.length == 0 {
+                return Err(FormatError::invalid("a value block", "empty", "at least one byte"));
+            }
+            sections.push((block.offset, u64::from(block.length)));
+            sections.push((block.postings_offset, block.postings_length));
+        }
+        sections.retain(|(_, length)| *length > 0);
+        sections.sort_unstable();
+        let mut free = HEADER_BYTES;
+        for (offset, length) in sections {
+            if offset < free {
+                return Err(FormatError::invalid(
+                    "a section's offset",
+                    offset,
+                    format_args!("at least {free}"),
+                ));
+            }
+            free = match offset.checked_add(length) {
+                Some(end) if end <= stream_length => end,
+                _ => {
+                    return Err(FormatError::invalid(
+                        "a section",
+                        format_args!("{length} bytes at {offset}"),
+                        format_args!("inside the stream of {stream_length} bytes"),
+                    ));
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+impl SegmentFile {
+    fn encode(&self, first_free: u32, out: &mut Writer) -> Result<()> {
+        out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
+        // `validate` saw that bases ascend and are aligned.
+        out.varint(u64::from(self.base.wrapping_sub(first_free) / BASE_ALIGNMENT));
+        out.length(self.row_groups.len());
+        for rows in &self.row_groups {
+            out.varint(u64::from(*rows));
+        }
+        out.u64(self.footer_hash);
+        out.u64(self.column_hash);
+        Ok(())
+    }
+
+    fn decode(input: &mut Reader<'_>, first_free: u32) -> Result<Self> {
+        let path = input.string("the path of a data file", MAX_PATH_LENGTH)?;
+        let gap = input.varint_u32("the gap before a file's base")?;
+        let base = gap
+            .checked_mul(BASE_ALIGNMENT)
+            .and_then(|gap| first_free.checked_add(gap));
+        let Some(base) = base else {
+            return Err(FormatError::TooLong {
+                what: "the gap before a file's base",
+                got: gap.into(),
+                limit: u64::from((u32::MAX - first_free) / BASE_ALIGNMENT),
+            });
+        };
+        let count = input.count("the number of row groups", 1)?;
+        let row_groups = (0..count)
+            .map(|_| input.varint_u32("the rows of a row group"))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            path,
+            base,
+            row_groups,
+            footer_hash: input.u64()?,
+            column_hash: input.u64()?,
+        })
+    }
+}
+
+/// The first aligned row behind `file`, at most the last aligned row of all: `validate` refuses what does not fit.
+fn next_base(file: &SegmentFile) -> u32 {
+    let end = u64::from(file.base).saturating_add(file.rows());
+    let aligned = end
+        .div_ceil(BASE_ALIGNMENT.into())
+        .saturating_mul(BASE_ALIGNMENT.into());
+    u32::try_from(aligned).unwrap_or(u32::MAX - (BASE_ALIGNMENT - 1))
+}
+
+impl PostingRef {
+    fn encode(&self, out: &mut Writer) {
+        out.varint(self.offset);
+        out.varint(self.length.into());
+        out.varint(self.rows.into());
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            offset: input.varint()?,
+            length: input.varint_u32("the length of a posting list")?,
+            rows: input.varint_u32("the rows of a posting list")?,
+        })
+    }
+}
+
+impl ValueBlockRef {
+    /// Every field takes a byte or more.
+    const MIN_BYTES: usize = 7;
+
+    /// `previous` is the last fixed key and `cursor` the end of the last section written; both move on.
+    fn encode(&self, previous: &mut u64, cursor: &mut u64, out: &mut Writer) -> Result<()> {
+        match &self.first_key {
+            Key::Fixed(key) => {
+                out.varint(key.wrapping_sub(*previous));
+                *previous = *key;
+            }
+            key => key.encode(out)?,
+        }
+        out.varint(self.values.into());
+        out.varint(self.rows.wrapping_sub(self.values.into()));
+        encode_place(self.postings_offset, self.postings_length, cursor, out);
+        encode_place(self.offset, self.length.into(), cursor, out);
+        Ok(())
+    }
+
+    fn decode(input: &mut Reader<'_>, key_type: &KeyType, previous: &mut u64, cursor: &mut u64) -> Result<Self> {
+        let first_key = if key_type.is_fixed() {
+            let step = input.varint()?;
+            let Some(key) = previous.checked_add(step) else {
+                return Err(FormatError::TooLong {
+                    what: "the step to a key",
+                    got: step,
+                    limit: u64::MAX - *previous,
+                });
+            };
+            *previous = key;
+            Key::Fixed(key)
+        } else {
+            Key::decode(input, key_type)?
+        };
+        let values = input.varint_u32("the values of a block")?;
+        let surplus = input.varint()?;
+        let rows = surplus.checked_add(values.into()).ok_or(FormatError::TooLong {
+            what: "the rows of a block",
+            got: surplus,
+            limit: u64::MAX - u64::from(values),
+        })?;
+        let (postings_offset, postings_length) = decode_place(input, cursor)?;
+        let (offset, length) = decode_place(input, cursor)?;
+        let length = u32::try_from(length).map_err(|_| FormatError::TooLong {
+            what: "the length of a value block",
+            got: length,
+            limit: u32::MAX.into(),
+        })?;
+        Ok(Self {
+            first_key,
+            offset,
+            length,
+            values,
+            rows,
+            postings_offset,
+            postings_length,
+        })
+    }
+}
+
+/// Writes the distance from the cursor and the length; the cursor moves behind the section.
+fn encode_place(offset: u64, length: u64, cursor: &mut u64, out: &mut Writer) {
+    out.varint_signed(offset.wrapping_sub(*cursor).cast_signed());
+    out.varint(length);
+    *cursor = offset.wrapping_add(length);
+}
+
+fn decode_place(input: &mut Reader<'_>, cursor: &mut u64) -> Result<(u64, u64)> {
+    let distance = input.varint_signed()?;
+    let length = input.varint()?;
+    let offset = cursor.checked_add_signed(distance);
+    match offset.and_then(|offset| offset.checked_add(length).map(|end| (offset, end))) {
+        Some((offset, end)) => {
+            *cursor = end;
+            Ok((offset, length))
+        }
+        None => Err(FormatError::invalid(
+            "a section",
+            format_args!("{length} bytes at {distance} from {cursor}"),
+            "inside the stream",
+        )),
+    }
+}
