@@ -1,0 +1,128 @@
+# The verbs of this repository. `make help` lists them; CI runs nothing else.
+#
+# Everything that is built lands outside the checkout, so that a second checkout starts warm:
+#   LAKEMARK_CACHE    $HOME/.cache/lakemark     virtual environment, wheels, jars
+#   CARGO_TARGET_DIR  $LAKEMARK_CACHE/target    Rust artefacts
+#   PYTHON            python3.11                the interpreter that the virtual environment is made from
+#
+# Rust is built with --workspace only: another selection of crates turns other features of the shared dependencies on and
+# compiles all of them again. The one exception, test-core, takes the crates that need no query engine.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+LAKEMARK_CACHE ?= $(HOME)/.cache/lakemark
+CARGO_TARGET_DIR ?= $(LAKEMARK_CACHE)/target
+VENV ?= $(LAKEMARK_CACHE)/venv
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+SPARK_VERSION ?= 4.1.4
+SPARK_VERSIONS ?= 4.1.4 4.3.0
+N ?= 10000
+export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
+
+CARGO := cd rust && cargo
+PY := $(VENV)/bin/python
+DEBUG := $(CARGO_TARGET_DIR)/debug
+ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
+MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml
+PART := .ci/part
+
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo bench-sqb fuzz-queries fuzz ci
+.PHONY: rust native jar
+
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+
+setup: $(VENV)/.done ## virtual environment with every pinned Python tool (once; later runs find it ready)
+
+fmt: setup ## format Rust, Python and Java
+	$(CARGO) fmt --all
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix-only .
+	$(MVN) spotless:apply
+
+lint: setup ## formatting, clippy, ruff, mypy, google-java-format: any finding fails
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(MVN) --quiet spotless:check
+
+test: ## every test: Rust, Python, Java, Spark, README
+	@rm -f $(LAKEMARK_CACHE)/parts
+	@$(PART) setup $(MAKE) --no-print-directory setup
+	@$(PART) build $(MAKE) --no-print-directory native jar
+	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
+	@$(PART) python-tests $(MAKE) --no-print-directory test-python
+	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
+	@$(PART) --summary test
+
+test-core: ## the three crates below the query engine; compiles no DataFusion
+	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
+
+test-python: native ## Python tests, doctests and the README's Python and shell blocks
+	$(PY) -m pytest -m "not wheel"
+	$(PY) tests/readme/run.py shell python
+
+test-spark: native jar ## Java unit tests and the Spark tests on PySpark $(SPARK_VERSION)
+	$(MVN) --quiet test
+	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest tests/spark
+	$(PY) tests/readme/run.py spark
+
+test-spark-all: ## the Spark tests on every supported PySpark, each in an environment of its own
+	for version in $(SPARK_VERSIONS); do \
+	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
+	done
+
+demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
+	$(PY) examples/demo.py
+
+bench-sqb: setup ## the Set Query Benchmark table beside DuckDB and plain DataFusion (release build: 40 minutes at first)
+	$(CARGO) build --workspace --release
+	$(PY) benchmarks/sqb.py
+
+fuzz-queries: ## N=10000 random predicates over random tables: marks on must equal marks off
+	$(CARGO) test --workspace --test it --no-run --quiet
+	$(CARGO) run --workspace --bin lakemark --quiet -- --version
+	LAKEMARK_TRIALS=$(N) $(CARGO) test --workspace --test it -- --nocapture random_queries
+
+fuzz: ## decoders against arbitrary bytes: a smoke run
+	LAKEMARK_FUZZ=1 $(CARGO) test -p lakemark-format fuzz
+
+ci: ## what CI runs: lint, build, every test, fuzz smoke; prints how long each part took
+	@rm -f $(LAKEMARK_CACHE)/parts
+	@$(PART) setup $(MAKE) --no-print-directory setup
+	@$(PART) lint $(MAKE) --no-print-directory lint
+	@$(PART) build $(MAKE) --no-print-directory native jar
+	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
+	@$(PART) python-tests $(MAKE) --no-print-directory test-python
+	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
+	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
+	@$(PART) --summary ci
+
+# ---- parts that the verbs share ----------------------------------------------------------------------------------
+
+.PHONY: test-rust
+test-rust:
+	$(CARGO) test --workspace
+
+rust:
+	$(CARGO) build --workspace
+
+# The libraries that cargo built go where Python and the jar look for them. maturin is for wheels only: it would build
+# with other features. install(1) makes a new inode, so that a process that has the old library open keeps it.
+native: rust setup
+	install -D -m 755 $(DEBUG)/liblakemark_python.so python/lakemark/_internal.abi3.so
+
+jar: rust
+	install -D -m 755 $(DEBUG)/liblakemark_jni.so $(LAKEMARK_CACHE)/native/linux/$(ARCH)/liblakemark_jni.so
+	$(MVN) --quiet -DskipTests -Dlakemark.native.dir=$(LAKEMARK_CACHE)/native package
+	install -D -m 644 $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar python/lakemark/jars/lakemark-spark.jar
+
+# The mark file is named after the versions wanted: a change of pyproject.toml or of SPARK_VERSION installs again.
+$(VENV)/.done: pyproject.toml .ci/setup
+	.ci/setup $(PYTHON) $(VENV) $(SPARK_VERSION)
+	touch $@
