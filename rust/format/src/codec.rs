@@ -94,7 +94,11 @@ impl<'a> Reader<'a> {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
-                return Err(FormatError::invalid("a varint", "more than 64 bits", "at most 64 bits"));
+                return Err(FormatError::invalid(
+                    "a varint",
+                    "more than 64 bits",
+                    "at most 64 bits",
+                ));
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {

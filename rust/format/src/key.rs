@@ -205,7 +205,9 @@ impl KeyType {
     pub fn validate(&self) -> Result<()> {
         match *self {
             Self::Decimal {
-                width_bits, precision, ..
+                width_bits,
+                precision,
+                ..
             } => {
                 let digits = match width_bits {
                     32 => 9,
@@ -229,10 +231,18 @@ impl KeyType {
                 }
             }
             Self::Time32 { unit } if unit > TimeUnit::Millisecond => {
-                return Err(FormatError::invalid("a 32-bit time's unit", unit.code(), "0 or 1"));
+                return Err(FormatError::invalid(
+                    "a 32-bit time's unit",
+                    unit.code(),
+                    "0 or 1",
+                ));
             }
             Self::Time64 { unit } if unit < TimeUnit::Microsecond => {
-                return Err(FormatError::invalid("a 64-bit time's unit", unit.code(), "2 or 3"));
+                return Err(FormatError::invalid(
+                    "a 64-bit time's unit",
+                    unit.code(),
+                    "2 or 3",
+                ));
             }
             Self::FixedBinary(length) if length > i32::MAX.cast_unsigned() => {
                 return Err(FormatError::TooLong {
@@ -262,7 +272,9 @@ impl KeyType {
             Self::Bool => Some((0, 1)),
             Self::Int8 => signed(i8::MIN.into(), i8::MAX.into()),
             Self::Int16 => signed(i16::MIN.into(), i16::MAX.into()),
-            Self::Int32 | Self::Date32 | Self::Time32 { .. } => signed(i32::MIN.into(), i32::MAX.into()),
+            Self::Int32 | Self::Date32 | Self::Time32 { .. } => {
+                signed(i32::MIN.into(), i32::MAX.into())
+            }
             Self::Decimal { width_bits: 32, .. } => signed(i32::MIN.into(), i32::MAX.into()),
             Self::UInt8 => Some((0, u8::MAX.into())),
             Self::UInt16 | Self::Float16 => Some((0, u16::MAX.into())),
@@ -312,7 +324,9 @@ impl KeyType {
     /// The length of every [`Key::Bytes`] of this type, where it is one length.
     pub fn bytes_length(&self) -> Option<usize> {
         match self {
-            Self::Decimal { width_bits, .. } if *width_bits > 64 => Some(usize::from(*width_bits / 8)),
+            Self::Decimal { width_bits, .. } if *width_bits > 64 => {
+                Some(usize::from(*width_bits / 8))
+            }
             Self::FixedBinary(length) => usize::try_from(*length).ok(),
             _ => None,
         }
@@ -371,21 +385,33 @@ pub fn i64_of_key(key: u64) -> i64 {
 /// The key of a half float from its bits: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f16_bits(bits: u16) -> Option<u64> {
     let is_nan = bits & 0x7fff > 0x7c00;
-    let ordered = if bits >> 15 == 1 { !bits } else { bits | 0x8000 };
+    let ordered = if bits >> 15 == 1 {
+        !bits
+    } else {
+        bits | 0x8000
+    };
     (!is_nan).then_some(u64::from(ordered))
 }
 
 /// The key of a float: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f32(value: f32) -> Option<u64> {
     let bits = value.to_bits();
-    let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
+    let ordered = if bits >> 31 == 1 {
+        !bits
+    } else {
+        bits | (1 << 31)
+    };
     (!value.is_nan()).then_some(u64::from(ordered))
 }
 
 /// The key of a double: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f64(value: f64) -> Option<u64> {
     let bits = value.to_bits();
-    let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
+    let ordered = if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | (1 << 63)
+    };
     (!value.is_nan()).then_some(ordered)
 }
 

@@ -142,7 +142,8 @@ impl Manifest {
             ));
         }
         let header = physical_range(0..HEADER_BYTES, &trailer);
-        let header = Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
+        let header =
+            Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
         trailer.check_header(header)?;
         let Some(directory) = opened.directory else {
             return Err(FormatError::Truncated {
@@ -163,7 +164,11 @@ impl Manifest {
         let count = input.count("the number of schemas", 1)?;
         let mut schemas = Vec::with_capacity(count);
         for _ in 0..count {
-            schemas.push(input.blob("the schema of a data file", MAX_SCHEMA_LENGTH)?.to_vec());
+            schemas.push(
+                input
+                    .blob("the schema of a data file", MAX_SCHEMA_LENGTH)?
+                    .to_vec(),
+            );
         }
         let count = input.count("the number of files", ManifestFile::MIN_BYTES)?;
         let mut files = Vec::with_capacity(count);
@@ -199,7 +204,11 @@ impl Manifest {
             unique(&mut paths, "the path of a data file", file.path.as_str())?;
             if file.schema as usize >= self.schemas.len() {
                 let expected = format_args!("below {}", self.schemas.len()).to_string();
-                return Err(FormatError::invalid("the schema of a data file", file.schema, expected));
+                return Err(FormatError::invalid(
+                    "the schema of a data file",
+                    file.schema,
+                    expected,
+                ));
             }
             let rows: u64 = file.row_groups.iter().copied().map(u64::from).sum();
             if rows > MAX_FILE_ROWS {
@@ -223,7 +232,11 @@ impl Manifest {
             unique(&mut ids, "the id of a segment", &segment.id)?;
             if !index_ids.contains(&segment.index_id) {
                 let got = format_args!("{:02x?}", segment.index_id).to_string();
-                return Err(FormatError::invalid("the index of a segment", got, "a declared index"));
+                return Err(FormatError::invalid(
+                    "the index of a segment",
+                    got,
+                    "a declared index",
+                ));
             }
             segment.validate(self.files.len())?;
         }

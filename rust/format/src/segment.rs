@@ -287,7 +287,11 @@ impl SegmentDirectory {
             values += u64::from(block.values);
         }
         if values != self.value_count {
-            return Err(FormatError::invalid("the number of values", self.value_count, values));
+            return Err(FormatError::invalid(
+                "the number of values",
+                self.value_count,
+                values,
+            ));
         }
         if rows != self.rows() {
             return Err(FormatError::invalid(
@@ -314,7 +318,11 @@ impl SegmentDirectory {
         }
         for block in &self.blocks {
             if block.length == 0 {
-                return Err(FormatError::invalid("a value block", "empty", "at least one byte"));
+                return Err(FormatError::invalid(
+                    "a value block",
+                    "empty",
+                    "at least one byte",
+                ));
             }
             sections.push((block.offset, u64::from(block.length)));
             sections.push((block.postings_offset, block.postings_length));
@@ -349,7 +357,9 @@ impl SegmentFile {
     fn encode(&self, first_free: u32, out: &mut Writer) -> Result<()> {
         out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
         // `validate` saw that bases ascend and are aligned.
-        out.varint(u64::from(self.base.wrapping_sub(first_free) / BASE_ALIGNMENT));
+        out.varint(u64::from(
+            self.base.wrapping_sub(first_free) / BASE_ALIGNMENT,
+        ));
         out.length(self.row_groups.len());
         for rows in &self.row_groups {
             out.varint(u64::from(*rows));
@@ -431,7 +441,12 @@ impl ValueBlockRef {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>, key_type: &KeyType, previous: &mut u64, cursor: &mut u64) -> Result<Self> {
+    fn decode(
+        input: &mut Reader<'_>,
+        key_type: &KeyType,
+        previous: &mut u64,
+        cursor: &mut u64,
+    ) -> Result<Self> {
         let first_key = if key_type.is_fixed() {
             let step = input.varint()?;
             let Some(key) = previous.checked_add(step) else {
@@ -448,11 +463,13 @@ impl ValueBlockRef {
         };
         let values = input.varint_u32("the values of a block")?;
         let surplus = input.varint()?;
-        let rows = surplus.checked_add(values.into()).ok_or(FormatError::TooLong {
-            what: "the rows of a block",
-            got: surplus,
-            limit: u64::MAX - u64::from(values),
-        })?;
+        let rows = surplus
+            .checked_add(values.into())
+            .ok_or(FormatError::TooLong {
+                what: "the rows of a block",
+                got: surplus,
+                limit: u64::MAX - u64::from(values),
+            })?;
         let (postings_offset, postings_length) = decode_place(input, cursor)?;
         let (offset, length) = decode_place(input, cursor)?;
         let length = u32::try_from(length).map_err(|_| FormatError::TooLong {

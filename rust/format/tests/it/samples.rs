@@ -85,7 +85,10 @@ pub fn directory() -> SegmentDirectory {
         index_id: [0x1d; 16],
         column: "temperature".into(),
         key_type: KeyType::Int32,
-        files: vec![file("a.parquet", 0, vec![50, 20]), file("b.parquet", 128, vec![30])],
+        files: vec![
+            file("a.parquet", 0, vec![50, 20]),
+            file("b.parquet", 128, vec![30]),
+        ],
         universe: 158,
         nulls: PostingRef {
             offset: 124,

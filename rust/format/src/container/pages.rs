@@ -1,0 +1,71 @@
+//! Logical and physical offsets, and reading the stream back out of checked pages.
+
+use std::ops::Range;
+
+use super::{CHECKSUM_BYTES, PAGE_BYTES, PAGE_PAYLOAD, Trailer, check_checksum};
+use crate::error::{FormatError, Result};
+
+/// Physical bytes of a stream of `logical` bytes.
+pub fn physical_length(logical: u64) -> u64 {
+    logical + CHECKSUM_BYTES * logical.div_ceil(PAGE_PAYLOAD)
+}
+
+/// The page-aligned physical range that holds the logical bytes `logical`; empty for an empty range.
+///
+/// The part of `logical` behind the end of the stream has no bytes and is left out; [`read_logical`] refuses it.
+pub fn physical_range(logical: Range<u64>, trailer: &Trailer) -> Range<u64> {
+    let end = logical.end.min(trailer.stream_length);
+    if logical.start >= end {
+        return 0..0;
+    }
+    let first_page = logical.start / PAGE_PAYLOAD;
+    let end_page = end.div_ceil(PAGE_PAYLOAD);
+    first_page * PAGE_BYTES..(end_page * PAGE_BYTES).min(trailer.directory_offset)
+}
+
+/// The logical bytes `logical` from `page_bytes`, the bytes of [`physical_range`] of the same range.
+///
+/// Checks every page that the range touches.
+pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -> Result<Vec<u8>> {
+    if logical.start > logical.end || logical.end > trailer.stream_length {
+        return Err(FormatError::invalid(
+            "a range of the stream",
+            format_args!("{} to {}", logical.start, logical.end),
+            format_args!("inside 0 to {}", trailer.stream_length),
+        ));
+    }
+    let physical = physical_range(logical.clone(), trailer);
+    let expected = physical.end - physical.start;
+    if page_bytes.len() as u64 != expected {
+        return Err(FormatError::Truncated {
+            what: "a range of pages",
+            got: page_bytes.len() as u64,
+            expected,
+        });
+    }
+    let mut out = Vec::with_capacity(page_bytes.len());
+    let mut number = logical.start / PAGE_PAYLOAD;
+    let skip = (logical.start % PAGE_PAYLOAD) as usize;
+    for page in page_bytes.chunks(PAGE_BYTES as usize) {
+        let Some((payload, stored)) = page.split_last_chunk::<{ CHECKSUM_BYTES as usize }>() else {
+            return Err(FormatError::Truncated {
+                what: "a page",
+                got: page.len() as u64,
+                expected: CHECKSUM_BYTES,
+            });
+        };
+        check_checksum(
+            "page",
+            number,
+            u32::from_le_bytes(*stored),
+            &trailer.id,
+            number,
+            payload,
+        )?;
+        out.extend_from_slice(payload);
+        number += 1;
+    }
+    out.drain(..skip.min(out.len()));
+    out.truncate((logical.end - logical.start) as usize);
+    Ok(out)
+}
