@@ -1,0 +1,83 @@
+"""Marks beside a data lake: sidecar indexes for Parquet and Delta tables that already exist.
+
+>>> import lakemark
+>>> table = lakemark.Table(getfixture("flights"))      # a folder, a glob, a file or a Delta table
+>>> index = table.create_index("origin", using="bitmap", progress=False)
+>>> f"{index.coverage:.0%} of {index.rows} rows"
+'100% of 30 rows'
+>>> table.count("origin = 'JFK'")                      # answered from the index alone
+10
+>>> table.scan("origin = 'JFK' AND distance > 2000", columns=["flight"]).to_arrow().to_pydict()
+{'flight': [25, 28]}
+>>> session = lakemark.connect()
+>>> session.register("flights", table)
+>>> session.sql("SELECT max(distance) AS far FROM flights WHERE origin = 'LGA'")
+ far
+----
+2900
+"""
+
+from lakemark import exceptions
+from lakemark._internal import version as _version
+from lakemark.exceptions import (
+    AlreadyExistsError,
+    CancelledError,
+    ConflictError,
+    CorruptError,
+    InternalError,
+    InvalidInputError,
+    LakemarkError,
+    LakemarkIOError,
+    LakemarkWarning,
+    NotFoundError,
+    SchemaMismatchError,
+    UnsupportedError,
+)
+from lakemark.reports import (
+    BuildReport,
+    ExplainReport,
+    Finding,
+    Index,
+    IndexVerdict,
+    Leaf,
+    Snapshot,
+    TableInfo,
+    VerifyReport,
+)
+from lakemark.rows import Rows
+from lakemark.schema import Field, Schema
+from lakemark.session import Session, connect
+from lakemark.table import Table
+
+__version__ = _version()
+
+__all__ = [
+    "AlreadyExistsError",
+    "BuildReport",
+    "CancelledError",
+    "ConflictError",
+    "CorruptError",
+    "ExplainReport",
+    "Field",
+    "Finding",
+    "Index",
+    "IndexVerdict",
+    "InternalError",
+    "InvalidInputError",
+    "LakemarkError",
+    "LakemarkIOError",
+    "LakemarkWarning",
+    "Leaf",
+    "NotFoundError",
+    "Rows",
+    "Schema",
+    "SchemaMismatchError",
+    "Session",
+    "Snapshot",
+    "Table",
+    "TableInfo",
+    "UnsupportedError",
+    "VerifyReport",
+    "connect",
+    "exceptions",
+]

@@ -1,0 +1,78 @@
+"""The progress bar of a build, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+__all__ = ["ProgressBar"]
+
+_WIDTH = 30
+_REDRAW_SECONDS = 0.1
+
+
+class ProgressBar:
+    """Draws how far a build is.
+
+    On a terminal one line is redrawn in place; elsewhere (a log file, a pipe) one line is written at the end.
+
+    >>> import io
+    >>> out = io.StringIO()
+    >>> with ProgressBar("build", out) as bar:
+    ...     bar(0, 200)
+    ...     bar(200, 200)
+    >>> out.getvalue()
+    'build: 200 of 200 rows in ...'
+    """
+
+    def __init__(self, label: str, out: TextIO | None = None) -> None:
+        self._label = label
+        self._out = sys.stderr if out is None else out
+        self._in_place = self._out.isatty()
+        self._began = time.monotonic()
+        self._drawn: float | None = None
+        self._state = (0, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, done: int, total: int) -> None:
+        """Takes note of `done` rows out of `total`."""
+        self._state = (done, total)
+        now = time.monotonic()
+        if self._in_place and total and (self._drawn is None or now - self._drawn >= _REDRAW_SECONDS):
+            self._drawn = now
+            self._draw()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        done, total = self._state
+        if not total:
+            return
+        if self._in_place:
+            self._draw()
+            self._out.write("\n")
+        else:
+            seconds = time.monotonic() - self._began
+            self._out.write(f"{self._label}: {done:,} of {total:,} rows in {seconds:.1f} s\n")
+        self._out.flush()
+
+    def _draw(self) -> None:
+        done, total = self._state
+        filled = min(_WIDTH, _WIDTH * done // total)
+        picture = "█" * filled + "░" * (_WIDTH - filled)
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        speed = done / seconds
+        self._out.write(f"\r{self._label} {picture} {100 * done // total:3d}% {done:,} rows, {speed:,.0f}/s ")
+        self._out.flush()

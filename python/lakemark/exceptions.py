@@ -1,0 +1,78 @@
+"""What Lakemark raises.
+
+Each class stands for one kind of failure, the same kinds that the shell, Rust and Spark report. All of them are
+`LakemarkError`; those with a counterpart among Python's own exceptions are that as well, so that code written
+for `ValueError` or `OSError` keeps working.
+
+>>> import lakemark
+>>> try:
+...     lakemark.Table("/no/such/folder")
+... except FileNotFoundError as error:
+...     print(type(error).__name__)
+NotFoundError
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyExistsError",
+    "CancelledError",
+    "ConflictError",
+    "CorruptError",
+    "InternalError",
+    "InvalidInputError",
+    "LakemarkError",
+    "LakemarkIOError",
+    "LakemarkWarning",
+    "NotFoundError",
+    "SchemaMismatchError",
+    "UnsupportedError",
+]
+
+
+class LakemarkError(Exception):
+    """Base of everything that Lakemark raises."""
+
+
+class InvalidInputError(LakemarkError, ValueError):
+    """An argument, an option or a statement is wrong."""
+
+
+class NotFoundError(LakemarkError, FileNotFoundError):
+    """A table, a file, a column or an index does not exist."""
+
+
+class AlreadyExistsError(LakemarkError, FileExistsError):
+    """An index of that name exists."""
+
+
+class UnsupportedError(LakemarkError, NotImplementedError):
+    """The request is understood and not served, for example an index on a type that its kind cannot hold."""
+
+
+class SchemaMismatchError(LakemarkError, TypeError):
+    """Data files, or a file and a predicate, disagree about a column's type."""
+
+
+class ConflictError(LakemarkError):
+    """Another writer committed first; nothing was lost, try again."""
+
+
+class CorruptError(LakemarkError):
+    """Bytes that had to be believed failed their checks."""
+
+
+class LakemarkIOError(LakemarkError, OSError):
+    """Storage could not be read or written."""
+
+
+class CancelledError(LakemarkError):
+    """The work was cancelled before it was committed."""
+
+
+class InternalError(LakemarkError, RuntimeError):
+    """A fault of Lakemark's own; please report it."""
+
+
+class LakemarkWarning(UserWarning):
+    """A mark was damaged, stale or missing, and the data was scanned instead: the answer is right, only slower."""

@@ -1,0 +1,410 @@
+"""What calls tell about what they found and did: plain dataclasses that also draw themselves in notebooks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakemark import _pictures
+from lakemark._pictures import Part
+
+__all__ = [
+    "BuildReport",
+    "ExplainReport",
+    "Finding",
+    "Index",
+    "IndexVerdict",
+    "Leaf",
+    "Snapshot",
+    "TableInfo",
+    "VerifyReport",
+]
+
+_SKIPPED = "#b8c4ce"
+_KNOWN = "#2e7d5b"
+_READ = "#d9822b"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index and how much of the table it covers.
+
+    Attributes:
+        name: Its name, unique in the table.
+        kind: Its kind, for example `bitmap`.
+        encoding: How the kind stores it, for example `equality`.
+        column: The column that it is on.
+        data_type: The column's Arrow type.
+        options: Options that it was created with.
+        files_covered: Data files that it covers now.
+        files_total: Data files that the table has now.
+        coverage: `files_covered / files_total`.
+        segments: Sidecar files that it is made of.
+        bytes: Bytes of these files.
+        rows: Rows that it covers.
+    """
+
+    name: str
+    kind: str
+    encoding: str
+    column: str
+    data_type: str
+    options: dict[str, str]
+    files_covered: int
+    files_total: int
+    coverage: float
+    segments: int
+    bytes: int
+    rows: int
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Index:
+        """Makes an index from its JSON form."""
+        return cls(**{**values, "options": dict(values["options"])})
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did.
+
+    Attributes:
+        indexes: Names of the indexes that grew.
+        files: Data files that were read.
+        rows: Rows that were read.
+        segments: Sidecar files that were written.
+        bytes_written: Their bytes.
+        spilled: Parts that went to disk because of the memory limit.
+        skipped: Data files left out because they changed while they were read; the next build takes them.
+        seconds: Wall time.
+    """
+
+    indexes: list[str]
+    files: int
+    rows: int
+    segments: int
+    bytes_written: int
+    spilled: int
+    skipped: list[str]
+    seconds: float
+
+    @classmethod
+    def from_json(cls, text: str) -> BuildReport:
+        """Makes a report from its JSON form."""
+        return cls(**json.loads(text))
+
+    def __str__(self) -> str:
+        if not self.segments:
+            return "nothing to build: the indexes cover every file"
+        return (
+            f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
+            f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
+        )
+
+    def _repr_html_(self) -> str:
+        return _pictures.definitions(
+            [
+                ("indexes", ", ".join(self.indexes)),
+                ("files read", f"{self.files:,}"),
+                ("rows read", f"{self.rows:,}"),
+                ("segments written", f"{self.segments:,}"),
+                ("written", _pictures.human_bytes(self.bytes_written)),
+                ("time", f"{self.seconds:.2f} s"),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file and what is wrong with it.
+
+    Attributes:
+        path: The segment or data file.
+        problem: What is wrong.
+    """
+
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexVerdict:
+    """What a verification found in one index.
+
+    Attributes:
+        name: The index.
+        files_ok: Data files whose marks are exactly what the data says.
+        damaged: Segments that are missing, unreadable or wrong.
+        stale: Data files that changed or vanished since they were indexed; `build` renews them.
+    """
+
+    name: str
+    files_ok: int
+    damaged: list[Finding]
+    stale: list[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a verification found.
+
+    Attributes:
+        indexes: One verdict per index.
+    """
+
+    indexes: list[IndexVerdict]
+
+    @classmethod
+    def from_json(cls, text: str) -> VerifyReport:
+        """Makes a report from its JSON form."""
+        return cls(
+            [
+                IndexVerdict(
+                    name=verdict["name"],
+                    files_ok=verdict["files_ok"],
+                    damaged=[Finding(**finding) for finding in verdict["damaged"]],
+                    stale=[Finding(**finding) for finding in verdict["stale"]],
+                )
+                for verdict in json.loads(text)["indexes"]
+            ]
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged. Stale marks are no damage: they are not used."""
+        return not any(verdict.damaged for verdict in self.indexes)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        lines = []
+        for verdict in self.indexes:
+            state = "damaged" if verdict.damaged else "ok"
+            lines.append(f"{verdict.name}: {state}, {verdict.files_ok:,} files verified")
+            lines += [f"  damaged {finding.path}: {finding.problem}" for finding in verdict.damaged]
+            lines += [f"  stale {finding.path}: {finding.problem}" for finding in verdict.stale]
+        return "\n".join(lines) or "no indexes"
+
+    def _repr_html_(self) -> str:
+        return (
+            "".join(
+                _pictures.bar(
+                    verdict.name,
+                    [
+                        Part("files verified", verdict.files_ok, _KNOWN),
+                        Part("damaged", len(verdict.damaged), _READ),
+                        Part("stale", len(verdict.stale), _SKIPPED),
+                    ],
+                )
+                for verdict in self.indexes
+            )
+            or "<p>no indexes</p>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """How one condition of a predicate was answered.
+
+    Attributes:
+        text: The condition.
+        column: The column that it is about, if it is about one.
+        index: The index that answered it, at least for some files; `partition` for a partition column.
+        reason: Why no index answered it, at least for some files: a code such as `no_index`.
+        rows: Rows for which it may be true, in the files where an index answered.
+    """
+
+    text: str
+    column: str | None
+    index: str | None
+    reason: str | None
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainReport:
+    """What the marks say about a predicate, and what is left to read. `str()` gives it as text.
+
+    Attributes:
+        leaves: The predicate's conditions, in the order of the text.
+        coverage: Share of the data files for which the marks narrowed anything or told everything.
+        files_total: Data files of the table.
+        files_pruned: Data files that need not be opened.
+        files_unknown: Data files that are scanned as if there were no marks.
+        row_groups_total: Row groups of the files that are not unknown.
+        row_groups_pruned: Row groups among them that need not be read.
+        rows_total: Rows of the files that are not unknown.
+        rows_certain: Rows that are in the answer for sure.
+        rows_uncertain: Rows that must be read and tested.
+        index_reads: Reads of the store.
+        index_bytes: Bytes of these reads.
+        seconds: Wall time.
+    """
+
+    leaves: list[Leaf]
+    coverage: float
+    files_total: int
+    files_pruned: int
+    files_unknown: int
+    row_groups_total: int
+    row_groups_pruned: int
+    rows_total: int
+    rows_certain: int
+    rows_uncertain: int
+    index_reads: int
+    index_bytes: int
+    seconds: float
+    _text: str
+
+    @classmethod
+    def from_json(cls, text: str, readable: str) -> ExplainReport:
+        """Makes a report from its JSON form and its text."""
+        values = json.loads(text)
+        leaves = [Leaf(**leaf) for leaf in values.pop("leaves")]
+        return cls(leaves=leaves, _text=readable, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values, the same as the shell's `--format json`."""
+        values = asdict(self)
+        del values["_text"]
+        return values
+
+    def __str__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [
+                leaf.text,
+                leaf.index or "",
+                leaf.reason or "",
+                "" if leaf.rows is None else f"{leaf.rows:,}",
+            ]
+            for leaf in self.leaves
+        ]
+        columns = [("condition", ""), ("index", ""), ("not answered because", ""), ("rows", "")]
+        known_files = self.files_total - self.files_pruned - self.files_unknown
+        neither = self.rows_total - self.rows_certain - self.rows_uncertain
+        return (
+            _pictures.html_table(columns, rows, more=False)
+            + _pictures.bar(
+                "files",
+                [
+                    Part("skipped", self.files_pruned, _SKIPPED),
+                    Part("read in part", known_files, _KNOWN),
+                    Part("scanned", self.files_unknown, _READ),
+                ],
+            )
+            + _pictures.bar(
+                "row groups",
+                [
+                    Part("skipped", self.row_groups_pruned, _SKIPPED),
+                    Part("read", self.row_groups_total - self.row_groups_pruned, _KNOWN),
+                ],
+            )
+            + _pictures.bar(
+                "rows",
+                [
+                    Part("skipped", neither, _SKIPPED),
+                    Part("certain", self.rows_certain, _KNOWN),
+                    Part("to test", self.rows_uncertain, _READ),
+                ],
+            )
+            + f"<p>{self.index_reads:,} reads of the store, {_pictures.human_bytes(self.index_bytes)}, "
+            f"{self.seconds * 1000:.1f} ms</p>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of a table at one moment.
+
+    Attributes:
+        manifest: Number of the manifest that lists the marks; none before the first index.
+        delta_version: Version of the Delta table; none for plain Parquet.
+        files: Data files, relative to the table.
+        bytes: Bytes of the data files.
+        rows: Rows of the data files, deleted ones included, where the marks know them for every file.
+        rows_deleted: Rows that deletion vectors hide.
+        partition_columns: Columns whose values are constant per file.
+        indexes: The indexes and how much of this state they cover.
+    """
+
+    manifest: int | None
+    delta_version: int | None
+    files: list[str]
+    bytes: int
+    rows: int | None
+    rows_deleted: int
+    partition_columns: list[str]
+    indexes: list[Index]
+
+    @classmethod
+    def from_json(cls, text: str) -> Snapshot:
+        """Makes a snapshot from its JSON form."""
+        values = json.loads(text)
+        values["indexes"] = [Index.from_dict(index) for index in values["indexes"]]
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table at a glance.
+
+    Attributes:
+        location: Where the data is.
+        format: `parquet` or `delta`.
+        store: Where the marks are.
+        columns: Number of columns.
+        files: Number of data files.
+        bytes: Bytes of the data files.
+        rows: Rows that the table shows.
+        manifest: Number of the manifest, if there is one.
+        delta_version: Version of the Delta table, if it is one.
+        index_bytes: Bytes of all marks.
+        indexes: The indexes.
+    """
+
+    location: str
+    format: str
+    store: str
+    columns: int
+    files: int
+    bytes: int
+    rows: int
+    manifest: int | None
+    delta_version: int | None
+    index_bytes: int
+    indexes: list[Index]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        pairs = [
+            ("location", self.location),
+            ("format", self.format),
+            ("store", self.store),
+            ("columns", f"{self.columns:,}"),
+            ("files", f"{self.files:,}, {_pictures.human_bytes(self.bytes)}"),
+            ("rows", f"{self.rows:,}"),
+        ]
+        if self.delta_version is not None:
+            pairs.append(("delta version", str(self.delta_version)))
+        pairs += [
+            (
+                f"index {index.name}",
+                (
+                    f"{index.kind} ({index.encoding}) on {index.column}, {index.coverage:.0%} covered, "
+                    f"{_pictures.human_bytes(index.bytes)}"
+                ),
+            )
+            for index in self.indexes
+        ]
+        return pairs
+
+    def __str__(self) -> str:
+        pairs = self._pairs()
+        width = max(len(name) for name, _ in pairs) + 1
+        return "\n".join(f"{name + ':':<{width}} {value}" for name, value in pairs)
+
+    def _repr_html_(self) -> str:
+        return _pictures.definitions(self._pairs())

@@ -1,0 +1,105 @@
+"""SQL over marked tables, with Lakemark's own engine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Protocol
+
+from lakemark import _internal
+from lakemark.exceptions import InvalidInputError
+from lakemark.rows import Rows
+from lakemark.table import Table
+
+__all__ = ["ArrowStream", "Session", "connect"]
+
+
+class ArrowStream(Protocol):
+    """Anything that hands out an Arrow C stream: a pyarrow table or reader, a Polars frame, our own rows."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Returns the stream's capsule."""
+
+
+class Session:
+    """A SQL session. `connect` makes one.
+
+    >>> import lakemark
+    >>> session = lakemark.connect()
+    >>> _ = session.table(getfixture("flights"), name="flights")
+    >>> session.sql("SELECT origin, count(*) AS n FROM flights GROUP BY origin ORDER BY n DESC, origin LIMIT 2")
+    origin | n
+    -------+--
+    EWR    | 10
+    JFK    | 10
+    """
+
+    def __init__(self) -> None:
+        self._inner = _internal.Session()
+
+    def sql(self, text: str) -> Rows:
+        """Runs a statement: a query, `CREATE EXTERNAL TABLE … STORED AS LAKEMARK`, `CREATE INDEX`, `SET` and so on.
+
+        Queries are computed when their rows are read, each time anew; everything else is done when this returns.
+
+        Args:
+            text: One SQL statement.
+
+        Returns:
+            The rows.
+
+        Raises:
+            InvalidInputError: The statement is not valid, or names something that is not there.
+        """
+        return Rows(self._inner.sql(text))
+
+    def table(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Table:
+        """Opens a table and gives it a name in this session.
+
+        Args:
+            path: Path or URL of the table.
+            name: The name to use in SQL; made from the last part of the path if there is none.
+            store: Path or URL for the marks, as for `Table`.
+
+        Returns:
+            The table.
+        """
+        table = Table(path, store=store)
+        self.register(_name_of(path) if name is None else name, table)
+        return table
+
+    def register(self, name: str, table: Table | ArrowStream) -> None:
+        """Gives a table, or rows in memory, a name in this session; whatever had the name before loses it.
+
+        Args:
+            name: The name, exactly. SQL folds names to lower case unless they are quoted.
+            table: A `Table`, which is read when queries need it, or an Arrow stream, which is read into memory now.
+        """
+        if isinstance(table, Table):
+            self._inner.register_table(name, table._inner)  # noqa: SLF001 - one package
+        else:
+            self._inner.register_rows(name, table)
+
+
+def connect() -> Session:
+    """Opens a SQL session with an engine of its own inside this process."""
+    return Session()
+
+
+def _name_of(path: str | os.PathLike[str]) -> str:
+    """A name for SQL from the last part of a path, without its ending.
+
+    >>> _name_of("/data/Flights-2013.parquet"), _name_of("s3://bucket/lake/orders/")
+    ('flights_2013', 'orders')
+    """
+    stem = PurePath(os.fspath(path).rstrip("/")).name.split(".")[0]
+    name = "".join(letter if letter.isalnum() else "_" for letter in stem.lower()).strip("_")
+    if not name:
+        raise InvalidInputError(f"{os.fspath(path)!r} gives no name for SQL: pass name=")
+    return name

@@ -1,0 +1,255 @@
+"""A table and its marks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from lakemark import _internal
+from lakemark._progress import ProgressBar
+from lakemark.exceptions import InvalidInputError
+from lakemark.reports import BuildReport, ExplainReport, Index, Snapshot, TableInfo, VerifyReport
+from lakemark.rows import Rows
+from lakemark.schema import Schema
+
+__all__ = ["Table"]
+
+Progress = bool | Callable[[int, int], None]
+
+
+class Table:
+    """A folder of Parquet files, a glob, one file or a Delta table, with its marks.
+
+    Opening a table reads nothing of the data. Marks are kept in `_lakemark/` beside it, or in `store`; the data files
+    are never touched, and deleting the marks never changes an answer.
+
+    >>> import lakemark
+    >>> table = lakemark.Table(getfixture("flights"))
+    >>> table.create_index("origin", using="bitmap", progress=False).name
+    'origin_bitmap'
+    >>> table.count("origin = 'JFK' AND distance > 1000")
+    6
+
+    Args:
+        path: Path or URL of the table.
+        store: Path or URL for the marks; needed for globs and for places that cannot be written.
+        storage_options: Options of the object store, such as `aws_region`.
+
+    Raises:
+        NotFoundError: There is nothing at `path`.
+        InvalidInputError: There is something, and it is no table.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        store: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._inner = _internal.Table(
+            os.fspath(path),
+            None if store is None else os.fspath(store),
+            dict(storage_options or {}),
+        )
+
+    def __repr__(self) -> str:
+        return f"lakemark.Table({self.location!r})"
+
+    def _repr_html_(self) -> str:
+        return self.info()._repr_html_()
+
+    @property
+    def location(self) -> str:
+        """Where the data is, as it was given."""
+        return self._inner.location()
+
+    @property
+    def schema(self) -> Schema:
+        """The columns: those in the files, then partition columns."""
+        return Schema(self._inner.schema())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state of the table now."""
+        return Snapshot.from_json(self._inner.snapshot())
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The indexes and how much of the table they cover now."""
+        return self.snapshot.indexes
+
+    def info(self) -> TableInfo:
+        """Describes the table: counts its rows, measures its files and marks."""
+        snapshot = self.snapshot
+        return TableInfo(
+            location=self.location,
+            format=self._inner.format(),
+            store=self._inner.store(),
+            columns=len(self.schema),
+            files=len(snapshot.files),
+            bytes=snapshot.bytes,
+            rows=self.count(),
+            manifest=snapshot.manifest,
+            delta_version=snapshot.delta_version,
+            index_bytes=sum(index.bytes for index in snapshot.indexes),
+            indexes=snapshot.indexes,
+        )
+
+    def create_index(
+        self,
+        columns: str | Sequence[str],
+        using: str = "auto",
+        name: str | None = None,
+        *,
+        build: bool = True,
+        if_not_exists: bool = False,
+        progress: Progress = True,
+        **options: object,
+    ) -> Index:
+        """Declares an index and builds it.
+
+        Args:
+            columns: The column, or columns, to index.
+            using: The kind of index; `auto` chooses.
+            name: A name for it; made from column and kind if there is none.
+            build: Whether to build it now. Otherwise `build` does, any time later.
+            if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
+            progress: As for `build`.
+            **options: Options of the kind; an unknown one is an error.
+
+        Returns:
+            The index, with what it covers.
+
+        Raises:
+            AlreadyExistsError: There is an index of that name.
+            NotFoundError: There is no such column.
+            UnsupportedError: The kind cannot index the column's type.
+            InvalidInputError: An option is unknown or its value is wrong.
+        """
+        wanted = [columns] if isinstance(columns, str) else list(columns)
+        before = {index.name for index in self.indexes}
+        texts = {key: _option_text(value) for key, value in options.items()}
+        created = self._inner.create_index(wanted, using, name, texts, if_not_exists)
+        index = self._find_index(name, wanted, before if created else set())
+        if not (build and created):
+            return index
+        self._build(index.name, None, None, progress)
+        return self._find_index(index.name, wanted, set())
+
+    def _find_index(self, name: str | None, columns: Sequence[str], others: set[str]) -> Index:
+        """The index of that name, or without a name the one on these columns that is not among the others."""
+        for index in self.indexes:
+            if index.name == name or (name is None and index.name not in others and index.column in columns):
+                return index
+        raise InvalidInputError(f"the index {name or columns} was dropped by someone else just now; create it again")
+
+    def drop_index(self, name: str, *, if_exists: bool = False) -> bool:
+        """Drops an index.
+
+        Args:
+            name: Its name.
+            if_exists: Whether it is no error if there is none.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            NotFoundError: There is no such index.
+        """
+        return self._inner.drop_index(name, if_exists)
+
+    def build(
+        self,
+        memory: int | None = None,
+        threads: int | None = None,
+        progress: Progress = True,
+        *,
+        index: str | None = None,
+    ) -> BuildReport:
+        """Builds whatever the indexes do not cover yet: new files, changed files, new indexes.
+
+        Ctrl-C stops it in good order: what was committed before stays, the rest is as if it had not begun.
+
+        Args:
+            memory: Bytes that it may hold before it writes parts to disk.
+            threads: Threads that read and index; one per core by default.
+            progress: Whether to draw a bar on stderr, or a function that is told the rows done and the rows in total.
+            index: The only index to build.
+
+        Returns:
+            What was done.
+
+        Raises:
+            ConflictError: Others kept committing first; build again.
+            NotFoundError: There is no such index.
+        """
+        return self._build(index, memory, threads, progress)
+
+    def _build(self, index: str | None, memory: int | None, threads: int | None, progress: Progress) -> BuildReport:
+        if callable(progress):
+            return BuildReport.from_json(self._inner.build(index, memory, threads, progress))
+        if not progress:
+            return BuildReport.from_json(self._inner.build(index, memory, threads, None))
+        with ProgressBar("build") as bar:
+            return BuildReport.from_json(self._inner.build(index, memory, threads, bar))
+
+    def verify(self) -> VerifyReport:
+        """Reads the indexed columns again and compares them with the marks.
+
+        Returns:
+            What was found; it is true if nothing is damaged.
+        """
+        return VerifyReport.from_json(self._inner.verify())
+
+    def scan(
+        self,
+        filter: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Rows:
+        """Reads rows, and of the data only the pages where they are.
+
+        Args:
+            filter: A SQL condition, such as `"origin = 'JFK' AND distance > 1000"`. All rows without one.
+            columns: The columns to read, in this order. All columns without any.
+            limit: How many rows at most.
+
+        Returns:
+            The rows, as an Arrow C stream that is computed when it is read.
+
+        Raises:
+            InvalidInputError: The condition is not valid SQL, or names a column that is not there.
+        """
+        if isinstance(columns, str):
+            raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
+        return Rows(self._inner.scan(filter, None if columns is None else list(columns), limit))
+
+    def count(self, filter: str | None = None) -> int:
+        """Counts rows, from the marks alone where they are certain.
+
+        Args:
+            filter: A SQL condition; all rows without one.
+
+        Returns:
+            How many rows there are for which it is true.
+        """
+        return self._inner.count(filter)
+
+    def explain(self, filter: str | None = None) -> ExplainReport:
+        """Tells what the marks say about a condition, and what would be left to read.
+
+        Args:
+            filter: A SQL condition.
+
+        Returns:
+            A report: text by `str()`, values by `to_dict()`, a picture in a notebook.
+        """
+        return ExplainReport.from_json(*self._inner.explain(filter))
+
+    def __datafusion_table_provider__(self, session: object) -> object:
+        return self._inner.__datafusion_table_provider__(session)
+
+
+def _option_text(value: object) -> str:
+    """Options are text, written as SQL writes them."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
