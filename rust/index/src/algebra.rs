@@ -1,0 +1,170 @@
+//! The candidate algebra: upper bounds on the rows where a predicate is TRUE, FALSE and NULL.
+//!
+//! For every node of a predicate there are three row sets `T`, `F`, `N` over the rows of one data
+//! file, each an upper bound. A row in just one of them is *certain*. With `U` all rows:
+//!
+//! | node | T | F | N |
+//! |---|---|---|---|
+//! | a AND b | Ta∩Tb | Fa∪Fb | (Na∩(Tb∪Nb)) ∪ (Ta∩Nb) |
+//! | a OR b | Ta∪Tb | Fa∩Fb | (Na∩(Fb∪Nb)) ∪ (Fa∩Nb) |
+//! | NOT a | Fa | Ta | Na |
+//! | unknown | U | U | U |
+//!
+//! Where every row is certain the three sets are a partition: `T` and `N` say it all and `F` is
+//! never built. That is the common case, and the cheap one.
+
+use crate::predicate::{Leaf, Predicate, Truth};
+use crate::rows::RowSet;
+
+/// Upper bounds on where a predicate is TRUE, FALSE and NULL.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidates(Form);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Form {
+    /// `t`, `n` and the rest are a partition of the rows.
+    Exact { t: RowSet, n: RowSet },
+    Bounds { t: RowSet, f: RowSet, n: RowSet },
+}
+
+impl Candidates {
+    /// Nothing is known of any row.
+    #[must_use]
+    pub fn unknown(universe: u32) -> Self {
+        let all = RowSet::full(universe);
+        Self(Form::Bounds { t: all.clone(), f: all.clone(), n: all })
+    }
+
+    /// The same truth value for every row.
+    #[must_use]
+    pub fn constant(truth: Truth, universe: u32) -> Self {
+        let (all, none) = (RowSet::full(universe), RowSet::empty(universe));
+        match truth {
+            Truth::True => Self::exact(all, none),
+            Truth::False => Self::exact(none.clone(), none),
+            Truth::Null => Self::exact(none, all),
+        }
+    }
+
+    /// TRUE in `t`, NULL in `n` (which share no row), FALSE elsewhere.
+    #[must_use]
+    pub fn exact(t: RowSet, n: RowSet) -> Self {
+        Self(Form::Exact { t, n })
+    }
+
+    /// TRUE in `t`, NULL in `n`, TRUE or FALSE in `opaque`, FALSE elsewhere; the three share no row.
+    #[must_use]
+    pub fn with_opaque(t: RowSet, n: RowSet, opaque: &RowSet) -> Self {
+        if opaque.is_empty() {
+            return Self::exact(t, n);
+        }
+        let f = t.or(&n).not();
+        Self(Form::Bounds { t: t.or(opaque), f, n })
+    }
+
+    /// Rows where the predicate may be TRUE.
+    #[must_use]
+    pub fn t(&self) -> RowSet {
+        match &self.0 {
+            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.clone(),
+        }
+    }
+
+    /// Rows where the predicate may be FALSE.
+    #[must_use]
+    pub fn f(&self) -> RowSet {
+        match &self.0 {
+            Form::Exact { t, n } => t.or(n).not(),
+            Form::Bounds { f, .. } => f.clone(),
+        }
+    }
+
+    /// Rows where the predicate may be NULL.
+    #[must_use]
+    pub fn n(&self) -> RowSet {
+        match &self.0 {
+            Form::Exact { n, .. } | Form::Bounds { n, .. } => n.clone(),
+        }
+    }
+
+    /// Rows where the predicate is TRUE beyond doubt.
+    #[must_use]
+    pub fn certain_true(&self) -> RowSet {
+        match &self.0 {
+            Form::Exact { t, .. } => t.clone(),
+            Form::Bounds { t, f, n } => t.minus(f).minus(n),
+        }
+    }
+
+    /// Rows where the predicate may be TRUE and may be something else: they must be looked at.
+    #[must_use]
+    pub fn uncertain_true(&self) -> RowSet {
+        match &self.0 {
+            Form::Exact { t, .. } => RowSet::empty(t.universe()),
+            Form::Bounds { t, f, n } => t.and(&f.or(n)),
+        }
+    }
+
+    /// Every row is certain.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        matches!(self.0, Form::Exact { .. })
+    }
+
+    /// The candidates of `self AND other`.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let n = || {
+            let (na, nb, ta) = (self.n(), other.n(), self.t());
+            if na.is_empty() && nb.is_empty() {
+                return na;
+            }
+            na.and(&other.t().or(&nb)).or(&ta.and(&nb))
+        };
+        if let (Form::Exact { t: ta, .. }, Form::Exact { t: tb, .. }) = (&self.0, &other.0) {
+            return Self::exact(ta.and(tb), n());
+        }
+        Self(Form::Bounds { t: self.t().and(&other.t()), f: self.f().or(&other.f()), n: n() })
+    }
+
+    /// The candidates of `self OR other`.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        if let (Form::Exact { t: ta, n: na }, Form::Exact { t: tb, n: nb }) = (&self.0, &other.0) {
+            let t = ta.or(tb);
+            // NULL where either is NULL and neither is TRUE: the table's N for partitions.
+            let n = na.or(nb).minus(&t);
+            return Self::exact(t, n);
+        }
+        let (na, nb, fa) = (self.n(), other.n(), self.f());
+        let n = na.and(&other.f().or(&nb)).or(&fa.and(&nb));
+        Self(Form::Bounds { t: self.t().or(&other.t()), f: fa.and(&other.f()), n })
+    }
+
+    /// The candidates of `NOT self`.
+    #[must_use]
+    pub fn not(&self) -> Self {
+        match &self.0 {
+            Form::Exact { n, .. } => Self::exact(self.f(), n.clone()),
+            Form::Bounds { t, f, n } => Self(Form::Bounds { t: f.clone(), f: t.clone(), n: n.clone() }),
+        }
+    }
+
+    /// The candidates of `predicate` over `universe` rows; `leaf` answers for one column.
+    pub fn of(predicate: &Predicate, universe: u32, leaf: &mut impl FnMut(&Leaf) -> Self) -> Self {
+        match predicate {
+            Predicate::Const(truth) => Self::constant(*truth, universe),
+            Predicate::Unknown { .. } => Self::unknown(universe),
+            Predicate::Leaf(test) => leaf(test),
+            Predicate::Not(inner) => Self::of(inner, universe, leaf).not(),
+            Predicate::And(parts) => {
+                let start = Self::constant(Truth::True, universe);
+                parts.iter().fold(start, |all, part| all.and(&Self::of(part, universe, leaf)))
+            }
+            Predicate::Or(parts) => {
+                let start = Self::constant(Truth::False, universe);
+                parts.iter().fold(start, |any, part| any.or(&Self::of(part, universe, leaf)))
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Merging chunks into a segment, in value order and in one pass, with little memory.
+//!
+//! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
+//! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
+//! and bytes go to the sink as pages fill.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+
+use lakemark_format::container::{ContainerWriter, ContentKind};
+use lakemark_format::error::FormatError;
+use lakemark_format::key::{Key, KeyType};
+use lakemark_format::posting::{self, BLOCK_ROWS};
+use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
+use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
+
+use super::chunk::{Chunk, ChunkCursor};
+
+/// Finished bytes are handed to the sink when this many have gathered.
+const SINK_BYTES: u64 = 1 << 20;
+
+/// Why a segment could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Reading a spill file or writing the segment failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The segment would break a limit of the format.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}
+
+/// What is known of a segment before it is built.
+#[derive(Clone, Debug)]
+pub struct SegmentMeta {
+    /// New and unique.
+    pub segment_id: [u8; 16],
+    /// The index it belongs to.
+    pub index_id: [u8; 16],
+    /// The column's physical name.
+    pub column: String,
+    /// The column's key type.
+    pub key_type: KeyType,
+    /// The data files, with ascending bases that are multiples of 64.
+    pub files: Vec<SegmentFile>,
+}
+
+/// What was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentSummary {
+    /// Bytes of the segment's file.
+    pub length: u64,
+    /// Rows that it covers.
+    pub rows: u64,
+    /// Distinct values.
+    pub values: u64,
+}
+
+/// A chunk to merge, and where its rows begin in the segment's row space.
+pub struct ChunkSource {
+    first_row: u32,
+    cursor: ChunkCursor,
+}
+
+impl std::fmt::Debug for ChunkSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkSource").field("first_row", &self.first_row).finish_non_exhaustive()
+    }
+}
+
+impl ChunkSource {
+    /// A chunk in memory.
+    #[must_use]
+    pub fn memory(first_row: u32, chunk: Chunk) -> Self {
+        Self { first_row, cursor: chunk.into_cursor() }
+    }
+
+    /// A chunk that [`Chunk::spill`] wrote. Give a buffered reader.
+    ///
+    /// # Errors
+    /// Those of `input`.
+    pub fn spilled(first_row: u32, input: Box<dyn io::Read + Send>, key_type: KeyType) -> io::Result<Self> {
+        Ok(Self { first_row, cursor: ChunkCursor::spilled(input, key_type)? })
+    }
+}
+
+/// Builds a segment of `chunks`, which are in row order (ascending first rows), writing it to `sink`.
+///
+/// # Errors
+/// [`BuildError`]; what the sink has got is then no segment.
+pub fn merge(
+    meta: SegmentMeta,
+    mut chunks: Vec<ChunkSource>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> Result<SegmentSummary, BuildError> {
+    let universe = match meta.files.last() {
+        None => 0,
+        Some(file) => u32::try_from(u64::from(file.base) + file.rows()).map_err(|_| FormatError::TooLong {
+            what: "the rows of a segment",
+            got: u64::from(file.base) + file.rows(),
+            limit: u64::from(u32::MAX),
+        })?,
+    };
+    let mut writer = SegmentWriter::new(&meta, universe, sink);
+    let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
+    let opaque = writer.posting_of(&chunks, |cursor| &cursor.opaque)?;
+    let mut heap = BinaryHeap::with_capacity(chunks.len());
+    for (index, chunk) in chunks.iter_mut().enumerate() {
+        if let Some(key) = chunk.cursor.advance()? {
+            heap.push(Reverse((key, index)));
+        }
+    }
+    let mut current: Option<Key> = None;
+    while let Some(Reverse((key, index))) = heap.pop() {
+        if current.as_ref() != Some(&key) {
+            if let Some(done) = current.replace(key) {
+                writer.end_value(done)?;
+            }
+        }
+        // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
+        if let Some(chunk) = chunks.get_mut(index) {
+            let first_row = chunk.first_row;
+            chunk.cursor.take_rows(|rows| writer.pending.extend(rows.iter().map(|row| row + first_row)));
+            if let Some(next) = chunk.cursor.advance()? {
+                heap.push(Reverse((next, index)));
+            }
+        }
+        writer.write_full_blocks()?;
+    }
+    if let Some(done) = current {
+        writer.end_value(done)?;
+    }
+    writer.finish(meta, nulls, opaque)
+}
+
+struct SegmentWriter<'a> {
+    container: ContainerWriter,
+    sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
+    /// Bytes handed to the sink.
+    length: u64,
+    /// Logical offset up to which they go, but for the page being filled.
+    drained: u64,
+    universe: u32,
+    key_type: KeyType,
+    /// Rows of the current value that are not encoded yet.
+    pending: Vec<u32>,
+    encoded: Vec<u8>,
+    posting_start: u64,
+    posting_rows: u32,
+    /// Values of the current block.
+    values: Vec<Value>,
+    key_bytes: usize,
+    block_start: u64,
+    blocks: Vec<ValueBlockRef>,
+    value_count: u64,
+    max_key: Option<Key>,
+}
+
+impl<'a> SegmentWriter<'a> {
+    fn new(meta: &SegmentMeta, universe: u32, sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>) -> Self {
+        let container = ContainerWriter::new(ContentKind::Segment, meta.segment_id);
+        let start = container.offset();
+        Self {
+            container,
+            sink,
+            length: 0,
+            drained: 0,
+            universe,
+            key_type: meta.key_type,
+            pending: Vec::new(),
+            encoded: Vec::new(),
+            posting_start: start,
+            posting_rows: 0,
+            values: Vec::new(),
+            key_bytes: 0,
+            block_start: start,
+            blocks: Vec::new(),
+            value_count: 0,
+            max_key: None,
+        }
+    }
+
+    /// One posting of the same list of every chunk.
+    fn posting_of(&mut self, chunks: &[ChunkSource], list: impl Fn(&ChunkCursor) -> &Vec<u32>) -> Result<PostingRef, BuildError> {
+        for chunk in chunks {
+            self.pending.extend(list(&chunk.cursor).iter().map(|row| row + chunk.first_row));
+            self.write_full_blocks()?;
+        }
+        let posting = self.end_posting()?;
+        self.block_start = self.container.offset();
+        Ok(posting)
+    }
+
+    fn write_full_blocks(&mut self) -> Result<(), BuildError> {
+        let full = self.pending.len() / BLOCK_ROWS * BLOCK_ROWS;
+        self.write_rows(full)
+    }
+
+    fn write_rows(&mut self, count: usize) -> Result<(), BuildError> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.encoded.clear();
+        posting::encode(self.pending.get(..count).unwrap_or_default(), self.universe, &mut self.encoded);
+        self.pending.drain(..count);
+        self.posting_rows += count as u32;
+        self.container.push(&self.encoded);
+        if self.container.offset() - self.drained > SINK_BYTES {
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        let bytes = self.container.take_output();
+        self.drained = self.container.offset();
+        self.length += bytes.len() as u64;
+        (self.sink)(&bytes)
+    }
+
+    fn end_posting(&mut self) -> Result<PostingRef, BuildError> {
+        self.write_rows(self.pending.len())?;
+        let length = self.container.offset() - self.posting_start;
+        let posting = PostingRef {
+            offset: self.posting_start,
+            length: u32::try_from(length).map_err(|_| FormatError::TooLong {
+                what: "the length of a posting",
+                got: length,
+                limit: u64::from(u32::MAX),
+            })?,
+            rows: std::mem::take(&mut self.posting_rows),
+        };
+        self.posting_start = self.container.offset();
+        Ok(posting)
+    }
+
+    fn end_value(&mut self, key: Key) -> Result<(), BuildError> {
+        let posting = self.end_posting()?;
+        if let Key::Bytes(bytes) = &key {
+            self.key_bytes += bytes.len();
+        }
+        self.max_key = Some(key.clone());
+        self.values.push(Value { key, rows: posting.rows, posting_length: posting.length });
+        if self.values.len() == MAX_BLOCK_VALUES || self.key_bytes >= TARGET_KEY_BYTES {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<(), BuildError> {
+        let Some(first) = self.values.first() else { return Ok(()) };
+        let bytes = value_block::encode(&self.values, &self.key_type)?;
+        let offset = self.container.offset();
+        self.blocks.push(ValueBlockRef {
+            first_key: first.key.clone(),
+            offset,
+            length: bytes.len() as u32,
+            values: self.values.len() as u32,
+            rows: self.values.iter().map(|value| u64::from(value.rows)).sum(),
+            postings_offset: self.block_start,
+            postings_length: offset - self.block_start,
+        });
+        self.container.push(&bytes);
+        self.value_count += self.values.len() as u64;
+        self.values.clear();
+        self.key_bytes = 0;
+        self.block_start = self.container.offset();
+        self.posting_start = self.block_start;
+        Ok(())
+    }
+
+    fn finish(mut self, meta: SegmentMeta, nulls: PostingRef, opaque: PostingRef) -> Result<SegmentSummary, BuildError> {
+        self.end_block()?;
+        let directory = SegmentDirectory {
+            segment_id: meta.segment_id,
+            index_id: meta.index_id,
+            column: meta.column,
+            key_type: meta.key_type,
+            files: meta.files,
+            universe: self.universe,
+            nulls,
+            opaque,
+            value_count: self.value_count,
+            max_key: self.max_key.take(),
+            blocks: std::mem::take(&mut self.blocks),
+        };
+        let encoded = directory.encode(self.container.offset())?;
+        let summary = (directory.rows(), directory.value_count);
+        let SegmentWriter { mut container, sink, mut length, .. } = self;
+        for bytes in [container.take_output(), container.finish(&encoded)?] {
+            length += bytes.len() as u64;
+            sink(&bytes)?;
+        }
+        Ok(SegmentSummary { length, rows: summary.0, values: summary.1 })
+    }
+}

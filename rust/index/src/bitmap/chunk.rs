@@ -1,0 +1,330 @@
+//! Chunks: the rows of one row group, sorted by value. What a build sorts, spills and merges.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+
+use arrow::array::Array;
+use arrow::error::ArrowError;
+use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
+
+use crate::key::{Cell, CellVisitor, visit};
+
+/// A counting sort is used while the keys of a chunk span at most this many times its rows.
+const COUNTING_SORT_SPAN: u64 = 4;
+
+/// Gathers the values of one row group.
+#[derive(Debug)]
+pub struct ChunkBuilder {
+    rows: u32,
+    nulls: Vec<u32>,
+    opaque: Vec<u32>,
+    values: Gathered,
+}
+
+#[derive(Debug)]
+enum Gathered {
+    Fixed { keys: Vec<u64>, rows: Vec<u32> },
+    /// Byte values are numbered in the order in which they are met.
+    Bytes { numbers: HashMap<Box<[u8]>, u32>, of_row: Vec<u32>, rows: Vec<u32> },
+}
+
+impl ChunkBuilder {
+    /// Starts a row group of a column.
+    #[must_use]
+    pub fn new(key_type: KeyType) -> Self {
+        let values = if key_type.is_fixed() {
+            Gathered::Fixed { keys: Vec::new(), rows: Vec::new() }
+        } else {
+            Gathered::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
+        };
+        Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values }
+    }
+
+    /// Adds the next rows of the row group.
+    ///
+    /// # Errors
+    /// A type that no index serves.
+    pub fn push(&mut self, array: &dyn Array) -> Result<(), ArrowError> {
+        visit(array, &mut Pushing { first: self.rows, builder: self })?;
+        self.rows += array.len() as u32;
+        Ok(())
+    }
+
+    /// Adds `count` NULL rows: a file that lacks the column.
+    pub fn push_nulls(&mut self, count: u32) {
+        self.nulls.extend(self.rows..self.rows + count);
+        self.rows += count;
+    }
+
+    /// Sorts the rows by value.
+    #[must_use]
+    pub fn finish(self) -> Chunk {
+        let (keys, ends, sorted) = match self.values {
+            Gathered::Fixed { keys, rows } => sort_fixed(&keys, &rows),
+            Gathered::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
+        };
+        Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows: sorted }
+    }
+}
+
+struct Pushing<'a> {
+    first: u32,
+    builder: &'a mut ChunkBuilder,
+}
+
+impl Pushing<'_> {
+    /// Files NULL and opaque rows; gives back the key of any other.
+    fn without_key<K>(&mut self, row: u32, cell: Cell<K>) -> Option<K> {
+        match cell {
+            Cell::Null => self.builder.nulls.push(row),
+            Cell::Opaque => self.builder.opaque.push(row),
+            Cell::Key(key) => return Some(key),
+        }
+        None
+    }
+}
+
+impl CellVisitor for Pushing<'_> {
+    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+        let row = self.first + row as u32;
+        if let Some(key) = self.without_key(row, cell)
+            && let Gathered::Fixed { keys, rows } = &mut self.builder.values
+        {
+            keys.push(key);
+            rows.push(row);
+        }
+    }
+
+    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+        let row = self.first + row as u32;
+        if let Some(key) = self.without_key(row, cell)
+            && let Gathered::Bytes { numbers, of_row, rows } = &mut self.builder.values
+        {
+            let next = numbers.len() as u32;
+            let number = match numbers.get(key) {
+                Some(&number) => number,
+                None => *numbers.entry(key.into()).or_insert(next),
+            };
+            of_row.push(number);
+            rows.push(row);
+        }
+    }
+}
+
+type Sorted = (Vec<Key>, Vec<u32>, Vec<u32>);
+
+fn sort_fixed(keys: &[u64], rows: &[u32]) -> Sorted {
+    let (Some(&least), Some(&most)) = (keys.iter().min(), keys.iter().max()) else {
+        return (Vec::new(), Vec::new(), Vec::new());
+    };
+    if most - least <= keys.len() as u64 * COUNTING_SORT_SPAN {
+        let of_row: Vec<u32> = keys.iter().map(|key| (key - least) as u32).collect();
+        return counting_sort((most - least + 1) as usize, &of_row, rows, |number| Key::Fixed(least + u64::from(number)));
+    }
+    let mut pairs: Vec<(u64, u32)> = keys.iter().copied().zip(rows.iter().copied()).collect();
+    pairs.sort_unstable();
+    let (mut distinct, mut ends) = (Vec::new(), Vec::new());
+    for group in pairs.chunk_by(|a, b| a.0 == b.0) {
+        distinct.extend(group.first().map(|&(key, _)| Key::Fixed(key)));
+        ends.push(ends.last().copied().unwrap_or(0) + group.len() as u32);
+    }
+    (distinct, ends, pairs.into_iter().map(|(_, row)| row).collect())
+}
+
+fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> Sorted {
+    let mut sorted: Vec<(Box<[u8]>, u32)> = numbers.into_iter().collect();
+    sorted.sort_unstable();
+    let mut rank = vec![0u32; sorted.len()];
+    for (place, (_, number)) in sorted.iter().enumerate() {
+        if let Some(slot) = rank.get_mut(*number as usize) {
+            *slot = place as u32;
+        }
+    }
+    let of_row: Vec<u32> = of_row.iter().filter_map(|&number| rank.get(number as usize).copied()).collect();
+    counting_sort(sorted.len(), &of_row, rows, |place| {
+        Key::Bytes(sorted.get(place as usize).map(|(key, _)| key.to_vec()).unwrap_or_default())
+    })
+}
+
+/// Stable, so that the rows of each value stay ascending.
+fn counting_sort(places: usize, of_row: &[u32], rows: &[u32], key: impl Fn(u32) -> Key) -> Sorted {
+    let mut ends = vec![0u32; places];
+    for &place in of_row {
+        if let Some(count) = ends.get_mut(place as usize) {
+            *count += 1;
+        }
+    }
+    let mut next = Vec::with_capacity(places);
+    let mut total = 0;
+    for end in &mut ends {
+        next.push(total);
+        total += *end;
+        *end = total;
+    }
+    let mut sorted = vec![0u32; rows.len()];
+    for (&place, &row) in of_row.iter().zip(rows) {
+        if let Some(slot) = next.get_mut(place as usize) {
+            if let Some(out) = sorted.get_mut(*slot as usize) {
+                *out = row;
+            }
+            *slot += 1;
+        }
+    }
+    // Places that no row has are no values.
+    let (mut keys, mut kept) = (Vec::new(), Vec::new());
+    let mut before = 0;
+    for (place, &end) in ends.iter().enumerate() {
+        if end > before {
+            keys.push(key(place as u32));
+            kept.push(end);
+            before = end;
+        }
+    }
+    (keys, kept, sorted)
+}
+
+/// The rows of one row group by value.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chunk {
+    row_count: u32,
+    nulls: Vec<u32>,
+    opaque: Vec<u32>,
+    /// Distinct, ascending.
+    keys: Vec<Key>,
+    /// Where the rows of each key end in `rows`.
+    ends: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl Chunk {
+    /// Rows of the row group.
+    #[must_use]
+    pub fn row_count(&self) -> u32 {
+        self.row_count
+    }
+
+    /// Bytes of memory that the chunk holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let key_bytes: usize = self
+            .keys
+            .iter()
+            .map(|key| {
+                size_of::<Key>()
+                    + match key {
+                        Key::Fixed(_) => 0,
+                        Key::Bytes(bytes) => bytes.capacity(),
+                    }
+            })
+            .sum();
+        let rows = self.nulls.capacity() + self.opaque.capacity() + self.ends.capacity() + self.rows.capacity();
+        key_bytes + rows * size_of::<u32>()
+    }
+
+    /// Writes the chunk to a temporary file, to be merged from there by [`ChunkSource::spilled`](super::ChunkSource::spilled).
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn spill(&self, out: &mut impl Write) -> io::Result<()> {
+        write_rows(out, &self.nulls)?;
+        write_rows(out, &self.opaque)?;
+        out.write_all(&(self.keys.len() as u64).to_le_bytes())?;
+        let mut start = 0;
+        for (key, &end) in self.keys.iter().zip(&self.ends) {
+            match key {
+                Key::Fixed(key) => out.write_all(&key.to_le_bytes())?,
+                Key::Bytes(bytes) => {
+                    out.write_all(&(bytes.len() as u32).to_le_bytes())?;
+                    out.write_all(bytes)?;
+                }
+            }
+            write_rows(out, self.rows.get(start as usize..end as usize).unwrap_or_default())?;
+            start = end;
+        }
+        out.flush()
+    }
+
+    pub(crate) fn into_cursor(self) -> ChunkCursor {
+        ChunkCursor { nulls: self.nulls, opaque: self.opaque, entries: Entries::Memory { keys: self.keys.into_iter(), ends: self.ends.into_iter(), rows: self.rows, start: 0 } }
+    }
+}
+
+fn write_rows(out: &mut impl Write, rows: &[u32]) -> io::Result<()> {
+    out.write_all(&(rows.len() as u32).to_le_bytes())?;
+    rows.iter().try_for_each(|row| out.write_all(&row.to_le_bytes()))
+}
+
+/// Walks a chunk in key order, from memory or from a spill file.
+pub(crate) struct ChunkCursor {
+    pub(crate) nulls: Vec<u32>,
+    pub(crate) opaque: Vec<u32>,
+    entries: Entries,
+}
+
+enum Entries {
+    Memory { keys: std::vec::IntoIter<Key>, ends: std::vec::IntoIter<u32>, rows: Vec<u32>, start: u32 },
+    Spilled { input: Box<dyn Read + Send>, key_type: KeyType, left: u64, rows: Vec<u32> },
+}
+
+impl ChunkCursor {
+    pub(crate) fn spilled(mut input: Box<dyn Read + Send>, key_type: KeyType) -> io::Result<Self> {
+        let (mut nulls, mut opaque) = (Vec::new(), Vec::new());
+        read_rows(&mut input, &mut nulls)?;
+        read_rows(&mut input, &mut opaque)?;
+        let left = u64::from_le_bytes(read_array(&mut input)?);
+        Ok(Self { nulls, opaque, entries: Entries::Spilled { input, key_type, left, rows: Vec::new() } })
+    }
+
+    /// The next key; its rows are then in [`Self::rows`].
+    pub(crate) fn advance(&mut self) -> io::Result<Option<Key>> {
+        match &mut self.entries {
+            Entries::Memory { keys, .. } => Ok(keys.next()),
+            Entries::Spilled { input, key_type, left, rows } => {
+                if *left == 0 {
+                    return Ok(None);
+                }
+                *left -= 1;
+                let key = if key_type.is_fixed() {
+                    Key::Fixed(u64::from_le_bytes(read_array(input)?))
+                } else {
+                    let length = u32::from_le_bytes(read_array(input)?) as usize;
+                    if length > MAX_KEY_LENGTH {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "a spill file was changed while it was merged"));
+                    }
+                    let mut bytes = vec![0; length];
+                    input.read_exact(&mut bytes)?;
+                    Key::Bytes(bytes)
+                };
+                read_rows(input, rows)?;
+                Ok(Some(key))
+            }
+        }
+    }
+
+    /// Hands over the rows of the key that `advance` gave. To be called once for each key.
+    pub(crate) fn take_rows(&mut self, take: impl FnOnce(&[u32])) {
+        match &mut self.entries {
+            Entries::Memory { ends, rows, start, .. } => {
+                let end = ends.next().unwrap_or(*start);
+                take(rows.get(*start as usize..end as usize).unwrap_or_default());
+                *start = end;
+            }
+            Entries::Spilled { rows, .. } => take(rows),
+        }
+    }
+}
+
+fn read_array<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_rows(input: &mut impl Read, rows: &mut Vec<u32>) -> io::Result<()> {
+    let count = u32::from_le_bytes(read_array(input)?);
+    rows.clear();
+    for _ in 0..count {
+        rows.push(u32::from_le_bytes(read_array(input)?));
+    }
+    Ok(())
+}

@@ -1,0 +1,257 @@
+//! Arrow values to keys: which types an index serves, and how a value becomes an ordered [`Key`].
+//!
+//! Values that have no place in the order of keys are *opaque*: NaN (engines order it
+//! differently) and values longer than [`MAX_KEY_LENGTH`]. -0.0 and 0.0 are equal in SQL and so
+//! have one key.
+
+use arrow::array::{Array, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, TimeUnit as ArrowTimeUnit};
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use lakemark_format::key::{
+    Key, KeyType, MAX_KEY_LENGTH, TimeUnit, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64, key_of_i128, key_of_i256_be,
+};
+
+/// A literal of a predicate in the order of a column's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LiteralKey {
+    /// SQL's NULL.
+    Null,
+    /// A value.
+    Key(Key),
+}
+
+/// What one row holds, for an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cell<K> {
+    /// NULL.
+    Null,
+    /// A value without a place in the order.
+    Opaque,
+    /// A value.
+    Key(K),
+}
+
+impl<K> Cell<K> {
+    fn map<L>(self, key: impl FnOnce(K) -> L) -> Cell<L> {
+        match self {
+            Self::Null => Cell::Null,
+            Self::Opaque => Cell::Opaque,
+            Self::Key(value) => Cell::Key(key(value)),
+        }
+    }
+}
+
+/// How values of `data_type` become keys; none for types that no index serves.
+#[must_use]
+pub fn key_type_of(data_type: &DataType) -> Option<KeyType> {
+    let decimal = |width_bits, precision: u8, scale: i8| KeyType::Decimal { width_bits, precision, scale };
+    Some(match data_type {
+        DataType::Boolean => KeyType::Bool,
+        DataType::Int8 => KeyType::Int8,
+        DataType::Int16 => KeyType::Int16,
+        DataType::Int32 => KeyType::Int32,
+        DataType::Int64 => KeyType::Int64,
+        DataType::UInt8 => KeyType::UInt8,
+        DataType::UInt16 => KeyType::UInt16,
+        DataType::UInt32 => KeyType::UInt32,
+        DataType::UInt64 => KeyType::UInt64,
+        DataType::Float16 => KeyType::Float16,
+        DataType::Float32 => KeyType::Float32,
+        DataType::Float64 => KeyType::Float64,
+        DataType::Decimal32(precision, scale) => decimal(32, *precision, *scale),
+        DataType::Decimal64(precision, scale) => decimal(64, *precision, *scale),
+        DataType::Decimal128(precision, scale) => decimal(128, *precision, *scale),
+        DataType::Decimal256(precision, scale) => decimal(256, *precision, *scale),
+        DataType::Date32 => KeyType::Date32,
+        DataType::Date64 => KeyType::Date64,
+        DataType::Time32(unit) => KeyType::Time32 { unit: time_unit(*unit) },
+        DataType::Time64(unit) => KeyType::Time64 { unit: time_unit(*unit) },
+        DataType::Timestamp(unit, zone) => KeyType::Timestamp { unit: time_unit(*unit), zoned: zone.is_some() },
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => KeyType::Utf8,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => KeyType::Binary,
+        DataType::FixedSizeBinary(length) => KeyType::FixedBinary(u32::try_from(*length).ok()?),
+        DataType::Dictionary(_, value) => return key_type_of(value),
+        _ => return None,
+    })
+}
+
+fn time_unit(unit: ArrowTimeUnit) -> TimeUnit {
+    match unit {
+        ArrowTimeUnit::Second => TimeUnit::Second,
+        ArrowTimeUnit::Millisecond => TimeUnit::Millisecond,
+        ArrowTimeUnit::Microsecond => TimeUnit::Microsecond,
+        ArrowTimeUnit::Nanosecond => TimeUnit::Nanosecond,
+    }
+}
+
+/// The key of a one-element array whose type is the column's.
+///
+/// `None` where no exact key exists (NaN, over-long values, a type without keys): the caller then
+/// keeps every row.
+#[must_use]
+pub fn encode_literal(literal: &dyn Array) -> Option<LiteralKey> {
+    if literal.len() != 1 {
+        return None;
+    }
+    let mut only = OnlyCell(None);
+    visit(literal, &mut only).ok()?;
+    match only.0? {
+        Cell::Null => Some(LiteralKey::Null),
+        Cell::Opaque => None,
+        Cell::Key(key) => Some(LiteralKey::Key(key)),
+    }
+}
+
+struct OnlyCell(Option<Cell<Key>>);
+
+impl CellVisitor for OnlyCell {
+    fn fixed(&mut self, _row: usize, cell: Cell<u64>) {
+        self.0 = Some(cell.map(Key::Fixed));
+    }
+    fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
+        self.0 = Some(cell.map(|bytes| Key::Bytes(bytes.to_vec())));
+    }
+}
+
+/// Text of a literal for reports.
+#[must_use]
+pub fn literal_text(literal: &dyn Array) -> String {
+    ArrayFormatter::try_new(literal, &FormatOptions::default().with_null("NULL"))
+        .map_or_else(|_| "?".to_owned(), |formatter| formatter.value(0).to_string())
+}
+
+/// Receives the cells of an array in row order: numbers or bytes, by the array's key type.
+pub(crate) trait CellVisitor {
+    /// A cell of a type whose keys are numbers.
+    fn fixed(&mut self, row: usize, cell: Cell<u64>);
+    /// A cell of a type whose keys are bytes.
+    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>);
+}
+
+/// Hands every row of `array` to `visitor`.
+///
+/// # Errors
+/// A type without keys.
+pub(crate) fn visit(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result<(), ArrowError> {
+    match array.data_type() {
+        DataType::Dictionary(_, value) => {
+            let plain = cast(array, value)?;
+            return visit(plain.as_ref(), visitor);
+        }
+        DataType::Boolean => {
+            let values = array.as_boolean();
+            return fixed(array, visitor, |row| Some(u64::from(values.value(row))));
+        }
+        DataType::Float16 => {
+            let values = array.as_primitive::<arrow::datatypes::Float16Type>();
+            return fixed(array, visitor, |row| {
+                let bits = values.value(row).to_bits();
+                key_of_f16_bits(if bits == 0x8000 { 0 } else { bits })
+            });
+        }
+        DataType::Float32 => {
+            let values = array.as_primitive::<arrow::datatypes::Float32Type>();
+            // Adding 0.0 turns -0.0 into 0.0 and leaves every other value as it is.
+            return fixed(array, visitor, |row| key_of_f32(values.value(row) + 0.0));
+        }
+        DataType::Float64 => {
+            let values = array.as_primitive::<arrow::datatypes::Float64Type>();
+            return fixed(array, visitor, |row| key_of_f64(values.value(row) + 0.0));
+        }
+        DataType::Decimal128(..) => {
+            let values = array.as_primitive::<Decimal128Type>();
+            return bytes(array, visitor, |row| key_of_i128(values.value(row)));
+        }
+        DataType::Decimal256(..) => {
+            let values = array.as_primitive::<Decimal256Type>();
+            return bytes(array, visitor, |row| key_of_i256_be(values.value(row).to_be_bytes()));
+        }
+        DataType::Utf8 => return bytes(array, visitor, |row| array.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => return bytes(array, visitor, |row| array.as_string::<i64>().value(row)),
+        DataType::Utf8View => return bytes(array, visitor, |row| array.as_string_view().value(row)),
+        DataType::Binary => return bytes(array, visitor, |row| array.as_binary::<i32>().value(row)),
+        DataType::LargeBinary => return bytes(array, visitor, |row| array.as_binary::<i64>().value(row)),
+        DataType::BinaryView => return bytes(array, visitor, |row| array.as_binary_view().value(row)),
+        DataType::FixedSizeBinary(_) => {
+            return bytes(array, visitor, |row| array.as_fixed_size_binary().value(row));
+        }
+        _ => {}
+    }
+    integers(array, visitor)
+}
+
+/// Integers and all that is stored as one: dates, times, timestamps, small decimals.
+fn integers(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result<(), ArrowError> {
+    use arrow::datatypes::{
+        Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+        UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    };
+    match array.data_type() {
+        DataType::Int8 => signed::<Int8Type>(array, visitor),
+        DataType::Int16 => signed::<Int16Type>(array, visitor),
+        DataType::Int32 => signed::<Int32Type>(array, visitor),
+        DataType::Int64 => signed::<Int64Type>(array, visitor),
+        DataType::Date32 => signed::<Date32Type>(array, visitor),
+        DataType::Date64 => signed::<Date64Type>(array, visitor),
+        DataType::Decimal32(..) => signed::<Decimal32Type>(array, visitor),
+        DataType::Decimal64(..) => signed::<Decimal64Type>(array, visitor),
+        DataType::Time32(ArrowTimeUnit::Second) => signed::<Time32SecondType>(array, visitor),
+        DataType::Time32(_) => signed::<Time32MillisecondType>(array, visitor),
+        DataType::Time64(ArrowTimeUnit::Microsecond) => signed::<Time64MicrosecondType>(array, visitor),
+        DataType::Time64(_) => signed::<Time64NanosecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Second, _) => signed::<TimestampSecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Millisecond, _) => signed::<TimestampMillisecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => signed::<TimestampMicrosecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Nanosecond, _) => signed::<TimestampNanosecondType>(array, visitor),
+        DataType::UInt8 => unsigned::<UInt8Type>(array, visitor),
+        DataType::UInt16 => unsigned::<UInt16Type>(array, visitor),
+        DataType::UInt32 => unsigned::<UInt32Type>(array, visitor),
+        DataType::UInt64 => unsigned::<UInt64Type>(array, visitor),
+        other => Err(ArrowError::NotYetImplemented(format!("no index serves the type {other}"))),
+    }
+}
+
+fn signed<T: ArrowPrimitiveType<Native: Into<i64>>>(
+    array: &dyn Array,
+    visitor: &mut impl CellVisitor,
+) -> Result<(), ArrowError> {
+    let values = array.as_primitive::<T>().values();
+    fixed(array, visitor, |row| values.get(row).map(|&value| key_of_i64(value.into())))
+}
+
+fn unsigned<T: ArrowPrimitiveType<Native: Into<u64>>>(
+    array: &dyn Array,
+    visitor: &mut impl CellVisitor,
+) -> Result<(), ArrowError> {
+    let values = array.as_primitive::<T>().values();
+    fixed(array, visitor, |row| values.get(row).map(|&value| value.into()))
+}
+
+/// Rows without a key are opaque.
+fn fixed(array: &dyn Array, visitor: &mut impl CellVisitor, key: impl Fn(usize) -> Option<u64>) -> Result<(), ArrowError> {
+    for row in 0..array.len() {
+        let cell = match array.is_valid(row) {
+            false => Cell::Null,
+            true => key(row).map_or(Cell::Opaque, Cell::Key),
+        };
+        visitor.fixed(row, cell);
+    }
+    Ok(())
+}
+
+fn bytes<B: AsRef<[u8]>>(array: &dyn Array, visitor: &mut impl CellVisitor, key: impl Fn(usize) -> B) -> Result<(), ArrowError> {
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            visitor.bytes(row, Cell::Null);
+            continue;
+        }
+        let value = key(row);
+        let value = value.as_ref();
+        visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { Cell::Opaque } else { Cell::Key(value) });
+    }
+    Ok(())
+}

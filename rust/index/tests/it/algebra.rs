@@ -1,0 +1,165 @@
+//! The candidate algebra against three-valued logic, row by row.
+
+use std::ops::Bound;
+
+use lakemark_format::key::Key;
+use lakemark_index::{Candidates, KeyRanges, Leaf, Predicate, Reason, RowSet, Test, Truth};
+use proptest::prelude::*;
+
+/// Two columns of one data file; a cell is NULL, a small number, or a number that the index cannot see.
+#[derive(Clone, Copy, Debug)]
+enum Cell {
+    Null,
+    Value(u64),
+    Opaque(u64),
+}
+
+fn holds(predicate: &Predicate, row: &[Cell; 2]) -> Truth {
+    match predicate {
+        Predicate::Const(truth) => *truth,
+        // The engine knows what we do not: any fixed answer will do, so take one that depends on the row.
+        Predicate::Unknown { .. } => match row[0] {
+            Cell::Null => Truth::Null,
+            Cell::Value(v) | Cell::Opaque(v) if v % 2 == 0 => Truth::True,
+            _ => Truth::False,
+        },
+        Predicate::Leaf(leaf) => {
+            let cell = row[usize::from(leaf.column == "b")];
+            match (&leaf.test, cell) {
+                (Test::IsNull, Cell::Null) => Truth::True,
+                (Test::IsNull, _) => Truth::False,
+                (Test::Ranges(_), Cell::Null) => Truth::Null,
+                (Test::Ranges(ranges), Cell::Value(v) | Cell::Opaque(v)) => of_bool(ranges.contains(&Key::Fixed(v))),
+            }
+        }
+        Predicate::Not(inner) => match holds(inner, row) {
+            Truth::True => Truth::False,
+            Truth::False => Truth::True,
+            Truth::Null => Truth::Null,
+        },
+        Predicate::And(parts) => fold(parts, row, Truth::False, Truth::True),
+        Predicate::Or(parts) => fold(parts, row, Truth::True, Truth::False),
+    }
+}
+
+/// AND and OR: one part decides, else NULL if any part is, else the neutral value.
+fn fold(parts: &[Predicate], row: &[Cell; 2], decides: Truth, neutral: Truth) -> Truth {
+    let truths: Vec<Truth> = parts.iter().map(|part| holds(part, row)).collect();
+    if truths.contains(&decides) {
+        decides
+    } else if truths.contains(&Truth::Null) {
+        Truth::Null
+    } else {
+        neutral
+    }
+}
+
+fn of_bool(value: bool) -> Truth {
+    if value { Truth::True } else { Truth::False }
+}
+
+fn leaf_candidates(leaf: &Leaf, rows: &[[Cell; 2]]) -> Candidates {
+    let column = usize::from(leaf.column == "b");
+    let universe = rows.len() as u32;
+    let of = |choose: &dyn Fn(Cell) -> bool| {
+        RowSet::from_rows((0..universe).filter(|&r| choose(rows[r as usize][column])).collect(), universe)
+    };
+    let nulls = of(&|cell| matches!(cell, Cell::Null));
+    match &leaf.test {
+        Test::IsNull => Candidates::exact(nulls, RowSet::empty(universe)),
+        Test::Ranges(ranges) => Candidates::with_opaque(
+            of(&|cell| matches!(cell, Cell::Value(v) if ranges.contains(&Key::Fixed(v)))),
+            nulls,
+            &of(&|cell| matches!(cell, Cell::Opaque(_))),
+        ),
+    }
+}
+
+fn cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![1 => Just(Cell::Null), 4 => (0u64..6).prop_map(Cell::Value), 1 => (0u64..6).prop_map(Cell::Opaque)]
+}
+
+fn bound() -> impl Strategy<Value = Bound<Key>> {
+    prop_oneof![
+        Just(Bound::Unbounded),
+        (0u64..6).prop_map(|v| Bound::Included(Key::Fixed(v))),
+        (0u64..6).prop_map(|v| Bound::Excluded(Key::Fixed(v))),
+    ]
+}
+
+fn ranges() -> impl Strategy<Value = KeyRanges> {
+    prop_oneof![
+        (bound(), bound()).prop_map(|(low, high)| KeyRanges::between(low, high)),
+        prop::collection::vec(0u64..6, 0..4).prop_map(|keys| KeyRanges::points(keys.into_iter().map(Key::Fixed).collect())),
+    ]
+}
+
+fn predicate() -> impl Strategy<Value = Predicate> {
+    let column = prop_oneof![Just("a".to_owned()), Just("b".to_owned())];
+    let leaf = (column, prop_oneof![1 => Just(Test::IsNull), 5 => ranges().prop_map(Test::Ranges)])
+        .prop_map(|(column, test)| Predicate::Leaf(Leaf { text: format!("{column} ?"), column, test }));
+    let node = prop_oneof![
+        8 => leaf,
+        1 => prop_oneof![Just(Truth::True), Just(Truth::False), Just(Truth::Null)].prop_map(Predicate::Const),
+        1 => Just(Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(a)".to_owned() }),
+    ];
+    node.prop_recursive(4, 20, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Predicate::And),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Predicate::Or),
+            inner.prop_map(|inner| Predicate::Not(Box::new(inner))),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Law 2: each truth value stays inside its bound, and certain means certain.
+    #[test]
+    fn law_2_unknown_keeps(predicate in predicate(), rows in prop::collection::vec([cell(), cell()], 1..100)) {
+        for predicate in [predicate.clone(), predicate.simplify()] {
+            let found = Candidates::of(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
+            let (certain, uncertain) = (found.certain_true(), found.uncertain_true());
+            for (index, row) in rows.iter().enumerate() {
+                let index = index as u32;
+                let truth = holds(&predicate, row);
+                let bounds = [(Truth::True, found.t()), (Truth::False, found.f()), (Truth::Null, found.n())];
+                for (value, bound) in &bounds {
+                    prop_assert!(truth != *value || bound.contains(index), "{predicate} row {index} {row:?}: {truth:?}");
+                }
+                prop_assert!(!certain.contains(index) || truth == Truth::True);
+                prop_assert!(truth != Truth::True || certain.contains(index) || uncertain.contains(index));
+            }
+            prop_assert!(certain.and(&uncertain).is_empty());
+        }
+    }
+
+    #[test]
+    fn simplify_keeps_every_truth_value(predicate in predicate(), rows in prop::collection::vec([cell(), cell()], 1..50)) {
+        let simple = predicate.clone().simplify();
+        for row in &rows {
+            prop_assert_eq!(holds(&predicate, row), holds(&simple, row), "{} / {}", predicate, simple);
+        }
+    }
+
+    #[test]
+    fn key_ranges_are_sets(a in ranges(), b in ranges()) {
+        for key in (0..7).map(Key::Fixed) {
+            prop_assert_eq!(a.intersect(&b).contains(&key), a.contains(&key) && b.contains(&key));
+            prop_assert_eq!(a.union(&b).contains(&key), a.contains(&key) || b.contains(&key));
+            prop_assert_eq!(a.complement().contains(&key), !a.contains(&key));
+        }
+        prop_assert_eq!(a.complement().complement(), a);
+    }
+}
+
+#[test]
+fn a_prefix_is_a_range_of_byte_keys() {
+    let key = |text: &[u8]| Key::Bytes(text.to_vec());
+    let ab = KeyRanges::prefix(b"ab");
+    assert!(ab.contains(&key(b"ab")) && ab.contains(&key(b"ab\xff\xff")));
+    assert!(!ab.contains(&key(b"aa\xff")) && !ab.contains(&key(b"ac")));
+    assert!(KeyRanges::prefix(b"\xff").contains(&key(b"\xff\xff")) && !KeyRanges::prefix(b"\xff").contains(&key(b"\xfe")));
+    assert_eq!(KeyRanges::prefix(b""), KeyRanges::between(Bound::Included(key(b"")), Bound::Unbounded));
+}

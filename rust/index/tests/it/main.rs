@@ -1,0 +1,6 @@
+//! Properties of the index structures, against naive models.
+
+mod algebra;
+mod bitmap;
+mod key;
+mod rows;
