@@ -1,0 +1,182 @@
+//! Golden files: bytes that every later release must still read, and write for the same values.
+//!
+//! A golden file is never changed and never replaced. `LAKEMARK_GOLDEN=write cargo test -p lakemark-format` writes the files
+//! that do not exist yet; a format change gets a new folder beside `v1`.
+
+use std::path::PathBuf;
+
+use lakemark_format::*;
+
+use crate::model::{Segment, files};
+use crate::samples;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v1");
+
+/// The bytes of a golden file; written first from `encoded` when that is asked for and the file is new.
+pub fn golden(name: &str, encoded: &[u8]) -> Vec<u8> {
+    let path = PathBuf::from(FOLDER).join(name);
+    if std::env::var_os("LAKEMARK_GOLDEN").is_some_and(|mode| mode == "write") && !path.exists() {
+        std::fs::create_dir_all(FOLDER).unwrap();
+        std::fs::write(&path, encoded).unwrap();
+    }
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// No file, no row, no value.
+pub fn empty() -> Segment {
+    Segment {
+        id: [0; 16],
+        index_id: [1; 16],
+        column: "c".into(),
+        key_type: KeyType::Utf8,
+        files: vec![],
+        nulls: vec![],
+        opaque: vec![],
+        blocks: vec![],
+    }
+}
+
+/// Signed numbers in two files of three row groups, with NULL and opaque rows, in two value blocks.
+pub fn numbers() -> Segment {
+    let key = |value: i64| Key::Fixed(key_of_i64(value));
+    Segment {
+        id: *b"segment-numbers!",
+        index_id: *b"index-of-numbers",
+        column: "temperature".into(),
+        key_type: KeyType::Int32,
+        files: files(&[&[10, 6], &[4]]),
+        nulls: vec![0, 15],
+        opaque: vec![64],
+        blocks: vec![
+            vec![(key(i32::MIN.into()), vec![1]), (key(-7), vec![2, 3, 4, 5]), (key(0), vec![6, 8, 10, 12, 14])],
+            vec![(key(1), vec![7, 9, 11, 13, 65]), (key(i32::MAX.into()), vec![66, 67])],
+        ],
+    }
+}
+
+/// Strings, one of them empty, in one block with front coding and one block of a single value.
+pub fn strings() -> Segment {
+    let key = |text: &str| Key::Bytes(text.as_bytes().to_vec());
+    Segment {
+        id: *b"segment-strings!",
+        index_id: *b"index-of-strings",
+        column: "straße".into(),
+        key_type: KeyType::Utf8,
+        files: files(&[&[9]]),
+        nulls: vec![],
+        opaque: vec![8],
+        blocks: vec![
+            vec![(key(""), vec![0]), (key("Berlin"), vec![1, 3]), (key("Bern"), vec![2]), (key("Berne"), vec![4, 5, 6])],
+            vec![(key("Zürich"), vec![7])],
+        ],
+    }
+}
+
+/// 128-bit decimals, which are keys of 16 bytes.
+pub fn decimals() -> Segment {
+    let key = |value: i128| Key::Bytes(key_of_i128(value).to_vec());
+    let largest = 10i128.pow(38) - 1;
+    Segment {
+        id: *b"segment-decimals",
+        index_id: *b"index-of-decimal",
+        column: "price".into(),
+        key_type: KeyType::Decimal { width_bits: 128, precision: 38, scale: -2 },
+        files: files(&[&[3], &[], &[1]]),
+        nulls: vec![],
+        opaque: vec![],
+        blocks: vec![vec![(key(-largest), vec![2]), (key(-1), vec![1]), (key(0), vec![0]), (key(largest), vec![64])]],
+    }
+}
+
+/// A stream of several pages with postings of every form and of more than one posting block.
+pub fn pages() -> Segment {
+    let universe = 3u32 << 16;
+    // Rows by pattern: long runs, every second row, scattered rows in one corner, few rows everywhere; the rest is NULL.
+    let mut taken = vec![false; universe as usize];
+    let mut take = |rows: Vec<u32>| {
+        let free: Vec<u32> = rows.into_iter().filter(|row| !taken[*row as usize]).collect();
+        free.iter().for_each(|row| taken[*row as usize] = true);
+        free
+    };
+    let few = take((0..5).map(|i| i * 39_000 + 17).collect());
+    let corner = take((0..900u32).map(|i| 60_000 + i * 13 + i * i % 11).collect());
+    let runs = take((0..30_000).collect());
+    let half = take((80_000..100_000).step_by(2).collect());
+    let nulls = take((0..universe).collect());
+    let values = [few, corner, runs, half].into_iter().enumerate();
+    Segment {
+        id: *b"segment-of-pages",
+        index_id: *b"index-with-pages",
+        column: "code".into(),
+        key_type: KeyType::UInt16,
+        files: files(&[&[1 << 16, 1 << 16], &[1 << 16]]),
+        nulls,
+        opaque: vec![],
+        blocks: vec![values.map(|(key, rows)| (Key::Fixed(key as u64 * 100), rows)).collect()],
+    }
+}
+
+pub fn segments() -> Vec<(&'static str, Segment)> {
+    vec![
+        ("empty.lmx", empty()),
+        ("numbers.lmx", numbers()),
+        ("strings.lmx", strings()),
+        ("decimals.lmx", decimals()),
+        ("pages.lmx", pages()),
+    ]
+}
+
+pub fn manifests() -> Vec<(&'static str, Manifest)> {
+    vec![("empty.lmm", samples::empty_manifest()), ("table.lmm", samples::manifest())]
+}
+
+#[test]
+fn golden_segments_are_read_and_written() {
+    for (name, segment) in segments() {
+        let (encoded, _) = segment.write();
+        let golden = golden(name, &encoded);
+        assert_eq!(Segment::read(&golden).as_ref(), Ok(&segment), "{name} is read as another value");
+        assert!(golden == encoded, "{name} is written with other bytes");
+    }
+}
+
+#[test]
+fn golden_manifests_are_read_and_written() {
+    for (name, manifest) in manifests() {
+        let encoded = manifest.encode().unwrap();
+        let golden = golden(name, &encoded);
+        assert_eq!(Manifest::decode(&golden).as_ref(), Ok(&manifest), "{name} is read as another value");
+        assert!(golden == encoded, "{name} is written with other bytes");
+    }
+}
+
+#[test]
+fn every_golden_file_is_tested() {
+    let mut found: Vec<_> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name != "README.md")
+        .collect();
+    let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
+    tested.extend(manifests().iter().map(|(name, _)| name.to_string()));
+    found.sort();
+    tested.sort();
+    assert_eq!(found, tested);
+}
+
+#[test]
+fn the_pages_file_holds_every_form_of_posting() {
+    let segment = pages();
+    let universe = segment.universe();
+    let mut tags: Vec<u8> = std::iter::once(&segment.nulls)
+        .chain(segment.blocks[0].iter().map(|(_, rows)| rows))
+        .map(|rows| {
+            let mut bytes = Vec::new();
+            posting::encode(rows, universe, &mut bytes);
+            bytes[0]
+        })
+        .collect();
+    tags.sort();
+    tags.dedup();
+    assert_eq!(tags, [0, 1, 2, 3]);
+}
