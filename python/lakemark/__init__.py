@@ -8,7 +8,7 @@
 >>> table.count("origin = 'JFK'")                      # answered from the index alone
 10
 >>> table.scan("origin = 'JFK' AND distance > 2000", columns=["flight"]).to_arrow().to_pydict()
-{'flight': [25, 28]}
+{'flight': [22, 25, 28]}
 >>> session = lakemark.connect()
 >>> session.register("flights", table)
 >>> session.sql("SELECT max(distance) AS far FROM flights WHERE origin = 'LGA'")

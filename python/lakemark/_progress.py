@@ -6,7 +6,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-
 if TYPE_CHECKING:
     from types import TracebackType
 

@@ -29,7 +29,7 @@ class Session:
     >>> _ = session.table(getfixture("flights"), name="flights")
     >>> session.sql("SELECT origin, count(*) AS n FROM flights GROUP BY origin ORDER BY n DESC, origin LIMIT 2")
     origin | n
-    -------+--
+    -------+---
     EWR    | 10
     JFK    | 10
     """

@@ -1,0 +1,42 @@
+//! The native module `lakemark._internal`: what Python sees of the library, without a decision of its own.
+//!
+//! The typed and documented face is the package `lakemark` above it. Three rules hold here: a call that does I/O
+//! releases the GIL and listens for Ctrl-C ([`runtime`]); data leaves only as Arrow C streams ([`rows`]); errors
+//! keep their kind ([`error`]), and a panic becomes `InternalError`.
+
+mod error;
+mod progress;
+mod rows;
+mod runtime;
+mod schema;
+mod session;
+mod stream;
+mod table;
+mod warning;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+/// Runs the shell command with its arguments and returns the exit code.
+#[pyfunction]
+fn main(py: Python<'_>, argv: Vec<OsString>) -> i32 {
+    py.detach(|| lakemark_cli::run(argv))
+}
+
+/// The release.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[pymodule]
+fn _internal(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<rows::ArrowTable>()?;
+    module.add_class::<rows::Rows>()?;
+    module.add_class::<schema::Schema>()?;
+    module.add_class::<session::Session>()?;
+    module.add_class::<table::Table>()?;
+    module.add_function(wrap_pyfunction!(main, module)?)?;
+    module.add_function(wrap_pyfunction!(version, module)?)
+}

@@ -1,0 +1,98 @@
+//! Results: rows that are still to be computed, and rows in memory.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::prelude::DataFrame;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::runtime::{runtime, wait};
+use crate::schema::Schema;
+use crate::{error, stream};
+
+/// Columns with their types, cells as text, and whether there are more rows.
+type Preview = (Vec<(String, String)>, Vec<Vec<String>>, bool);
+
+/// A query; every reader computes it anew.
+#[pyclass(frozen, module = "lakemark._internal")]
+pub(crate) struct Rows(pub(crate) DataFrame);
+
+impl Rows {
+    fn arrow_schema(&self) -> SchemaRef {
+        Arc::new(self.0.schema().as_arrow().clone())
+    }
+}
+
+#[pymethods]
+impl Rows {
+    fn schema(&self) -> Schema {
+        Schema(self.arrow_schema())
+    }
+
+    fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
+        let query = self.0.clone();
+        let batches = wait(py, async move { query.collect().await.map_err(error::Engine) })?;
+        Ok(ArrowTable { schema: self.arrow_schema(), batches })
+    }
+
+    fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
+        let query = self.0.clone();
+        let batches = wait(py, async move {
+            let first = query.limit(0, Some(rows.saturating_add(1))).map_err(error::Engine)?;
+            first.collect().await.map_err(error::Engine)
+        })?;
+        let schema = self.arrow_schema();
+        let columns = schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect();
+        let mut cells = cells(&batches).map_err(|cause| error::internal(py, cause.to_string()))?;
+        let more = cells.len() > rows;
+        cells.truncate(rows);
+        Ok((columns, cells, more))
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let running = stream::Running::start(runtime(py)?, self.0.clone());
+        stream::capsule(py, &self.arrow_schema(), running, requested_schema)
+    }
+}
+
+fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
+    let options = FormatOptions::default().with_null("NULL").with_display_error(true);
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns = columns.map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
+        rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()));
+    }
+    Ok(rows)
+}
+
+/// Rows in memory; readers share them.
+#[pyclass(frozen, module = "lakemark._internal")]
+pub(crate) struct ArrowTable {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+#[pymethods]
+impl ArrowTable {
+    fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        stream::capsule(py, &self.schema, self.batches.clone().into_iter().map(Ok), requested_schema)
+    }
+}

@@ -1,0 +1,94 @@
+//! Record batches on their way out, through the Arrow C stream interface.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StructArray};
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
+use arrow::error::{ArrowError, Result};
+use datafusion::prelude::DataFrame;
+use futures::StreamExt;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use pyo3_arrow::ffi::{ArrayIterator, to_stream_pycapsule};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::error::lost_task_message;
+
+/// Batches that are computed ahead of the reader.
+const AHEAD: usize = 2;
+
+/// The batches of a running query. Dropping it stops the query.
+///
+/// Readers call from C, with or without the GIL, and an unwinding panic would end the process there: the query runs on
+/// the runtime's threads, and only its results and its death are passed on.
+pub(crate) struct Running {
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    task: Option<JoinHandle<()>>,
+    runtime: &'static Runtime,
+}
+
+impl Running {
+    /// Starts a query.
+    pub(crate) fn start(runtime: &'static Runtime, query: DataFrame) -> Self {
+        let (sender, batches) = mpsc::channel(AHEAD);
+        let task = runtime.spawn(async move {
+            let mut stream = match query.execute_stream().await {
+                Ok(stream) => stream,
+                Err(error) => {
+                    // Nobody hears it only if the reader is gone.
+                    let _ = sender.send(Err(error.into())).await;
+                    return;
+                }
+            };
+            while let Some(batch) = stream.next().await {
+                if sender.send(batch.map_err(ArrowError::from)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self { batches, task: Some(task), runtime }
+    }
+
+    /// The end of the batches: all is well unless the task died.
+    fn end(&mut self) -> Option<Result<RecordBatch>> {
+        let lost = self.runtime.block_on(self.task.take()?).err()?;
+        Some(Err(ArrowError::ComputeError(lost_task_message(lost))))
+    }
+}
+
+impl Iterator for Running {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.runtime.block_on(self.batches.recv()) {
+            Some(batch) => Some(batch),
+            None => self.end(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// The capsule of a stream of batches.
+pub(crate) fn capsule<'py, I>(
+    py: Python<'py>,
+    schema: &SchemaRef,
+    batches: I,
+    requested_schema: Option<Bound<'py, PyCapsule>>,
+) -> PyResult<Bound<'py, PyCapsule>>
+where
+    I: Iterator<Item = Result<RecordBatch>> + Send + 'static,
+{
+    let structs = DataType::Struct(schema.fields().clone());
+    let field: FieldRef = Arc::new(Field::new("", structs, false).with_metadata(schema.metadata().clone()));
+    let arrays = batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
+    Ok(to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)?)
+}

@@ -1,0 +1,173 @@
+//! `_internal.Table`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion_ffi::table_provider::FFI_TableProvider;
+use datafusion_python_util::ffi_logical_codec_from_pycapsule;
+use lakemark_datafusion::LakemarkTable;
+use lakemark_table::{BuildOptions, CancelFlag, Error, IndexSpec, Progress, TableOptions};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use serde_json::json;
+
+use crate::error::{self, Engine};
+use crate::progress::Counters;
+use crate::rows::Rows;
+use crate::runtime::{runtime, wait, wait_cancellable};
+use crate::schema::Schema;
+
+/// A marked table.
+#[pyclass(frozen, module = "lakemark._internal")]
+pub(crate) struct Table(pub(crate) Arc<lakemark_table::Table>);
+
+#[pymethods]
+impl Table {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        location: String,
+        store: Option<String>,
+        storage_options: HashMap<String, String>,
+    ) -> PyResult<Self> {
+        let options = TableOptions { store, storage_options };
+        wait(py, async move { lakemark_table::Table::open(&location, options).await }).map(Self)
+    }
+
+    fn location(&self) -> &str {
+        self.0.location()
+    }
+
+    fn format(&self) -> String {
+        self.0.format().to_string()
+    }
+
+    fn store(&self) -> &str {
+        self.0.store_location()
+    }
+
+    fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
+        let table = Arc::clone(&self.0);
+        wait(py, async move { Ok::<_, Error>(Schema(table.snapshot().await?.schema())) })
+    }
+
+    /// The pinned state as JSON: versions, files, indexes.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        wait(py, async move { Ok::<_, Error>(describe(&*table.snapshot().await?).to_string()) })
+    }
+
+    fn create_index(
+        &self,
+        py: Python<'_>,
+        columns: Vec<String>,
+        kind: String,
+        name: Option<String>,
+        options: BTreeMap<String, String>,
+        if_not_exists: bool,
+    ) -> PyResult<bool> {
+        let table = Arc::clone(&self.0);
+        let spec = IndexSpec { name, columns, kind, options };
+        wait(py, async move { table.create_index(spec, if_not_exists).await })
+    }
+
+    fn drop_index(&self, py: Python<'_>, name: String, if_exists: bool) -> PyResult<bool> {
+        let table = Arc::clone(&self.0);
+        wait(py, async move { table.drop_index(&name, if_exists).await })
+    }
+
+    fn build(
+        &self,
+        py: Python<'_>,
+        index: Option<String>,
+        memory_bytes: Option<u64>,
+        threads: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let counters = Arc::new(Counters::default());
+        let cancel = CancelFlag::new();
+        let options = BuildOptions {
+            memory_bytes,
+            threads,
+            index,
+            progress: Some(Arc::clone(&counters) as Arc<dyn Progress>),
+            cancel: Some(cancel.clone()),
+        };
+        let tell = |_: Python<'_>| match &progress {
+            Some(progress) => progress.call1(counters.read()).map(drop),
+            None => Ok(()),
+        };
+        let report = wait_cancellable(py, async move { table.build(options).await }, &cancel, tell)?;
+        to_json(py, &report)
+    }
+
+    fn verify(&self, py: Python<'_>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let report = wait(py, async move { table.verify().await })?;
+        to_json(py, &report)
+    }
+
+    fn scan(
+        &self,
+        py: Python<'_>,
+        filter: Option<String>,
+        columns: Option<Vec<String>>,
+        limit: Option<usize>,
+    ) -> PyResult<Rows> {
+        let table = Arc::clone(&self.0);
+        wait(py, async move {
+            lakemark_datafusion::scan(table, filter.as_deref(), columns.as_deref(), limit).await.map_err(Engine)
+        })
+        .map(Rows)
+    }
+
+    fn count(&self, py: Python<'_>, filter: Option<String>) -> PyResult<u64> {
+        let table = Arc::clone(&self.0);
+        wait(py, async move { lakemark_datafusion::count(table, filter.as_deref()).await.map_err(Engine) })
+    }
+
+    /// The report as JSON and as text.
+    fn explain(&self, py: Python<'_>, filter: Option<String>) -> PyResult<(String, String)> {
+        let table = Arc::clone(&self.0);
+        let report =
+            wait(py, async move { lakemark_datafusion::explain(table, filter.as_deref()).await.map_err(Engine) })?;
+        Ok((to_json(py, &report)?, report.to_string()))
+    }
+
+    /// The protocol of the `datafusion` package: called with its session context.
+    fn __datafusion_table_provider__<'py>(
+        &self,
+        py: Python<'py>,
+        session: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let codec = ffi_logical_codec_from_pycapsule(session.clone(), Some(&session))?;
+        let table = Arc::clone(&self.0);
+        let provider = wait(py, async move { LakemarkTable::new(table).await.map_err(Engine) })?;
+        let provider: Arc<dyn TableProvider> = Arc::new(provider);
+        let handle = runtime(py)?.handle().clone();
+        let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
+        PyCapsule::new_with_value(py, provider, c"datafusion_table_provider")
+    }
+}
+
+fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(report).map_err(|cause| error::internal(py, cause.to_string()))
+}
+
+fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
+    let files = snapshot.files();
+    let deleted = files.iter().filter_map(|file| file.deleted.as_ref());
+    let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
+    json!({
+        "manifest": snapshot.manifest_number(),
+        "delta_version": snapshot.delta_version(),
+        "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
+        "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
+        "rows": rows.sum::<Option<u64>>(),
+        "rows_deleted": deleted.map(|rows| rows.len()).sum::<u64>(),
+        "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
+        "indexes": snapshot.indexes(),
+    })
+}

@@ -1,0 +1,95 @@
+//! Warnings of the library become Python warnings.
+//!
+//! They arise on the runtime's threads, which must never wait for the GIL: they are queued there, and raised by the
+//! next call that comes back to Python.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::{Layer, registry};
+
+use crate::error;
+
+/// More than this many are waiting only if nobody listens; the oldest are dropped then.
+const LIMIT: usize = 100;
+
+static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+struct Queue;
+
+impl<S: Subscriber> Layer<S> for Queue {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        if *metadata.level() != Level::WARN || !metadata.target().starts_with("lakemark") {
+            return;
+        }
+        let mut text = Text::default();
+        event.record(&mut text);
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() == LIMIT {
+            waiting.pop_front();
+        }
+        waiting.push_back(text.finish());
+    }
+}
+
+/// Message first, then the other fields as `name=value`.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: Vec<String>,
+}
+
+impl Text {
+    fn finish(self) -> String {
+        if self.fields.is_empty() {
+            return self.message;
+        }
+        format!("{} ({})", self.message, self.fields.join(", "))
+    }
+
+    fn put(&mut self, field: &Field, value: String) {
+        if field.name() == "message" {
+            self.message = value;
+        } else {
+            self.fields.push(format!("{}={value}", field.name()));
+        }
+    }
+}
+
+impl Visit for Text {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+/// Begins to queue warnings, unless the process has a subscriber of its own (the shell command has).
+pub(crate) fn listen() {
+    // An error says that there is a subscriber already, and that is its owner's choice.
+    let _ = tracing::subscriber::set_global_default(registry().with(Queue));
+}
+
+/// Raises what is waiting as `LakemarkWarning`; an error if the user turned warnings into errors.
+pub(crate) fn raise(py: Python<'_>) -> PyResult<()> {
+    let waiting = std::mem::take(&mut *WAITING.lock().unwrap_or_else(PoisonError::into_inner));
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let category = error::class(py, "LakemarkWarning")?;
+    for text in waiting {
+        let text = CString::new(text.replace('\0', "\u{fffd}"))?;
+        // Level 2 is the caller of the Python layer's method.
+        PyErr::warn(py, &category, &text, 2)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+"""Ctrl-C: a build stops, raises `KeyboardInterrupt`, and loses nothing. Forked children are told what to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Judged
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> lakemark.Table:
+    """Enough rows to be building for a moment: 3 million in 30 files."""
+    folder = tmp_path / "large"
+    folder.mkdir()
+    rows = pa.table({"id": range(100_000), "text": [f"text number {n * 7919 % 100_003}" for n in range(100_000)]})
+    for part in range(30):
+        pq.write_table(rows, folder / f"part-{part:02}.parquet", row_group_size=20_000)
+    return lakemark.Table(folder)
+
+
+def test_ctrl_c_in_a_build_raises_and_the_committed_state_still_answers(large: lakemark.Table) -> None:
+    large.create_index("id", using="bitmap", name="by_id", build=False)
+    before = large.snapshot
+    told: list[int] = []
+
+    def interrupt_once(done: int, _total: int) -> None:
+        if not told and done > 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        told.append(done)
+
+    large.create_index("text", using="bitmap", name="by_text", build=False)
+    with pytest.raises(KeyboardInterrupt):
+        large.build(progress=interrupt_once, threads=1)
+    assert [index.name for index in large.indexes] == ["by_id", "by_text"]
+    assert large.snapshot.files == before.files
+    assert large.count("id = 77") == 30
+    report = large.build(progress=False)
+    assert report.files <= 30
+    assert [index.coverage for index in large.indexes] == [1.0, 1.0]
+    assert large.count("id = 77") == 30
+    assert large.explain("id = 77").rows_certain == 30
+
+
+def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.005):
+            ticks.append(time.monotonic())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        began = time.monotonic()
+        large.create_index("text", using="bitmap", progress=False)
+        seconds = time.monotonic() - began
+    finally:
+        stop.set()
+        thread.join()
+    # Far more often than if the GIL had been held for the whole build.
+    assert len([at for at in ticks if at < began + seconds]) > min(10, seconds / 0.05)
+
+
+def test_threads_can_share_a_table(marked: Judged) -> None:
+    expected = marked.count("city = 'Oslo'")
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: found.extend(marked.table.count("city = 'Oslo'") for _ in range(10)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 40
+
+
+def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(marked: Judged) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys, lakemark
+        table = lakemark.Table(sys.argv[1])
+        assert table.count() == 4000
+        child = os.fork()
+        if child == 0:
+            try:
+                table.count()
+            except lakemark.InternalError as error:
+                os._exit(7 if "spawn" in str(error) else 8)
+            os._exit(9)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(marked.folder)],
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 7

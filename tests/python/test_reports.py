@@ -1,0 +1,108 @@
+"""Reports: values, text and pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from conftest import Judged
+
+
+def svgs(html: str) -> list[ET.Element]:
+    """The pictures in a piece of HTML; they must be well-formed."""
+    pieces = html.split("<svg")[1:]
+    return [ET.fromstring("<svg" + piece.split("</svg>")[0] + "</svg>") for piece in pieces]  # noqa: S314 - ours
+
+
+def test_explain_says_which_index_answered_what(marked: Judged) -> None:
+    condition = "city = 'Oslo' AND amount > 100"
+    report = marked.table.explain(condition)
+    by_column = {leaf.column: leaf for leaf in report.leaves}
+    assert by_column["city"].index == "by_city"
+    assert by_column["city"].rows == marked.count("city = 'Oslo'")
+    assert by_column["amount"].index is None
+    assert by_column["amount"].reason == "no_index"
+    assert (report.rows_total, report.rows_certain) == (4000, 0)
+    assert report.rows_uncertain == marked.count("city = 'Oslo'")
+    assert report.files_total == 4
+    assert report.index_reads > 0
+    assert report.index_bytes > 0
+
+
+def test_explain_counts_what_is_skipped(marked: Judged) -> None:
+    report = marked.table.explain("id BETWEEN 1000 AND 1099")
+    assert report.rows_certain == 100
+    assert report.files_pruned == 3
+    assert report.row_groups_total - report.row_groups_pruned == 1
+    assert report.coverage == 1.0
+
+
+def test_explain_without_marks_scans_everything(plain: Judged) -> None:
+    report = plain.table.explain("city = 'Oslo'")
+    assert (report.coverage, report.files_total, report.files_unknown) == (0.0, 4, 4)
+    assert report.leaves[0].reason == "no_index"
+
+
+def test_explain_as_values_and_as_json(marked: Judged) -> None:
+    report = marked.table.explain("city = 'Oslo' OR id < 7")
+    values = report.to_dict()
+    assert values["rows_certain"] == marked.count("city = 'Oslo' OR id < 7")
+    assert [leaf["column"] for leaf in values["leaves"]] == ["city", "id"]
+    assert "_text" not in values
+    assert json.loads(json.dumps(values)) == values
+
+
+def test_explain_as_text(marked: Judged) -> None:
+    text = str(marked.table.explain("city = 'Oslo'"))
+    assert "by_city" in text
+    assert str(marked.count("city = 'Oslo'")) in text.replace(",", "")
+
+
+def test_explain_draws_what_was_skipped(marked: Judged) -> None:
+    report = marked.table.explain("id BETWEEN 1000 AND 1099")
+    html = report._repr_html_()
+    assert "by_id" in html
+    pictures = svgs(html)
+    assert [picture.get("aria-label") for picture in pictures] == ["files", "row groups", "rows"]
+    skipped, certain, to_test = pictures[2]
+    assert float(skipped.get("width", 0)) == pytest.approx(480 * 3900 / 4000, abs=0.1)
+    assert float(certain.get("width", 0)) == pytest.approx(480 * 100 / 4000, abs=0.1)
+    assert float(to_test.get("width", 1)) == 0
+    assert [title.text for title in pictures[2].iter("title")][1] == "certain: 100 of 4,000"
+
+
+def test_text_from_a_predicate_is_escaped_in_pictures(marked: Judged) -> None:
+    html = marked.table.explain("city = '<img src=x>'")._repr_html_()
+    assert "<img" not in html
+    assert "&lt;img" in html
+
+
+def test_build_and_verify_reports_draw_themselves(marked: Judged) -> None:
+    marked.table.drop_index("by_city")
+    marked.table.create_index("city", using="bitmap", name="again", build=False)
+    report = marked.table.build(progress=False)
+    assert str(report).startswith("again: 4,000 rows of 4 files indexed into")
+    assert "<td>4,000</td>" in report._repr_html_()
+    verdict = marked.table.verify()
+    assert [picture.get("aria-label") for picture in svgs(verdict._repr_html_())] == ["by_id", "by_day", "again"]
+
+
+def test_info_draws_itself_and_so_does_the_table(marked: Judged) -> None:
+    html = marked.table.info()._repr_html_()
+    assert "<td>4,000</td>" in html
+    assert "index by_day" in html
+    assert marked.table._repr_html_().count("<tr>") == html.count("<tr>")
+
+
+def test_reports_are_values_that_cannot_be_changed(marked: Judged) -> None:
+    index = marked.table.indexes[0]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        index.rows = 0  # type: ignore[misc]
+    assert index == lakemark.Table(marked.folder).indexes[0]

@@ -1,0 +1,61 @@
+"""`lakemark.spark` without Spark: finding the jar, and what is set on a builder. Spark itself is in tests/spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakemark
+import lakemark.spark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Builder:
+    """Keeps options as PySpark's builder does."""
+
+    def __init__(self) -> None:
+        self._options: dict[str, str] = {}
+
+    def config(self, key: str, value: str) -> Builder:
+        self._options[key] = value
+        return self
+
+    @property
+    def options(self) -> dict[str, str]:
+        return self._options
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for the installed package's folder."""
+    monkeypatch.setattr(lakemark.spark, "files", lambda _name: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def jar(package: Path) -> Path:
+    jar = package / "jars" / "lakemark-spark.jar"
+    jar.parent.mkdir()
+    jar.write_bytes(b"PK")
+    return jar
+
+
+def test_configure_adds_the_jar_and_returns_the_builder(jar: Path) -> None:
+    builder = Builder()
+    assert lakemark.spark.configure(builder) is builder
+    assert builder.options == {"spark.jars": str(jar)}
+
+
+def test_configure_keeps_jars_and_adds_ours_once(jar: Path) -> None:
+    builder = Builder().config("spark.jars", "/a.jar,/b.jar")
+    lakemark.spark.configure(lakemark.spark.configure(builder))
+    assert builder.options["spark.jars"] == f"/a.jar,/b.jar,{jar}"
+
+
+def test_a_package_without_the_jar_says_what_to_do(package: Path) -> None:
+    with pytest.raises(lakemark.NotFoundError, match="built without the Spark connector"):
+        lakemark.spark.jar_path()
+    assert not (package / "jars").exists()

@@ -1,0 +1,264 @@
+"""`lakemark.Table`, method by method; DuckDB says what is right."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Judged
+
+COLUMNS = ["id", "city", "amount", "day", "paid"]
+
+CONDITIONS = [
+    "city = 'Oslo'",
+    "city != 'Oslo'",
+    "city IN ('Rom', 'Zürich')",
+    "city NOT IN ('Rom', 'Zürich')",
+    "city IS NULL",
+    "city IS NOT NULL AND id >= 3500",
+    "city LIKE 'W%'",
+    "id = 1234",
+    "id BETWEEN 990 AND 1010",
+    "NOT (id BETWEEN 10 AND 3990)",
+    "id < 5 OR city IS NULL",
+    "day = DATE '2024-02-29'",
+    "day > DATE '2024-03-25' AND city = 'Wien'",
+    "city = 'Oslo' AND amount > 200",
+    "city = 'Oslo' OR amount > 250",
+    "paid AND city = 'Rom'",
+    "NOT paid AND city = 'Rom'",
+    "city = 'Nowhere'",
+    "id + 1 = 1000",
+]
+
+
+def scanned(judged: Judged, condition: str) -> list[tuple[object, ...]]:
+    rows = judged.table.scan(condition, columns=COLUMNS).to_arrow().to_pylist()
+    return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=repr)
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_count_and_scan_are_what_duckdb_says_with_and_without_marks(plain: Judged, condition: str) -> None:
+    expected = plain.count(condition)
+    rows = plain.rows(COLUMNS, condition)
+    assert len(rows) == expected
+    assert plain.table.count(condition) == expected
+    assert scanned(plain, condition) == rows
+    for column in ("city", "id", "day"):
+        plain.table.create_index(column, using="bitmap", progress=False)
+    assert plain.table.count(condition) == expected
+    assert scanned(plain, condition) == rows
+
+
+def test_count_without_a_condition_counts_every_row(marked: Judged) -> None:
+    assert marked.table.count() == 4000
+
+
+def test_counts_on_marked_columns_do_not_open_a_data_file(marked: Judged) -> None:
+    expected = marked.count("city = 'Oslo' AND id < 2000")
+    report = marked.table.explain("city = 'Oslo' AND id < 2000")
+    assert (report.rows_certain, report.rows_uncertain) == (expected, 0)
+    for path in marked.folder.glob("*.parquet"):
+        times = path.stat()
+        path.write_bytes(bytes(times.st_size))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert marked.table.count("city = 'Oslo' AND id < 2000") == expected
+
+
+def test_scan_chooses_columns_in_the_order_asked(marked: Judged) -> None:
+    found = marked.table.scan("id = 8", columns=["day", "id"]).to_arrow()
+    assert found.column_names == ["day", "id"]
+    assert [tuple(row.values()) for row in found.to_pylist()] == marked.rows(["day", "id"], "id = 8")
+
+
+def test_scan_stops_at_the_limit(marked: Judged) -> None:
+    found = marked.table.scan("city = 'Oslo'", limit=17).to_arrow()
+    assert found.num_rows == 17
+    assert set(found["city"].to_pylist()) == {"Oslo"}
+    assert marked.table.scan(limit=0).to_arrow().num_rows == 0
+
+
+def test_scan_refuses_a_bare_string_of_columns(marked: Judged) -> None:
+    with pytest.raises(lakemark.InvalidInputError, match=r"\['city'\]"):
+        marked.table.scan(columns="city")
+
+
+def test_create_index_returns_the_index_with_its_coverage(plain: Judged) -> None:
+    index = plain.table.create_index("city", using="bitmap", progress=False)
+    assert (index.column, index.kind, index.encoding) == ("city", "bitmap", "equality")
+    assert (index.files_covered, index.files_total, index.coverage) == (4, 4, 1.0)
+    assert index.rows == 4000
+    assert index.bytes > 0
+    assert index.segments >= 1
+    assert plain.table.indexes == [index]
+
+
+def test_auto_chooses_a_kind_that_exists(plain: Judged) -> None:
+    assert plain.table.create_index("city", progress=False).kind == "bitmap"
+
+
+def test_a_declared_index_covers_nothing_until_it_is_built(plain: Judged) -> None:
+    declared = plain.table.create_index("city", using="bitmap", name="later", build=False)
+    assert (declared.name, declared.files_covered, declared.coverage) == ("later", 0, 0.0)
+    report = plain.table.build(progress=False)
+    assert (report.indexes, report.files, report.rows) == (["later"], 4, 4000)
+    assert report.bytes_written == plain.table.indexes[0].bytes
+    assert plain.table.indexes[0].coverage == 1.0
+
+
+def test_a_second_build_has_nothing_to_do(marked: Judged) -> None:
+    report = marked.table.build(progress=False)
+    assert (report.segments, report.rows, report.bytes_written) == (0, 0, 0)
+    assert str(report) == "nothing to build: the indexes cover every file"
+
+
+def test_build_takes_up_a_new_file_and_counts_are_right_before_and_after(marked: Judged) -> None:
+    late = marked.table.scan("id < 500").to_arrow().cast(pq.read_schema(marked.folder / "part-0.parquet"))
+    pq.write_table(late, marked.folder / "part-9.parquet")
+    expected = marked.count("city = 'Oslo'")
+    assert marked.table.count("city = 'Oslo'") == expected
+    assert [index.coverage for index in marked.table.indexes] == [0.8, 0.8, 0.8]
+    assert marked.table.build(progress=False).files == 1
+    assert [index.coverage for index in marked.table.indexes] == [1.0, 1.0, 1.0]
+    assert marked.table.count("city = 'Oslo'") == expected
+
+
+def test_build_can_be_told_which_index_how_much_memory_and_how_many_threads(plain: Judged) -> None:
+    plain.table.create_index("city", using="bitmap", name="one", build=False)
+    plain.table.create_index("id", using="bitmap", name="two", build=False)
+    report = plain.table.build(memory=1 << 20, threads=1, progress=False, index="two")
+    assert report.indexes == ["two"]
+    assert {index.name: index.coverage for index in plain.table.indexes} == {"one": 0.0, "two": 1.0}
+
+
+def test_build_tells_its_progress_to_a_function(plain: Judged) -> None:
+    seen: list[tuple[int, int]] = []
+    plain.table.create_index("city", using="bitmap", progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (4000, 4000)
+    assert seen == sorted(seen)
+
+
+def test_an_error_in_the_progress_function_stops_the_build_and_is_raised(plain: Judged) -> None:
+    def refuse(_done: int, _total: int) -> None:
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        plain.table.create_index("city", using="bitmap", progress=refuse)
+    assert plain.table.count("city = 'Oslo'") == plain.count("city = 'Oslo'")
+
+
+def test_drop_index_takes_it_away(marked: Judged) -> None:
+    assert marked.table.drop_index("by_city") is True
+    assert [index.name for index in marked.table.indexes] == ["by_id", "by_day"]
+    assert marked.table.drop_index("by_city", if_exists=True) is False
+    assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+
+
+def test_if_not_exists_leaves_the_index_as_it_is(marked: Judged) -> None:
+    before = marked.table.indexes[0]
+    again = marked.table.create_index("city", using="bitmap", name="by_city", if_not_exists=True, progress=False)
+    assert again == before
+
+
+def test_verify_is_true_for_what_was_built(marked: Judged) -> None:
+    report = marked.table.verify()
+    assert report
+    assert [(verdict.name, verdict.files_ok) for verdict in report.indexes] == [
+        ("by_city", 4),
+        ("by_id", 4),
+        ("by_day", 4),
+    ]
+    assert "by_city: ok, 4 files verified" in str(report)
+
+
+@pytest.mark.filterwarnings("default::lakemark.LakemarkWarning")
+def test_verify_finds_a_damaged_mark_and_answers_stay_right(marked: Judged) -> None:
+    segment = max(marked.folder.glob("_lakemark/marks/*.lmx"), key=lambda path: path.stat().st_size)
+    damaged = bytearray(segment.read_bytes())
+    damaged[len(damaged) // 3] ^= 0xFF
+    segment.write_bytes(damaged)
+    report = lakemark.Table(marked.folder).verify()
+    assert not report
+    assert sum(len(verdict.damaged) for verdict in report.indexes) == 1
+    assert "damaged" in str(report)
+    for condition in CONDITIONS:
+        assert lakemark.Table(marked.folder).count(condition) == marked.count(condition)
+
+
+def test_a_missing_mark_is_a_warning_and_the_answer_is_right(marked: Judged) -> None:
+    for segment in marked.folder.glob("_lakemark/marks/*.lmx"):
+        segment.unlink()
+    with pytest.warns(lakemark.LakemarkWarning):
+        assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+
+
+def test_removing_the_store_only_forgets_the_marks(marked: Judged) -> None:
+    shutil.rmtree(marked.folder / "_lakemark")
+    table = lakemark.Table(marked.folder)
+    assert table.indexes == []
+    assert table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+
+
+def test_schema_names_types_and_nullability(marked: Judged) -> None:
+    schema = marked.table.schema
+    assert schema.names == COLUMNS
+    assert len(schema) == 5
+    assert schema["id"].type == "Int64"
+    assert schema["day"].type == "Date32"
+    assert [field.name for field in schema] == COLUMNS
+    assert schema.to_arrow().field("amount").type == pa.float64()
+    assert "id: Int64" in repr(schema)
+    with pytest.raises(KeyError, match="nope"):
+        schema["nope"]
+
+
+def test_snapshot_describes_the_pinned_state(marked: Judged) -> None:
+    snapshot = marked.table.snapshot
+    assert sorted(snapshot.files) == [f"part-{n}.parquet" for n in range(4)]
+    assert snapshot.bytes == sum(path.stat().st_size for path in marked.folder.glob("*.parquet"))
+    assert (snapshot.delta_version, snapshot.rows_deleted, snapshot.partition_columns) == (None, 0, [])
+    assert snapshot.rows == 4000
+    assert snapshot.manifest is not None
+    assert snapshot.manifest > 0
+
+
+def test_info_sums_it_up(marked: Judged) -> None:
+    info = marked.table.info()
+    assert (info.format, info.columns, info.files, info.rows) == ("parquet", 5, 4, 4000)
+    assert info.index_bytes == sum(index.bytes for index in info.indexes)
+    assert info.index_bytes == sum(path.stat().st_size for path in marked.folder.glob("_lakemark/marks/*.lmx"))
+    text = str(info)
+    assert "4,000" in text
+    assert "bitmap (equality) on city, 100% covered" in text
+
+
+def test_marks_can_live_elsewhere_and_the_table_stays_clean(plain: Judged, tmp_path: Path) -> None:
+    table = lakemark.Table(plain.folder, store=tmp_path / "marks")
+    table.create_index("city", using="bitmap", progress=False)
+    assert not (plain.folder / "_lakemark").exists()
+    assert list((tmp_path / "marks").glob("marks/*.lmx"))
+    assert table.explain("city = 'Oslo'").rows_certain == plain.count("city = 'Oslo'")
+    assert lakemark.Table(plain.folder).indexes == []
+
+
+def test_a_glob_and_a_single_file_are_tables(plain: Judged, tmp_path: Path) -> None:
+    some = lakemark.Table(f"{plain.folder}/part-[01].parquet", store=tmp_path / "some")
+    assert some.count() == 2000
+    one = lakemark.Table(plain.folder / "part-3.parquet", store=tmp_path / "one")
+    one.create_index("id", using="bitmap", progress=False)
+    assert one.count("id >= 3990") == 10
+
+
+def test_repr_says_what_it_is(plain: Judged) -> None:
+    assert repr(plain.table) == f"lakemark.Table({str(plain.folder)!r})"
+    assert plain.table.location == str(plain.folder)
