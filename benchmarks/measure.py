@@ -1,0 +1,116 @@
+"""Measuring engines side by side: interleaved rounds, wall and CPU seconds, bytes read, medians.
+
+All engines run in one process and in turn, so that a noisy minute of the machine falls on all of them. The order
+rotates with the round, and a first round that is not counted warms caches and checks that the answers are equal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one query cost."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    read_bytes: int
+
+
+def process_read_bytes() -> int:
+    """Bytes that this process has asked of files, from the page cache or from disk."""
+    for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():
+        name, value = line.split(": ")
+        if name == "rchar":
+            return int(value)
+    raise RuntimeError("/proc/self/io has no rchar")
+
+
+def process_cpu_seconds() -> float:
+    """User and system time of all threads of this process."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:
+    """Runs it once; returns its answer and its cost."""
+    read, cpu, wall = process_read_bytes(), process_cpu_seconds(), time.perf_counter()
+    answer = run()
+    wall = time.perf_counter() - wall
+    return answer, Cost(wall, process_cpu_seconds() - cpu, process_read_bytes() - read)
+
+
+def interleave(
+    engines: Mapping[str, Callable[[str], Any]], queries: Sequence[str], rounds: int
+) -> tuple[list[Any], dict[str, list[list[Cost]]]]:
+    """Runs every query on every engine in every round.
+
+    Returns the answers (one per query, the same from all engines, else AssertionError) and for each engine the
+    costs as [round][query].
+    """
+    answers = [check_equal(query, {name: ask(query) for name, ask in engines.items()}) for query in queries]
+    costs: dict[str, list[list[Cost]]] = {name: [] for name in engines}
+    names = list(engines)
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            row = []
+            for query, expected in zip(queries, answers, strict=True):
+                answer, cost = measure(lambda ask=engines[name], query=query: ask(query))
+                if answer != expected:
+                    raise AssertionError(f"{name} answers {answer}, not {expected}: {query}")
+                row.append(cost)
+            costs[name].append(row)
+    return answers, costs
+
+
+def check_equal(query: str, answers: Mapping[str, Any]) -> Any:
+    """The answer that all engines agree on."""
+    first = next(iter(answers.values()))
+    if any(answer != first for answer in answers.values()):
+        raise AssertionError(f"the engines disagree: {dict(answers)}: {query}")
+    return first
+
+
+def medians(costs: Mapping[str, list[list[Cost]]], chosen: Sequence[int]) -> dict[str, dict[str, float]]:
+    """For each engine the medians over the rounds of the sums over the chosen queries."""
+    result = {}
+    for name, rounds in costs.items():
+        sums = [[row[ordinal] for ordinal in chosen] for row in rounds]
+        result[name] = {
+            "wall_seconds": statistics.median(sum(cost.wall_seconds for cost in row) for row in sums),
+            "cpu_seconds": statistics.median(sum(cost.cpu_seconds for cost in row) for row in sums),
+            "read_bytes": statistics.median(sum(cost.read_bytes for cost in row) for row in sums),
+        }
+    return result
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": pages * page,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def write_json(name: str, result: Mapping[str, Any]) -> Path:
+    """Writes a result to `results/<name>.json`."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,188 @@
+"""The Set Query Benchmark: `make bench-sqb [N=10000000] [ROUNDS=5]`.
+
+Writes table BENCH, builds equality bitmap indexes on its twelve K columns, and asks the count queries that do not
+name KSEQ (50 of the benchmark's 75) as SQL text of Lakemark, of Lakemark with the marks switched off, of DataFusion's
+own package (filter pushdown off, which is its faster setting here) and of DuckDB: same process, same Parquet files,
+interleaved rounds, warm. All must give equal answers. Reported are medians of the rounds, and the size of every index.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import duckdb
+import matplotlib as mpl
+import measure
+import sqb_table
+
+import lakemark
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
+BYTES_PER_ROW_GOAL = 17.5
+SPEED_GOAL = 20.0
+
+
+def build_indexes(folder: Path) -> tuple[lakemark.Table, dict[str, Any]]:
+    """Marks the table anew; returns it and what that took."""
+    shutil.rmtree(folder / "_lakemark", ignore_errors=True)
+    table = lakemark.Table(folder)
+    for column in sqb_table.COLUMNS:
+        table.create_index(column, using="bitmap", build=False)
+    _, cost = measure.measure(lambda: table.build(progress=False))
+    return table, {"wall_seconds": cost.wall_seconds, "cpu_seconds": cost.cpu_seconds}
+
+
+def index_sizes(table: lakemark.Table, rows: int) -> dict[str, dict[str, float]]:
+    """Bytes of every index, by column."""
+    sizes = {}
+    for index in table.indexes:
+        sizes[index.column] = {"bytes": index.bytes, "bytes_per_row": index.bytes / rows}
+    missing = set(sqb_table.COLUMNS) - set(sizes)
+    if missing:
+        raise AssertionError(f"no index on {sorted(missing)}")
+    return sizes
+
+
+def store_bytes(folder: Path) -> int:
+    """Bytes of everything in the store, manifests too."""
+    return sum(path.stat().st_size for path in (folder / "_lakemark").rglob("*") if path.is_file())
+
+
+def engines(folder: Path) -> dict[str, Callable[[str], int]]:
+    """The engines under test: each takes the SQL text and returns the count."""
+    marked = lakemark.connect()
+    unmarked = lakemark.connect()
+    unmarked.sql("SET lakemark.use_index = false")
+    for session in (marked, unmarked):
+        session.table(folder, name="bench")
+    fusion = datafusion.SessionContext()
+    fusion.register_parquet("bench", str(folder))
+    duck = duckdb.connect()
+    duck.execute(f"CREATE VIEW bench AS SELECT * FROM read_parquet('{folder}/*.parquet')")
+    return {
+        "lakemark": lambda sql: marked.sql(sql).to_arrow().column("n")[0].as_py(),
+        "lakemark, marks off": lambda sql: unmarked.sql(sql).to_arrow().column("n")[0].as_py(),
+        "datafusion": lambda sql: fusion.sql(sql).collect()[0].column(0)[0].as_py(),
+        "duckdb": lambda sql: duck.execute(sql).fetchone()[0],
+    }
+
+
+def groups(names: list[str]) -> dict[str, list[int]]:
+    """The ordinals of the queries of each group, and of all."""
+    result = {group: [n for n, name in enumerate(names) if name.startswith(group)] for group in ("Q1", "Q2A", "Q2B", "Q4A", "Q4B")}
+    return {**result, "all": list(range(len(names)))}
+
+
+def run(rows: int, rounds: int) -> dict[str, Any]:
+    """Writes, marks, asks and measures."""
+    folder = CACHE / f"sqb-{rows}"
+    start = time.perf_counter()
+    parquet_bytes = sqb_table.write_table(folder, rows)
+    print(f"table BENCH: {rows:,} rows, {parquet_bytes / 1e6:.1f} MB of Parquet, {time.perf_counter() - start:.1f} s")
+    table, build = build_indexes(folder)
+    sizes = index_sizes(table, rows)
+    queries = sqb_table.queries()
+    answers, costs = measure.interleave(engines(folder), list(queries.values()), rounds)
+    index_bytes = sum(size["bytes"] for size in sizes.values())
+    return {
+        "benchmark": "Set Query Benchmark, count queries that do not name KSEQ",
+        "rows": rows,
+        "rounds": rounds,
+        "profile": build_profile(),
+        "machine": measure.machine(),
+        "versions": {"lakemark": lakemark.__version__, "datafusion": datafusion.__version__, "duckdb": duckdb.__version__},
+        "parquet_bytes": parquet_bytes,
+        "store_bytes": store_bytes(folder),
+        "index_bytes": index_bytes,
+        "index_bytes_per_row": index_bytes / rows,
+        "index_bytes_per_row_goal": BYTES_PER_ROW_GOAL,
+        "indexes": sizes,
+        "build": {**build, "nanoseconds_per_value_cpu": build["cpu_seconds"] * 1e9 / rows / len(sizes)},
+        "answers": dict(zip(queries, answers, strict=True)),
+        "medians": {group: measure.medians(costs, chosen) for group, chosen in groups(list(queries)).items()},
+        "query_wall_medians": {
+            name: {engine: measure.medians({engine: costs[engine]}, [n])[engine]["wall_seconds"] for engine in costs}
+            for n, name in enumerate(queries)
+        },
+    }
+
+
+def build_profile() -> str:
+    """How the library was compiled, as the caller says: only release numbers mean anything."""
+    return os.environ.get("LAKEMARK_PROFILE", "unknown")
+
+
+def report(result: dict[str, Any]) -> None:
+    """Prints the result as tables."""
+    rows = result["rows"]
+    print(f"\n{'index':8}{'bytes':>14}{'bytes/row':>11}")
+    for column, size in result["indexes"].items():
+        print(f"{column:8}{size['bytes']:14,}{size['bytes_per_row']:11.3f}")
+    print(f"{'all':8}{result['index_bytes']:14,}{result['index_bytes_per_row']:11.3f}   goal {BYTES_PER_ROW_GOAL}")
+    build = result["build"]
+    print(f"built in {build['wall_seconds']:.2f} s, {build['nanoseconds_per_value_cpu']:.1f} ns of CPU per value, N = {rows:,}")
+    header = ("queries", "engine", "wall ms", "CPU ms", "MB read", "x wall", "x CPU")
+    print("\n" + "{:8}{:22}{:>11}{:>11}{:>10}{:>9}{:>9}".format(*header))
+    for group, engines_ in result["medians"].items():
+        ours = engines_["lakemark"]
+        for name, cost in engines_.items():
+            wall, cpu = cost["wall_seconds"], cost["cpu_seconds"]
+            print(
+                f"{group:8}{name:22}{wall * 1e3:11.2f}{cpu * 1e3:11.2f}{cost['read_bytes'] / 1e6:10.2f}"
+                f"{wall / ours['wall_seconds']:9.1f}{cpu / max(ours['cpu_seconds'], 1e-6):9.1f}"
+            )
+    ratio = result["medians"]["all"]["datafusion"]["wall_seconds"] / result["medians"]["all"]["lakemark"]["wall_seconds"]
+    print(f"\nwarm, all {len(result['answers'])} counts: {ratio:.1f} times DataFusion's speed (goal {SPEED_GOAL:.0f}), equal answers")
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws wall time by group of queries, and bytes per row by column."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.5))
+    names = list(result["medians"]["all"])
+    group_names = list(result["medians"])
+    width = 0.8 / len(names)
+    for ordinal, name in enumerate(names):
+        heights = [result["medians"][group][name]["wall_seconds"] * 1e3 for group in group_names]
+        left.bar([place + ordinal * width for place in range(len(group_names))], heights, width, label=name)
+    left.set_xticks([place + 0.4 - width / 2 for place in range(len(group_names))], group_names)
+    left.set_yscale("log")
+    left.set_ylabel("warm wall time, ms (median, log)")
+    left.set_title(f"Set Query Benchmark, N = {result['rows']:,}")
+    left.legend()
+    columns = list(result["indexes"])
+    right.bar(columns, [result["indexes"][column]["bytes_per_row"] for column in columns])
+    right.set_ylabel("bytes per row")
+    right.set_title(f"equality indexes: {result['index_bytes_per_row']:.2f} B per row in total")
+    right.tick_params(axis="x", rotation=60)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of table BENCH (10,000,000 for the goals)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5")
+    arguments = parser.parse_args()
+    if arguments.rounds < 5:
+        parser.error("at least 5 rounds: fewer have no meaningful median")
+    result = run(arguments.rows, arguments.rounds)
+    report(result)
+    path = measure.write_json(f"sqb-{arguments.rows}", result)
+    plot(result, path.with_suffix(".png"))
+    print(f"written: {path} and {path.with_suffix('.png').name}")
+
+
+if __name__ == "__main__":
+    main()

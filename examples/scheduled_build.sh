@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Brings the marks of one or more tables up to date: for cron, systemd timers and Airflow's BashOperator.
+#
+#   */15 * * * *  /opt/lakemark/scheduled_build.sh /data/lake/flights /data/lake/orders
+#
+# A build is incremental: it reads only what no mark covers yet, and does nothing if that is nothing. Two builds at once
+# do no harm, yet the second would do the first one's work again, so a lock lets it wait for the next turn instead.
+# Until a build has committed, and if it fails, queries answer from the marks that are there and scan the rest.
+#
+# Exit code: 0 all up to date, 1 a build failed (the others were still done), 2 wrong usage.
+set -uo pipefail
+
+LAKEMARK=${LAKEMARK:-lakemark}
+LOCK=${LAKEMARK_BUILD_LOCK:-${TMPDIR:-/tmp}/lakemark-build-$(id -u).lock}
+
+if [ $# -eq 0 ]; then
+  echo "usage: $0 TABLE..." >&2
+  exit 2
+fi
+
+exec 9>"$LOCK"
+if ! flock --nonblock 9; then
+  echo "$(date -u +%FT%TZ) another build is running: nothing done" >&2
+  exit 0
+fi
+
+failed=0
+for table in "$@"; do
+  started=$(date +%s)
+  if "$LAKEMARK" index build "$table"; then
+    echo "$(date -u +%FT%TZ) $table: up to date after $(($(date +%s) - started)) s" >&2
+  else
+    echo "$(date -u +%FT%TZ) $table: the build failed; the marks are as they were" >&2
+    failed=1
+  fi
+done
+exit "$failed"

@@ -1,0 +1,148 @@
+"""The corpus as Python sees it: its predicates, its table, and the folders of marks in every state."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CORPUS = Path(__file__).parents[2] / "corpus"
+TABLE = CORPUS / "table"
+
+sys.path.insert(0, str(CORPUS))
+import make_table  # noqa: E402  (the generator lives beside the table, outside any package)
+
+STALE_SEED = make_table.SEED + 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """One predicate of `predicates.toml`."""
+
+    id: str
+    sql: str
+    duckdb: str | None = None
+    spark: str | None = None
+    rows: int | None = None
+    differs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> set[str]:
+        """The table's columns that the predicate names."""
+        without_text = re.sub(r"'(?:[^']|'')*'", "", self.sql)
+        return set(re.findall(r"[a-z_][a-z_0-9]*", without_text)) & set(COLUMNS)
+
+
+COLUMNS = ["id", *(name for name, _, _ in make_table.columns())]
+CASES = [Case(**entry) for entry in tomllib.loads((CORPUS / "predicates.toml").read_text("utf-8"))["predicate"]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where data files are copied from, and which columns they have."""
+
+    folder: Path
+    columns: list[str]
+    portable: bool = False
+
+    def copy(self, folder: Path, names: list[str] | None = None) -> Path:
+        """Copies all data files, or those of some names, into the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in make_table.FILES:
+            if names is None or file.name in names:
+                shutil.copyfile(self.folder / file.name, folder / file.name)
+        return folder
+
+
+WHOLE = Source(TABLE, COLUMNS)
+
+
+def portable_source(folder: Path) -> Source:
+    """The same rows without the columns that plain Spark cannot read, written to the folder."""
+    make_table.write_table(folder, portable=True)
+    return Source(folder, [name for name in COLUMNS if name not in make_table.NOT_PORTABLE], portable=True)
+
+
+if TYPE_CHECKING:
+    # Declares an index for each of the columns and builds them all.
+    Mark = Callable[[Path, list[str]], None]
+
+
+def state_on(source: Source, folder: Path, mark: Mark) -> None:
+    """Every column marked, every file covered."""
+    mark(source.copy(folder), source.columns)
+
+
+def state_absent(source: Source, folder: Path, mark: Mark) -> None:
+    """Marked, and the whole store removed."""
+    mark(source.copy(folder), source.columns)
+    shutil.rmtree(folder / "_lakemark")
+
+
+def state_half_built(source: Source, folder: Path, mark: Mark) -> None:
+    """Every second column marked, and two of the four files added after the build."""
+    mark(source.copy(folder, ["part-0.parquet", "part-2.parquet"]), source.columns[::2])
+    source.copy(folder, ["part-1.parquet", "part-3.parquet"])
+
+
+def state_stale(source: Source, folder: Path, mark: Mark) -> None:
+    """Since the build one file was replaced by another of the same name and one has vanished."""
+    source.copy(folder)
+    old_rows = make_table.make_table(STALE_SEED, portable=source.portable)
+    make_table.write_file(old_rows, make_table.FILES[1], folder)
+    shutil.copyfile(folder / "part-0.parquet", folder / "part-9.parquet")
+    mark(folder, source.columns)
+    source.copy(folder, ["part-1.parquet"])
+    (folder / "part-9.parquet").unlink()
+
+
+def state_segments_corrupted(source: Source, folder: Path, mark: Mark) -> None:
+    """Segments with a flipped byte in the middle or at the end, cut in half, emptied or removed; some left whole."""
+    mark(source.copy(folder), source.columns)
+    segments = sorted((folder / "_lakemark").rglob("*.lmx"))
+    assert segments, "the build wrote no segment: there is nothing to corrupt"
+    for ordinal, path in enumerate(segments):
+        damage(path, ordinal % 6)
+
+
+def state_manifest_corrupted(source: Source, folder: Path, mark: Mark) -> None:
+    """Every manifest has a flipped byte."""
+    mark(source.copy(folder), source.columns)
+    manifests = [path for path in (folder / "_lakemark" / "manifest").iterdir() if path.is_file()]
+    assert manifests, "the build committed no manifest: there is nothing to corrupt"
+    for path in manifests:
+        damage(path, 0)
+
+
+def damage(path: Path, how: int) -> None:
+    """Damages one file in one of five ways; any other number leaves it whole."""
+    held = bytearray(path.read_bytes())
+    if how == 0:
+        held[len(held) // 2] ^= 0x10
+    elif how == 1:
+        held[-6] ^= 0x01
+    elif how == 2:
+        del held[len(held) // 2 :]
+    elif how == 3:
+        held.clear()
+    elif how == 4:
+        path.unlink()
+        return
+    path.write_bytes(bytes(held))
+
+
+STATES: dict[str, Callable[[Source, Path, Mark], None]] = {
+    "on": state_on,
+    "absent": state_absent,
+    "half_built": state_half_built,
+    "stale": state_stale,
+    "segments_corrupted": state_segments_corrupted,
+    "manifest_corrupted": state_manifest_corrupted,
+}

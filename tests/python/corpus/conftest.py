@@ -1,0 +1,80 @@
+"""The corpus' table in every state of its marks, built once per session."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import duckdb
+import pytest
+from corpus import cases
+from corpus.answers import ids_or_error, mark
+
+import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _marks_may_be_bad() -> None:
+    # A bad mark is reported as a warning; here it is bad on purpose, and the rows are what is checked.
+    warnings.simplefilter("ignore", lakemark.LakemarkWarning)
+
+
+@pytest.fixture(scope="session")
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    made: dict[str, Path] = {}
+
+    def folder(state: str) -> Path:
+        if state not in made:
+            path = tmp_path_factory.mktemp("corpus") / state
+            cases.STATES[state](cases.WHOLE, path, mark)
+            made[state] = path
+        return made[state]
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def state_table(state_folder: Callable[[str], Path]) -> Callable[[str], lakemark.Table]:
+    opened: dict[str, lakemark.Table] = {}
+
+    def table(state: str) -> lakemark.Table:
+        if state not in opened:
+            opened[state] = lakemark.Table(state_folder(state))
+        return opened[state]
+
+    return table
+
+
+@pytest.fixture(scope="session")
+def off_session(state_folder: Callable[[str], Path]) -> lakemark.Session:
+    """A session over the marked table with the marks switched off: what all states must agree with."""
+    session = lakemark.connect()
+    session.sql("SET lakemark.use_index = false")
+    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{state_folder('on')}'")
+    return session
+
+
+@pytest.fixture(scope="session")
+def rows_off(off_session: lakemark.Session) -> Callable[[cases.Case], list[int] | str]:
+    """The ids that satisfy a predicate without marks, or the class of the error it gives."""
+    known: dict[str, list[int] | str] = {}
+
+    def rows(case: cases.Case) -> list[int] | str:
+        if case.id not in known:
+            known[case.id] = ids_or_error(lambda: off_session.sql(f"SELECT id FROM t WHERE {case.sql}"))
+        return known[case.id]
+
+    return rows
+
+
+@pytest.fixture(scope="session")
+def judge() -> duckdb.DuckDBPyConnection:
+    """DuckDB over the same Parquet files."""
+    connection = duckdb.connect()
+    connection.execute("SET timezone = 'UTC'")
+    connection.execute(f"CREATE VIEW t AS SELECT * FROM read_parquet('{cases.TABLE}/*.parquet', union_by_name = true)")
+    return connection
