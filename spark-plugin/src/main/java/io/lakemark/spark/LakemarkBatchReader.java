@@ -1,0 +1,74 @@
+package io.lakemark.spark;
+
+import java.io.IOException;
+import org.apache.arrow.c.ArrowArrayStream;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * The batches of one split. Vectors belong to the stream's root and are closed with it, never one
+ * by one.
+ */
+final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
+  private final StructType columns;
+  private final NativeStream stream;
+  private boolean checked;
+  private ColumnarBatch batch;
+
+  LakemarkBatchReader(String scan, String split, StructType columns) {
+    this.columns = columns;
+    NativeLibrary.load();
+    this.stream =
+        new NativeStream(
+            (ArrowArrayStream out) -> NativeLibrary.openSplit(scan, split, out.memoryAddress()));
+  }
+
+  @Override
+  public boolean next() {
+    if (!stream.next()) {
+      return false;
+    }
+    VectorSchemaRoot root = stream.root();
+    check(root);
+    ColumnVector[] vectors = new ColumnVector[columns.length()];
+    for (int at = 0; at < vectors.length; at++) {
+      vectors[at] = new ArrowColumnVector(root.getVector(at));
+    }
+    batch = new ColumnarBatch(vectors, root.getRowCount());
+    return true;
+  }
+
+  /**
+   * Spark reads vectors by the types that it planned with, so types that differ would give garbage.
+   */
+  private void check(VectorSchemaRoot root) {
+    if (checked) {
+      return;
+    }
+    String found = ArrowUtils.fromArrowSchema(root.getSchema()).catalogString();
+    if (!found.equals(columns.catalogString())) {
+      throw new LakemarkException.SchemaMismatch(
+          "the query expects "
+              + columns.catalogString()
+              + " and the table has "
+              + found
+              + "; load the table again");
+    }
+    checked = true;
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  @Override
+  public void close() throws IOException {
+    stream.close();
+  }
+}

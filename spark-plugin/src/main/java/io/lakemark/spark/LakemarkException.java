@@ -1,0 +1,164 @@
+package io.lakemark.spark;
+
+/**
+ * What every failure of Lakemark becomes, with the same kind and message as in the shell and in
+ * Python.
+ *
+ * <p>There is one subclass per kind, so that a caller may catch just what it can act on; {@link
+ * #kind()} serves a {@code switch}.
+ */
+public class LakemarkException extends RuntimeException {
+  private static final long serialVersionUID = 1L;
+
+  /** What a caller would act differently on. */
+  public enum Kind {
+    /** An argument, option or path makes no sense. */
+    INVALID_INPUT,
+    /** The table, file, column or index does not exist. */
+    NOT_FOUND,
+    /** An index of that name exists. */
+    ALREADY_EXISTS,
+    /** A type, table feature or storage that this release does not serve. */
+    UNSUPPORTED,
+    /** Files of one table disagree on the type of a column. */
+    SCHEMA_MISMATCH,
+    /** Someone else changed the table at the same time; try again. */
+    CONFLICT,
+    /** Bytes are not what they should be. */
+    CORRUPT,
+    /** Reading or writing failed. */
+    IO,
+    /** The caller asked to stop. */
+    CANCELLED,
+    /** A defect of Lakemark. */
+    INTERNAL
+  }
+
+  private final Kind kind;
+
+  private LakemarkException(Kind kind, String message) {
+    super(message);
+    this.kind = kind;
+  }
+
+  /** Returns what kind of failure it is. */
+  public Kind kind() {
+    return kind;
+  }
+
+  /**
+   * Makes the exception for a kind by its stable name. The native library calls this, and knows no
+   * class but this one.
+   *
+   * @param kind name of the kind as the other languages write it, for example {@code NotFound}
+   * @param message what happened and what to do about it
+   * @return an instance of the subclass for the kind
+   */
+  static LakemarkException of(String kind, String message) {
+    return switch (kind) {
+      case "InvalidInput" -> new InvalidInput(message);
+      case "NotFound" -> new NotFound(message);
+      case "AlreadyExists" -> new AlreadyExists(message);
+      case "Unsupported" -> new Unsupported(message);
+      case "SchemaMismatch" -> new SchemaMismatch(message);
+      case "Conflict" -> new Conflict(message);
+      case "Corrupt" -> new Corrupt(message);
+      case "Io" -> new Io(message);
+      case "Cancelled" -> new Cancelled(message);
+      default -> new Internal(message);
+    };
+  }
+
+  /** An argument, option or path makes no sense. */
+  public static final class InvalidInput extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    InvalidInput(String message) {
+      super(Kind.INVALID_INPUT, message);
+    }
+  }
+
+  /** The table, file, column or index does not exist. */
+  public static final class NotFound extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    NotFound(String message) {
+      super(Kind.NOT_FOUND, message);
+    }
+  }
+
+  /** An index of that name exists. */
+  public static final class AlreadyExists extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    AlreadyExists(String message) {
+      super(Kind.ALREADY_EXISTS, message);
+    }
+  }
+
+  /** A type, table feature or storage that this release does not serve. */
+  public static final class Unsupported extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Unsupported(String message) {
+      super(Kind.UNSUPPORTED, message);
+    }
+  }
+
+  /**
+   * Files of one table disagree on the type of a column, or the table is not the one that was
+   * loaded.
+   */
+  public static final class SchemaMismatch extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    SchemaMismatch(String message) {
+      super(Kind.SCHEMA_MISMATCH, message);
+    }
+  }
+
+  /** Someone else changed the table at the same time; try again. */
+  public static final class Conflict extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Conflict(String message) {
+      super(Kind.CONFLICT, message);
+    }
+  }
+
+  /** Bytes are not what they should be. */
+  public static final class Corrupt extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Corrupt(String message) {
+      super(Kind.CORRUPT, message);
+    }
+  }
+
+  /** Reading or writing failed. */
+  public static final class Io extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Io(String message) {
+      super(Kind.IO, message);
+    }
+  }
+
+  /** The caller asked to stop. */
+  public static final class Cancelled extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Cancelled(String message) {
+      super(Kind.CANCELLED, message);
+    }
+  }
+
+  /** A defect of Lakemark. */
+  public static final class Internal extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    Internal(String message) {
+      super(Kind.INTERNAL, message);
+    }
+  }
+}

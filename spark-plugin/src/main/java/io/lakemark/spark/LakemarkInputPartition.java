@@ -1,0 +1,14 @@
+package io.lakemark.spark;
+
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/**
+ * The rows of one data file that one task reads.
+ *
+ * @param body the split as the native side wrote it
+ * @param rows how many rows it gives, or {@link #UNKNOWN_ROWS}
+ * @param bytes how many bytes of the file it reads, roughly
+ */
+record LakemarkInputPartition(String body, long rows, long bytes) implements InputPartition {
+  static final long UNKNOWN_ROWS = -1;
+}

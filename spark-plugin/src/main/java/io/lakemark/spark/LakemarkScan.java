@@ -1,0 +1,95 @@
+package io.lakemark.spark;
+
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.types.StructType;
+
+/** A planned scan. Everything was read from the index on the driver; tasks get row ranges. */
+final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
+  private final String description;
+  private final StructType columns;
+  private final ScanPlan plan;
+
+  LakemarkScan(String description, StructType columns, ScanPlan plan) {
+    this.description = description;
+    this.columns = columns;
+    this.plan = plan;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return columns;
+  }
+
+  @Override
+  public String description() {
+    return String.format(
+        "%s, splits: %d, row groups skipped: %d of %d, rows certain: %d",
+        description,
+        plan.splits().size(),
+        plan.rowGroupsSkipped(),
+        plan.rowGroupsTotal(),
+        plan.rowsCertain());
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    return plan.splits().toArray(new InputPartition[0]);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new LakemarkReaderFactory(plan.scan(), columns);
+  }
+
+  /**
+   * Said outright, because Spark would otherwise plan all partitions early just to ask each of
+   * them.
+   */
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED;
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return OptionalLong.of(plan.bytes());
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return plan.rows();
+      }
+    };
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return new CustomMetric[] {
+      new LakemarkMetrics.RowGroupsSkipped(), new LakemarkMetrics.RowsCertain()
+    };
+  }
+
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return new CustomTaskMetric[] {
+      LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, plan.rowGroupsSkipped()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_CERTAIN, plan.rowsCertain())
+    };
+  }
+}

@@ -1,0 +1,49 @@
+package io.lakemark.spark;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The source behind {@code spark.read().format("lakemark").load(path)}.
+ *
+ * <p>Options:
+ *
+ * <ul>
+ *   <li>{@code path}: a folder, file, glob or Delta table;
+ *   <li>{@code store}: where the marks are, if not in {@code _lakemark/} beside the data;
+ *   <li>{@code use_index}: {@code false} reads as if there were no marks.
+ * </ul>
+ */
+public final class LakemarkSource implements TableProvider, DataSourceRegister {
+  /** Made by Spark, by reflection. */
+  public LakemarkSource() {}
+
+  @Override
+  public String shortName() {
+    return "lakemark";
+  }
+
+  @Override
+  public StructType inferSchema(CaseInsensitiveStringMap options) {
+    try (NativeTable table = NativeTable.open(LakemarkOptions.of(options.asCaseSensitiveMap()))) {
+      return table.schema();
+    }
+  }
+
+  /** A schema may be given, for example to leave out a column whose type Spark lacks. */
+  @Override
+  public boolean supportsExternalMetadata() {
+    return true;
+  }
+
+  @Override
+  public Table getTable(
+      StructType schema, Transform[] partitioning, Map<String, String> properties) {
+    return new LakemarkTable(LakemarkOptions.of(properties), schema, properties);
+  }
+}

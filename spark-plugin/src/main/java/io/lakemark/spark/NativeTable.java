@@ -1,0 +1,109 @@
+package io.lakemark.spark;
+
+import java.lang.ref.Cleaner;
+import java.util.OptionalLong;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+import java.util.function.LongFunction;
+import org.apache.arrow.c.ArrowSchema;
+import org.apache.arrow.c.CDataDictionaryProvider;
+import org.apache.arrow.c.Data;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+
+/**
+ * A table in Rust, pinned at the state that it had when it was opened.
+ *
+ * <p>Close it. Spark abandons some query plans without a word; for those a cleaner closes the table
+ * when the garbage collector finds it unused. Thread-safe: a close waits for calls that are under
+ * way, and calls after it fail.
+ */
+final class NativeTable implements AutoCloseable {
+  private static final Cleaner CLEANER = Cleaner.create();
+
+  private final Handle handle;
+  private final Cleaner.Cleanable cleanable;
+
+  private NativeTable(long address) {
+    this.handle = new Handle(address);
+    this.cleanable = CLEANER.register(this, handle);
+  }
+
+  /** Opens a table and pins its newest state. */
+  static NativeTable open(LakemarkOptions options) {
+    NativeLibrary.load();
+    return new NativeTable(
+        NativeLibrary.openTable(options.path(), options.store(), options.useIndex()));
+  }
+
+  /** The table's columns with Spark's types. */
+  StructType schema() {
+    try (BufferAllocator allocator =
+            ArrowUtils.rootAllocator().newChildAllocator("lakemark-schema", 0, Long.MAX_VALUE);
+        ArrowSchema schema = ArrowSchema.allocateNew(allocator);
+        CDataDictionaryProvider dictionaries = new CDataDictionaryProvider()) {
+      handle.call(
+          address -> {
+            NativeLibrary.schema(address, schema.memoryAddress());
+            return null;
+          });
+      return ArrowUtils.fromArrowSchema(Data.importSchema(allocator, schema, dictionaries));
+    }
+  }
+
+  /**
+   * Whether the marks alone tell which rows a filter chooses, so that nothing need be evaluated
+   * again.
+   */
+  boolean isCertain(String filter) {
+    return handle.call(address -> NativeLibrary.isCertain(address, filter));
+  }
+
+  /** The number of rows that a filter chooses, if the marks alone know it. */
+  OptionalLong count(String filter) {
+    long rows = handle.call(address -> NativeLibrary.count(address, filter));
+    return rows < 0 ? OptionalLong.empty() : OptionalLong.of(rows);
+  }
+
+  /** The rows that a filter may choose, cut into splits. */
+  ScanPlan plan(String filter, StructType columns) {
+    String names = Json.write(columns.fieldNames());
+    return ScanPlan.parse(handle.call(address -> NativeLibrary.plan(address, filter, names)));
+  }
+
+  @Override
+  public void close() {
+    cleanable.clean();
+  }
+
+  /** Apart from the table, so that the cleaner does not keep the table reachable. */
+  private static final class Handle implements Runnable {
+    private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
+    private long address;
+
+    Handle(long address) {
+      this.address = address;
+    }
+
+    <T> T call(LongFunction<T> function) {
+      lock.readLock().lock();
+      try {
+        return function.apply(address);
+      } finally {
+        lock.readLock().unlock();
+      }
+    }
+
+    @Override
+    public void run() {
+      lock.writeLock().lock();
+      try {
+        long closing = address;
+        address = 0;
+        NativeLibrary.close(closing);
+      } finally {
+        lock.writeLock().unlock();
+      }
+    }
+  }
+}
