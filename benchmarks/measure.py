@@ -12,10 +12,12 @@ import platform
 import resource
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -75,7 +77,7 @@ def interleave(
     return answers, costs
 
 
-def check_equal(query: str, answers: Mapping[str, Any]) -> Any:
+def check_equal(query: str, answers: Mapping[str, object]) -> object:
     """The answer that all engines agree on."""
     first = next(iter(answers.values()))
     if any(answer != first for answer in answers.values()):
@@ -108,9 +110,9 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write_json(name: str, result: Mapping[str, Any]) -> Path:
-    """Writes a result to `results/<name>.json`."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def write_json(folder: Path, name: str, result: Mapping[str, Any]) -> Path:
+    """Writes a result to `<folder>/<name>.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return path

@@ -12,9 +12,8 @@ import argparse
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import datafusion
 import duckdb
@@ -23,6 +22,9 @@ import measure
 import sqb_table
 
 import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -79,7 +81,10 @@ def engines(folder: Path) -> dict[str, Callable[[str], int]]:
 
 def groups(names: list[str]) -> dict[str, list[int]]:
     """The ordinals of the queries of each group, and of all."""
-    result = {group: [n for n, name in enumerate(names) if name.startswith(group)] for group in ("Q1", "Q2A", "Q2B", "Q4A", "Q4B")}
+    result = {
+        group: [n for n, name in enumerate(names) if name.startswith(group)]
+        for group in ("Q1", "Q2A", "Q2B", "Q4A", "Q4B")
+    }
     return {**result, "all": list(range(len(names)))}
 
 
@@ -100,7 +105,11 @@ def run(rows: int, rounds: int) -> dict[str, Any]:
         "rounds": rounds,
         "profile": build_profile(),
         "machine": measure.machine(),
-        "versions": {"lakemark": lakemark.__version__, "datafusion": datafusion.__version__, "duckdb": duckdb.__version__},
+        "versions": {
+            "lakemark": lakemark.__version__,
+            "datafusion": datafusion.__version__,
+            "duckdb": duckdb.__version__,
+        },
         "parquet_bytes": parquet_bytes,
         "store_bytes": store_bytes(folder),
         "index_bytes": index_bytes,
@@ -130,7 +139,8 @@ def report(result: dict[str, Any]) -> None:
         print(f"{column:8}{size['bytes']:14,}{size['bytes_per_row']:11.3f}")
     print(f"{'all':8}{result['index_bytes']:14,}{result['index_bytes_per_row']:11.3f}   goal {BYTES_PER_ROW_GOAL}")
     build = result["build"]
-    print(f"built in {build['wall_seconds']:.2f} s, {build['nanoseconds_per_value_cpu']:.1f} ns of CPU per value, N = {rows:,}")
+    per_value = build["nanoseconds_per_value_cpu"]
+    print(f"built in {build['wall_seconds']:.2f} s, {per_value:.1f} ns of CPU per value, N = {rows:,}")
     header = ("queries", "engine", "wall ms", "CPU ms", "MB read", "x wall", "x CPU")
     print("\n" + "{:8}{:22}{:>11}{:>11}{:>10}{:>9}{:>9}".format(*header))
     for group, engines_ in result["medians"].items():
@@ -141,8 +151,10 @@ def report(result: dict[str, Any]) -> None:
                 f"{group:8}{name:22}{wall * 1e3:11.2f}{cpu * 1e3:11.2f}{cost['read_bytes'] / 1e6:10.2f}"
                 f"{wall / ours['wall_seconds']:9.1f}{cpu / max(ours['cpu_seconds'], 1e-6):9.1f}"
             )
-    ratio = result["medians"]["all"]["datafusion"]["wall_seconds"] / result["medians"]["all"]["lakemark"]["wall_seconds"]
-    print(f"\nwarm, all {len(result['answers'])} counts: {ratio:.1f} times DataFusion's speed (goal {SPEED_GOAL:.0f}), equal answers")
+    everything = result["medians"]["all"]
+    ratio = everything["datafusion"]["wall_seconds"] / everything["lakemark"]["wall_seconds"]
+    counts = len(result["answers"])
+    print(f"\nwarm, all {counts} counts: {ratio:.1f} times DataFusion's speed (goal {SPEED_GOAL:.0f}), equal answers")
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
@@ -174,12 +186,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of table BENCH (10,000,000 for the goals)")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5")
+    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
     arguments = parser.parse_args()
     if arguments.rounds < 5:
         parser.error("at least 5 rounds: fewer have no meaningful median")
     result = run(arguments.rows, arguments.rounds)
     report(result)
-    path = measure.write_json(f"sqb-{arguments.rows}", result)
+    path = measure.write_json(arguments.results, f"sqb-{arguments.rows}", result)
     plot(result, path.with_suffix(".png"))
     print(f"written: {path} and {path.with_suffix('.png').name}")
 

@@ -8,12 +8,15 @@ each use. One step serves one value, row by row.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 CARDINALITIES = {
     "K2": 2, "K4": 4, "K5": 5, "K10": 10, "K25": 25, "K100": 100, "K1K": 1_000, "K10K": 10_000, "K40K": 40_000,

@@ -8,19 +8,24 @@ The layout is made to be awkward: four files of different row-group sizes, very 
 dictionary pages, one file that lacks the column `late`, and nulls in every column but `id`.
 """
 
+# ruff: noqa: DTZ001, S311 - moments without a zone and predictable random numbers are what this file makes
+
 from __future__ import annotations
 
 import argparse
 import datetime as dt
 import decimal
 import random
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEED = 20260
 NULL_SHARE = 0.08
@@ -55,7 +60,19 @@ STRINGS = (
     "naïve", "nai\u0308ve", "日本", "日本語", "東京", "🦆", "🦆🦆", "x'y", "tab\tbed", "line\nfeed", "nul\x00l",
     "\U0010ffff", "\ue000", "a" * 70, "a" * 70 + "b", "zzz",
 )  # fmt: skip
-BINARIES = (b"", b"\x00", b"\x00\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"lake", b"lakemark", b"\xc3\x28")
+BINARIES = (
+    b"",
+    b"\x00",
+    b"\x00\x00",
+    b"\x01",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\xff\xff",
+    b"lake",
+    b"lakemark",
+    b"\xc3\x28",
+)
 
 
 def integers(low: int, high: int) -> Callable[[random.Random, int], int]:
@@ -91,10 +108,19 @@ def decimals(precision: int, scale: int) -> Callable[[random.Random, int], decim
 def timestamps(unit: str) -> Callable[[random.Random, int], int]:
     """The epoch and its neighbours, both changes to summer time of 2024, year ends, and hours of January 2024."""
     moments = [
-        EPOCH, EPOCH - dt.timedelta(seconds=1), EPOCH + dt.timedelta(seconds=1), dt.datetime(1900, 1, 1), dt.datetime(1969, 12, 31),
-        dt.datetime(1999, 12, 31, 23, 59, 59), dt.datetime(2024, 2, 29, 12), dt.datetime(2024, 3, 10, 7), dt.datetime(2024, 3, 31, 1),
-        dt.datetime(2024, 11, 3, 6), dt.datetime(2038, 1, 19, 3, 14, 8), dt.datetime(2262, 4, 11, 23, 47, 16),
-    ]  # fmt: skip
+        EPOCH,
+        EPOCH - dt.timedelta(seconds=1),
+        EPOCH + dt.timedelta(seconds=1),
+        dt.datetime(1900, 1, 1),
+        dt.datetime(1969, 12, 31),
+        dt.datetime(1999, 12, 31, 23, 59, 59),
+        dt.datetime(2024, 2, 29, 12),
+        dt.datetime(2024, 3, 10, 7),
+        dt.datetime(2024, 3, 31, 1),
+        dt.datetime(2024, 11, 3, 6),
+        dt.datetime(2038, 1, 19, 3, 14, 8),
+        dt.datetime(2262, 4, 11, 23, 47, 16),
+    ]
     per_second = 1_000_000_000 // UNIT_NANOS[unit]
     special = [int((moment - EPOCH).total_seconds()) * per_second for moment in moments]
     start = int((dt.datetime(2024, 1, 1) - EPOCH).total_seconds())
@@ -144,10 +170,11 @@ def columns() -> list[tuple[str, pa.DataType, Callable[[random.Random, int], Any
         ("late", pa.int32(), lambda rng, _: below(rng, 10)),
         ("flag", pa.bool_(), lambda rng, _: rng.random() < 0.4),
     ]
-    for bits in (8, 16, 32, 64):
-        made.append((f"i{bits}", getattr(pa, f"int{bits}")(), integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)))
-    for bits in (8, 16, 32, 64):
-        made.append((f"u{bits}", getattr(pa, f"uint{bits}")(), integers(0, 2**bits - 1)))
+    made += [
+        (f"i{bits}", getattr(pa, f"int{bits}")(), integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
+        for bits in (8, 16, 32, 64)
+    ]
+    made += [(f"u{bits}", getattr(pa, f"uint{bits}")(), integers(0, 2**bits - 1)) for bits in (8, 16, 32, 64)]
     made.append(("f32", pa.float32(), lambda rng, _: floats(rng, 32)))
     made.append(("f64", pa.float64(), lambda rng, _: floats(rng, 64)))
     made += [(f"d{p}", pa.decimal128(p, s), decimals(p, s)) for p, s in ((9, 2), (18, 4), (38, 10))]
@@ -229,7 +256,7 @@ def main() -> None:
     parser.add_argument("--portable", action="store_true", help="without the types that plain Spark cannot read")
     arguments = parser.parse_args()
     for path in write_table(arguments.folder, seed=arguments.seed, portable=arguments.portable):
-        print(path, path.stat().st_size)
+        sys.stdout.write(f"{path} {path.stat().st_size}\n")
 
 
 if __name__ == "__main__":

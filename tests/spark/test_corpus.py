@@ -78,12 +78,16 @@ def expected_ids(case: cases.Case, plain: DataFrame, judge: duckdb.DuckDBPyConne
 
 @pytest.mark.parametrize("state", cases.STATES)
 def test_law_1_marks_never_change_the_rows_that_spark_sees(
-    state: str, source: cases.Source, utc: SparkSession, plain: DataFrame, judge, tmp_path: Path
+    state: str,
+    source: cases.Source,
+    plain: DataFrame,
+    judge: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases.STATES[state](source, tmp_path / "table", mark)
-    marked = utc.read.format("lakemark").load(str(tmp_path / "table"))
+    marked = plain.sparkSession.read.format("lakemark").load(str(tmp_path / "table"))
     wrong = {}
     for case in asked(source, EVERY[state]):
         found, expected = ids(marked, case), expected_ids(case, plain, judge)
@@ -93,10 +97,10 @@ def test_law_1_marks_never_change_the_rows_that_spark_sees(
 
 
 def test_law_1_switching_the_marks_off_never_changes_the_rows_that_spark_sees(
-    source: cases.Source, utc: SparkSession, plain: DataFrame, judge, tmp_path: Path
+    source: cases.Source, plain: DataFrame, judge: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     cases.STATES["on"](source, tmp_path / "table", mark)
-    unmarked = utc.read.format("lakemark").option("use_index", "false").load(str(tmp_path / "table"))
+    unmarked = plain.sparkSession.read.format("lakemark").option("use_index", "false").load(str(tmp_path / "table"))
     chosen = asked(source, 10)
     answers = {case.id: (ids(unmarked, case), expected_ids(case, plain, judge)) for case in chosen}
     assert {name: pair for name, pair in answers.items() if pair[0] != pair[1]} == {}

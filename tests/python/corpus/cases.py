@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Callable

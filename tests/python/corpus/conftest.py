@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from corpus import cases
-from corpus.answers import ids_or_error, mark
 
 import lakemark
+from corpus import cases
+from corpus.answers import ids_or_error, mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,19 +5,29 @@ from __future__ import annotations
 import csv
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
+
+import lakemark
 from corpus.answers import ids_or_error
 from corpus.cases import CASES, STATES, Case
 
-import lakemark
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import duckdb
+
+    RowsOff = Callable[[Case], list[int] | str]
+    TableOf = Callable[[str], lakemark.Table]
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 by_state = pytest.mark.parametrize("state", STATES)
 
 
 @by_case
-def test_rows_without_marks_are_the_judges(case: Case, rows_off, judge) -> None:
+def test_rows_without_marks_are_the_judges(case: Case, rows_off: RowsOff, judge: duckdb.DuckDBPyConnection) -> None:
     rows = rows_off(case)
     if "datafusion" in case.differs:
         # The note must stay true: an error, or another number of rows than the judge's.
@@ -29,7 +39,7 @@ def test_rows_without_marks_are_the_judges(case: Case, rows_off, judge) -> None:
 
 @by_state
 @by_case
-def test_law_1_marks_never_change_the_rows(case: Case, state: str, rows_off, state_table) -> None:
+def test_law_1_marks_never_change_the_rows(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
     expected = rows_off(case)
     table = state_table(state)
     assert ids_or_error(lambda: table.scan(case.sql, columns=["id"])) == expected
@@ -37,7 +47,7 @@ def test_law_1_marks_never_change_the_rows(case: Case, state: str, rows_off, sta
 
 @by_state
 @by_case
-def test_law_1_marks_never_change_the_count(case: Case, state: str, rows_off, state_table) -> None:
+def test_law_1_marks_never_change_the_count(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
     expected = rows_off(case)
     try:
         counted: int | str = state_table(state).count(case.sql)
@@ -48,7 +58,9 @@ def test_law_1_marks_never_change_the_count(case: Case, state: str, rows_off, st
 
 @by_state
 @pytest.mark.parametrize("case", CASES[::25], ids=lambda case: case.id)
-def test_law_1_whole_rows_are_the_same(case: Case, state: str, off_session, state_table) -> None:
+def test_law_1_whole_rows_are_the_same(
+    case: Case, state: str, off_session: lakemark.Session, state_table: TableOf
+) -> None:
     if "datafusion" in case.differs:
         pytest.skip("may be an error: the rows are compared by id")
     without = off_session.sql(f"SELECT * FROM t WHERE {case.sql}").to_arrow()
@@ -59,7 +71,7 @@ def test_law_1_whole_rows_are_the_same(case: Case, state: str, off_session, stat
 
 
 @by_state
-def test_law_1_shell_counts_the_same(state: str, rows_off, state_folder) -> None:
+def test_law_1_shell_counts_the_same(state: str, rows_off: RowsOff, state_folder: Callable[[str], Path]) -> None:
     asked = [case for case in CASES if isinstance(rows_off(case), list)]
     assert len(asked) > 550
     for start in range(0, len(asked), 50):
@@ -68,7 +80,7 @@ def test_law_1_shell_counts_the_same(state: str, rows_off, state_folder) -> None
         assert counts == {case.id: len(rows_off(case)) for case in batch}
 
 
-def shell_counts(folder, batch: list[Case]) -> dict[str, int]:
+def shell_counts(folder: Path, batch: list[Case]) -> dict[str, int]:
     parts = [f"SELECT '{case.id}' AS id, count(*) AS n FROM t WHERE {case.sql}" for case in batch]
     text = f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}'; {' UNION ALL '.join(parts)}"
     command = [sys.executable, "-m", "lakemark", "sql", "--format", "csv", "-c", text]

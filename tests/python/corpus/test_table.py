@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from corpus import cases
 from corpus.cases import CASES, COLUMNS, make_table
+
+if TYPE_CHECKING:
+    import duckdb
 
 
 def test_generator_and_checked_in_files_hold_the_same_rows() -> None:
@@ -57,7 +63,7 @@ def test_ids_are_unique_and_there_are_enough_predicates() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_judge_still_counts_the_recorded_rows(case: cases.Case, judge) -> None:
+def test_judge_still_counts_the_recorded_rows(case: cases.Case, judge: duckdb.DuckDBPyConnection) -> None:
     if case.rows is None:
         assert "duckdb" in case.differs
         return
