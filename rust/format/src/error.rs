@@ -37,7 +37,7 @@ pub enum FormatError {
     },
     /// A length or count is above the format's limit, or above what the bytes at hand can hold.
     #[error(
-        "{what} is {got}, at most {limit} is possible: the file is damaged or the table is beyond the format's limits; \
+        "{what}: got {got}, at most {limit} is possible: the file is damaged or the table is beyond the format's limits; \
          delete the file and run `lakemark index build`, with smaller groups of files if it happens again"
     )]
     TooLong {
@@ -78,7 +78,7 @@ pub enum FormatError {
     },
     /// A field has a value that the format does not allow.
     #[error(
-        "{what} is {got}, expected {expected}: the file is damaged or came from a faulty writer; \
+        "{what}: got {got}, expected {expected}: the file is damaged or came from a faulty writer; \
          delete the file and run `lakemark index build`"
     )]
     Invalid {

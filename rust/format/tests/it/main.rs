@@ -1,6 +1,12 @@
 //! Tests of the format: one binary, a module per theme.
 
+mod bad;
+mod bad_containers;
+mod bad_manifests;
+mod bad_segments;
+mod forge;
 mod golden;
 mod model;
+mod properties;
 mod round_trip;
 mod samples;

@@ -1,0 +1,187 @@
+//! The catalogue of bad files: each is made from a golden file in one way and must give one error.
+//!
+//! `tests/bad/README.md` lists them; `LAKEMARK_BAD=write cargo test -p lakemark-format bad` writes files and list anew.
+
+use std::path::PathBuf;
+
+use lakemark_format::*;
+
+use crate::bad_containers::containers;
+use crate::bad_manifests::manifests;
+use crate::bad_segments::segments;
+use crate::golden;
+use crate::model::Segment;
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
+
+const INTRODUCTION: &str = "\
+# Bad files
+
+Every file here is a good one of `tests/golden` with one thing wrong. A reader must give the error named, whatever it is
+asked for first; it must never panic, hang or answer. The files are made by `rust/format/tests/it/bad*.rs`, which also
+writes this list (`LAKEMARK_BAD=write cargo test -p lakemark-format bad`) and checks it. Two further families are tested
+without being kept: small files cut at every length, and with every single bit flipped.
+
+Where the checksums had to be right for the mistake to be seen, they are.
+
+| file | error | what is wrong |
+|---|---|---|
+";
+
+/// A bad file.
+pub struct Bad {
+    pub name: String,
+    pub bytes: Vec<u8>,
+    /// The variant of [`FormatError`].
+    pub error: &'static str,
+    pub wrong: &'static str,
+}
+
+pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>) -> Bad {
+    Bad {
+        name: name.into(),
+        bytes,
+        error,
+        wrong,
+    }
+}
+
+pub fn catalogue() -> Vec<Bad> {
+    [containers(), segments(), manifests()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// The variant's name.
+fn variant(error: &FormatError) -> &'static str {
+    match error {
+        FormatError::BadMagic { .. } => "BadMagic",
+        FormatError::UnsupportedVersion { .. } => "UnsupportedVersion",
+        FormatError::TooLong { .. } => "TooLong",
+        FormatError::ChecksumMismatch { .. } => "ChecksumMismatch",
+        FormatError::Truncated { .. } => "Truncated",
+        FormatError::Invalid { .. } => "Invalid",
+        other => panic!("no name for {other:?}"),
+    }
+}
+
+fn read(name: &str, bytes: &[u8]) -> Result<()> {
+    if name.ends_with(".lmm") {
+        Manifest::decode(bytes).map(drop)
+    } else {
+        Segment::read(bytes).map(drop)
+    }
+}
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(FOLDER).join(name)
+}
+
+#[test]
+fn every_bad_file_gives_its_error() {
+    let catalogue = catalogue();
+    assert!(catalogue.len() > 60, "{} bad files", catalogue.len());
+    for bad in &catalogue {
+        let Err(error) = read(&bad.name, &bad.bytes) else {
+            panic!("{} is read", bad.name)
+        };
+        assert_eq!(variant(&error), bad.error, "{}: {error}", bad.name);
+    }
+}
+
+#[test]
+fn the_bad_files_and_their_list_are_those_of_the_catalogue() {
+    let catalogue = catalogue();
+    let lines = catalogue
+        .iter()
+        .map(|bad| format!("| `{}` | {} | {} |\n", bad.name, bad.error, bad.wrong));
+    let list = INTRODUCTION.to_owned() + &lines.collect::<String>();
+    if std::env::var_os("LAKEMARK_BAD").is_some_and(|mode| mode == "write") {
+        std::fs::create_dir_all(FOLDER).unwrap();
+        std::fs::write(file("README.md"), &list).unwrap();
+        catalogue
+            .iter()
+            .for_each(|bad| std::fs::write(file(&bad.name), &bad.bytes).unwrap());
+    }
+    assert_eq!(std::fs::read_to_string(file("README.md")).unwrap(), list);
+    for bad in &catalogue {
+        assert!(
+            std::fs::read(file(&bad.name)).unwrap() == bad.bytes,
+            "{}",
+            bad.name
+        );
+    }
+    let mut expected: Vec<_> = catalogue
+        .iter()
+        .map(|bad| bad.name.clone())
+        .chain(["README.md".into()])
+        .collect();
+    let mut found: Vec<_> = std::fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+fn small_files() -> Vec<(&'static str, Vec<u8>)> {
+    let segments = [
+        ("empty.lmx", golden::empty()),
+        ("numbers.lmx", golden::numbers()),
+        ("strings.lmx", golden::strings()),
+    ];
+    let segments = segments
+        .into_iter()
+        .map(|(name, segment)| (name, segment.write().0));
+    segments
+        .chain(
+            golden::manifests()
+                .into_iter()
+                .map(|(name, value)| (name, value.encode().unwrap())),
+        )
+        .collect()
+}
+
+#[test]
+fn a_file_cut_at_either_end_is_an_error() {
+    for (name, bytes) in small_files() {
+        assert_eq!(read(name, &bytes), Ok(()));
+        for length in 0..bytes.len() {
+            assert!(
+                read(name, &bytes[..length]).is_err(),
+                "{name} cut to {length} bytes"
+            );
+            assert!(
+                read(name, &bytes[bytes.len() - length..]).is_err(),
+                "the last {length} bytes of {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_wherever_it_is() {
+    for (name, bytes) in small_files() {
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                read(name, &flipped).is_err(),
+                "{name} with bit {bit} flipped"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_error_says_what_to_do() {
+    for bad in catalogue() {
+        let text = read(&bad.name, &bad.bytes).unwrap_err().to_string();
+        let remedy = ["lakemark index build", "upgrade lakemark"]
+            .iter()
+            .any(|remedy| text.contains(remedy));
+        assert!(remedy, "{}: {text}", bad.name);
+    }
+}

@@ -1,0 +1,216 @@
+//! A second writer of containers, directories and manifests, made from `docs/format.md`, that checks nothing.
+//!
+//! It makes the bad files, and where its input is good it must write the same bytes as the library.
+
+use lakemark_format::codec::Writer;
+use lakemark_format::*;
+
+/// A stream's pages with good checksums.
+pub fn pages(id: &[u8; 16], stream: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, page) in stream.chunks(4092).enumerate() {
+        out.extend(page);
+        out.extend(crc(id, number as u64, page).to_le_bytes());
+    }
+    out
+}
+
+/// CRC32C over id, page number and bytes.
+pub fn crc(id: &[u8; 16], page: u64, bytes: &[u8]) -> u32 {
+    crc32c::crc32c(&[id.as_slice(), &page.to_le_bytes(), bytes].concat())
+}
+
+/// The trailer of a file with these parts.
+pub fn trailer(kind: ContentKind, id: [u8; 16], stream: &[u8], directory: &[u8]) -> Trailer {
+    let directory_offset = (stream.len() + 4 * stream.len().div_ceil(4092)) as u64;
+    Trailer {
+        kind,
+        id,
+        stream_length: stream.len() as u64,
+        directory_offset,
+        directory_length: directory.len() as u32,
+        directory_checksum: crc(&id, u64::MAX, directory),
+        file_length: directory_offset + directory.len() as u64 + 64,
+    }
+}
+
+/// A file in which every checksum is good.
+pub fn container(kind: ContentKind, id: [u8; 16], stream: &[u8], directory: &[u8]) -> Vec<u8> {
+    let trailer = trailer(kind, id, stream, directory).encode();
+    [pages(&id, stream), directory.to_vec(), trailer].concat()
+}
+
+/// The logical bytes of a good file's stream.
+pub fn stream(file: &[u8]) -> Vec<u8> {
+    let trailer = open_tail(file, file.len() as u64).unwrap().trailer;
+    read_logical(
+        &file[..trailer.directory_offset as usize],
+        0..trailer.stream_length,
+        &trailer,
+    )
+    .unwrap()
+}
+
+fn blob(out: &mut Writer, bytes: &[u8]) {
+    out.varint(bytes.len() as u64);
+    out.bytes(bytes);
+}
+
+fn row_groups(out: &mut Writer, rows: &[u32]) {
+    out.varint(rows.len() as u64);
+    rows.iter().for_each(|rows| out.varint((*rows).into()));
+}
+
+fn place(out: &mut Writer, cursor: &mut u64, offset: u64, length: u64) {
+    let distance = offset.wrapping_sub(*cursor) as i64;
+    out.varint(((distance << 1) ^ (distance >> 63)) as u64);
+    out.varint(length);
+    *cursor = offset.wrapping_add(length);
+}
+
+/// The bytes of a segment's directory. Bases below their lowest place wrap.
+pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.bytes(&directory.index_id);
+    blob(&mut out, directory.column.as_bytes());
+    directory.key_type.encode(&mut out);
+    out.varint(directory.universe.into());
+    out.varint(directory.files.len() as u64);
+    let mut lowest = 0u32;
+    for file in &directory.files {
+        blob(&mut out, file.path.as_bytes());
+        out.varint((file.base.wrapping_sub(lowest) / 64).into());
+        row_groups(&mut out, &file.row_groups);
+        out.u64(file.footer_hash);
+        out.u64(file.column_hash);
+        lowest = (u64::from(file.base) + file.rows()).next_multiple_of(64) as u32;
+    }
+    for posting in [&directory.nulls, &directory.opaque] {
+        out.varint(posting.offset);
+        out.varint(posting.length.into());
+        out.varint(posting.rows.into());
+    }
+    out.varint(directory.value_count);
+    out.varint(directory.blocks.len() as u64);
+    let (mut previous, mut cursor) = (0, 64);
+    for block in &directory.blocks {
+        match &block.first_key {
+            Key::Fixed(key) => {
+                out.varint(key.wrapping_sub(previous));
+                previous = *key;
+            }
+            Key::Bytes(bytes) => blob(&mut out, bytes),
+        }
+        out.varint(block.values.into());
+        out.varint(block.rows.wrapping_sub(block.values.into()));
+        place(
+            &mut out,
+            &mut cursor,
+            block.postings_offset,
+            block.postings_length,
+        );
+        place(&mut out, &mut cursor, block.offset, block.length.into());
+    }
+    match &directory.max_key {
+        Some(Key::Fixed(key)) => out.varint(*key),
+        Some(Key::Bytes(bytes)) => blob(&mut out, bytes),
+        None => {}
+    }
+    out.into_vec()
+}
+
+/// The body of a manifest.
+pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.u64(manifest.number);
+    out.i64(manifest.created_ms);
+    out.varint(manifest.schemas.len() as u64);
+    manifest
+        .schemas
+        .iter()
+        .for_each(|schema| blob(&mut out, schema));
+    out.varint(manifest.files.len() as u64);
+    for file in &manifest.files {
+        blob(&mut out, file.path.as_bytes());
+        out.varint(file.size);
+        out.i64(file.modified_ns);
+        out.u8(file.etag.is_some().into());
+        file.etag
+            .iter()
+            .for_each(|etag| blob(&mut out, etag.as_bytes()));
+        out.u64(file.footer_hash);
+        out.varint(file.schema.into());
+        row_groups(&mut out, &file.row_groups);
+    }
+    out.varint(manifest.indexes.len() as u64);
+    for index in &manifest.indexes {
+        out.bytes(&index.id);
+        for text in [&index.name, &index.kind, &index.encoding, &index.column] {
+            blob(&mut out, text.as_bytes());
+        }
+        out.u8(index.field_id.is_some().into());
+        index
+            .field_id
+            .iter()
+            .for_each(|id| out.bytes(&id.to_le_bytes()));
+        index.key_type.encode(&mut out);
+        out.varint(index.options.len() as u64);
+        for (name, value) in &index.options {
+            blob(&mut out, name.as_bytes());
+            blob(&mut out, value.as_bytes());
+        }
+    }
+    out.varint(manifest.segments.len() as u64);
+    for segment in &manifest.segments {
+        out.bytes(&segment.id);
+        out.bytes(&segment.index_id);
+        blob(&mut out, segment.path.as_bytes());
+        out.varint(segment.length);
+        out.varint(segment.files.len() as u64);
+        let mut next = 0u32;
+        for ordinal in &segment.files {
+            out.varint(ordinal.wrapping_sub(next).into());
+            next = ordinal.wrapping_add(1);
+        }
+    }
+    out.into_vec()
+}
+
+/// The header of a file.
+pub fn header(kind: u8, id: &[u8; 16]) -> Vec<u8> {
+    [
+        b"LAKEMARK".as_slice(),
+        &[1, 0, kind, 0, 0, 0, 0, 0],
+        id,
+        &[0; 32],
+    ]
+    .concat()
+}
+
+/// A manifest file in which every checksum is good.
+pub fn manifest(manifest: &Manifest) -> Vec<u8> {
+    let stream = header(2, &manifest.store_id);
+    container(
+        ContentKind::Manifest,
+        manifest.store_id,
+        &stream,
+        &manifest_body(manifest),
+    )
+}
+
+#[test]
+fn the_second_writer_writes_the_same_bytes() {
+    for (name, segment) in crate::golden::segments() {
+        let (file, written) = segment.write();
+        let forged = container(
+            ContentKind::Segment,
+            segment.id,
+            &stream(&file),
+            &directory(&written),
+        );
+        assert!(forged == file, "{name}");
+    }
+    for (name, value) in crate::golden::manifests() {
+        assert!(manifest(&value) == value.encode().unwrap(), "{name}");
+    }
+}

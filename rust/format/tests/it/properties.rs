@@ -1,0 +1,312 @@
+//! Laws: decode undoes encode for every value, and no bytes make a reader panic.
+
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::*;
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+
+use crate::model::{Segment, files};
+use crate::{forge, golden, samples};
+
+fn unit() -> impl Strategy<Value = TimeUnit> {
+    prop::sample::select(vec![
+        TimeUnit::Second,
+        TimeUnit::Millisecond,
+        TimeUnit::Microsecond,
+        TimeUnit::Nanosecond,
+    ])
+}
+
+fn key_type() -> impl Strategy<Value = KeyType> {
+    use KeyType::*;
+    let plain = vec![
+        Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64,
+        Date32, Date64, Utf8, Binary,
+    ];
+    let decimal = prop::sample::select(vec![(32u16, 9u8), (64, 18), (128, 38), (256, 76)])
+        .prop_flat_map(|(width_bits, digits)| {
+            (1u8..=digits, any::<i8>()).prop_map(move |(precision, scale)| Decimal {
+                width_bits,
+                precision,
+                scale,
+            })
+        });
+    prop_oneof![
+        4 => prop::sample::select(plain),
+        1 => decimal,
+        1 => prop::sample::select(vec![TimeUnit::Second, TimeUnit::Millisecond]).prop_map(|unit| Time32 { unit }),
+        1 => prop::sample::select(vec![TimeUnit::Microsecond, TimeUnit::Nanosecond]).prop_map(|unit| Time64 { unit }),
+        1 => (unit(), any::<bool>()).prop_map(|(unit, zoned)| Timestamp { unit, zoned }),
+        1 => (0u32..40).prop_map(FixedBinary),
+    ]
+}
+
+/// Ascending keys of one type; fewer than asked for where the type has few values.
+fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
+    key_type().prop_flat_map(|key_type| {
+        let keys = match (key_type.fixed_bounds(), key_type.bytes_length()) {
+            (Some((low, high)), _) => btree_set((low..=high).prop_map(Key::Fixed), 0..30).boxed(),
+            (None, Some(length)) => {
+                btree_set(vec(any::<u8>(), length).prop_map(Key::Bytes), 0..30).boxed()
+            }
+            (None, None) => btree_set(vec(any::<u8>(), 0..20).prop_map(Key::Bytes), 0..30).boxed(),
+        };
+        keys.prop_map(move |keys| (key_type, keys.into_iter().collect()))
+    })
+}
+
+/// A whole segment: each row of its files has one of the keys, NULL, or is opaque.
+fn segment() -> impl Strategy<Value = Segment> {
+    let row_groups = vec(vec(0u32..150, 0..4), 0..4);
+    (
+        keys(),
+        row_groups,
+        vec(any::<u16>(), 600),
+        any::<[u8; 16]>(),
+        "[a-zäß]{0,9}",
+        1usize..9,
+    )
+        .prop_map(
+            |((key_type, keys), row_groups, choices, id, column, block_values)| {
+                let groups: Vec<&[u32]> = row_groups.iter().map(Vec::as_slice).collect();
+                let files = files(&groups);
+                let mut lists = vec![Vec::new(); keys.len() + 2];
+                let rows = files
+                    .iter()
+                    .flat_map(|file| file.base..file.base + file.rows() as u32);
+                for (row, choice) in rows.zip(choices.iter().cycle()) {
+                    let list = usize::from(*choice) % lists.len();
+                    lists[list].push(row);
+                }
+                let (nulls, opaque) = (lists.pop().unwrap(), lists.pop().unwrap());
+                let values: Vec<_> = keys
+                    .into_iter()
+                    .zip(lists)
+                    .filter(|(_, rows)| !rows.is_empty())
+                    .collect();
+                let blocks = values.chunks(block_values).map(<[_]>::to_vec).collect();
+                Segment {
+                    id,
+                    index_id: [7; 16],
+                    column,
+                    key_type,
+                    files,
+                    nulls,
+                    opaque,
+                    blocks,
+                }
+            },
+        )
+}
+
+fn manifest() -> impl Strategy<Value = Manifest> {
+    let file = (
+        "[a-z=%.]{1,8}",
+        any::<u64>(),
+        any::<i64>(),
+        prop::option::of("[^\0]{0,9}"),
+        any::<u64>(),
+        any::<prop::sample::Index>(),
+        vec(0u32..1 << 28, 0..5),
+    );
+    let index = (
+        key_type(),
+        "[a-z]{0,9}",
+        prop::option::of(any::<i32>()),
+        vec((".{0,5}", ".{0,5}"), 0..3),
+    );
+    let segment = (
+        any::<prop::sample::Index>(),
+        any::<u64>(),
+        vec(any::<bool>(), 8),
+    );
+    (
+        (
+            any::<[u8; 16]>(),
+            any::<u64>(),
+            any::<i64>(),
+            vec(vec(any::<u8>(), 0..20), 1..3),
+        ),
+        vec(file, 0..8),
+        vec(index, 1..4),
+        vec(segment, 0..4),
+    )
+        .prop_map(
+            |((store_id, number, created_ms, schemas), files, indexes, segments)| {
+                let files: Vec<_> = (0..)
+                    .zip(files)
+                    .map(
+                        |(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups))| {
+                            ManifestFile {
+                                path: format!("{n}/x{path}"),
+                                size,
+                                modified_ns,
+                                etag,
+                                footer_hash,
+                                schema: schema.index(schemas.len()) as u32,
+                                row_groups,
+                            }
+                        },
+                    )
+                    .collect();
+                let indexes: Vec<_> = (0..)
+                    .zip(indexes)
+                    .map(|(n, (key_type, column, field_id, options))| ManifestIndex {
+                        id: [n; 16],
+                        name: format!("{column} {n}"),
+                        kind: "bitmap".into(),
+                        encoding: column.clone(),
+                        column,
+                        field_id,
+                        key_type,
+                        options,
+                    })
+                    .collect();
+                let segments = (0..)
+                    .zip(segments)
+                    .map(|(n, (index, length, chosen))| ManifestSegment {
+                        id: [n; 16],
+                        index_id: indexes[index.index(indexes.len())].id,
+                        path: format!("marks/{n}.lmx"),
+                        length,
+                        files: (0..files.len() as u32)
+                            .zip(chosen)
+                            .filter(|(_, chosen)| *chosen)
+                            .map(|(n, _)| n)
+                            .collect(),
+                    })
+                    .collect();
+                Manifest {
+                    store_id,
+                    number,
+                    created_ms,
+                    schemas,
+                    files,
+                    indexes,
+                    segments,
+                }
+            },
+        )
+}
+
+/// A place in the bytes and what to do there.
+fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
+    vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4)
+}
+
+fn edit(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8, u8)]) {
+    for (place, byte, action) in edits {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = place.index(bytes.len());
+        match action {
+            0 => bytes.insert(at, *byte),
+            1 => drop(bytes.remove(at)),
+            _ => bytes[at] = *byte,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_segment_is_read_as_it_was_written(segment in segment()) {
+        let (file, directory) = segment.write();
+        prop_assert_eq!(Segment::read(&file), Ok(segment));
+        let trailer = open_tail(&file, file.len() as u64).unwrap().trailer;
+        let bytes = directory.encode(trailer.stream_length).unwrap();
+        prop_assert_eq!(SegmentDirectory::decode(&bytes, &trailer), Ok(directory));
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written(manifest in manifest()) {
+        let bytes = manifest.encode().unwrap();
+        prop_assert_eq!(Manifest::decode(&bytes), Ok(manifest));
+    }
+
+    #[test]
+    fn a_container_gives_back_every_range(
+        payload in vec(any::<u8>(), 0..20_000),
+        parts in vec(1usize..6000, 1..9),
+        from in any::<prop::sample::Index>(),
+        to in any::<prop::sample::Index>(),
+    ) {
+        let mut writer = ContainerWriter::new(ContentKind::Segment, [3; 16]);
+        let mut file = Vec::new();
+        let mut rest = payload.as_slice();
+        for part in parts.iter().cycle() {
+            let (now, later) = rest.split_at(rest.len().min(*part));
+            writer.push(now);
+            file.extend(writer.take_output());
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        file.extend(writer.finish(&payload).unwrap());
+        let opened = open_tail(&file, file.len() as u64).unwrap();
+        prop_assert_eq!(opened.directory, Some(payload.as_slice()));
+        let (a, b) = (from.index(payload.len() + 1), to.index(payload.len() + 1));
+        let (start, end) = (a.min(b), a.max(b));
+        let logical = 64 + start as u64..64 + end as u64;
+        let physical = physical_range(logical.clone(), &opened.trailer);
+        let pages = &file[physical.start as usize..physical.end as usize];
+        prop_assert_eq!(&read_logical(pages, logical, &opened.trailer).unwrap(), &payload[start..end]);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..400)) {
+        prop_assert!(Segment::read(&bytes).is_err());
+        prop_assert!(Manifest::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_changed_file_is_an_error(number in 0usize..5, edits in edits()) {
+        let (name, segment) = golden::segments().swap_remove(number);
+        let good = segment.write().0;
+        let mut bytes = good.clone();
+        edit(&mut bytes, &edits);
+        prop_assert!(bytes == good || Segment::read(&bytes).is_err(), "{}", name);
+    }
+
+    /// Behind good checksums anything may stand: an error or another value, never a panic.
+    #[test]
+    fn a_changed_directory_never_panics(number in 0usize..5, edits in edits()) {
+        let (_, segment) = golden::segments().swap_remove(number);
+        let (file, directory) = segment.write();
+        let mut bytes = forge::directory(&directory);
+        edit(&mut bytes, &edits);
+        let file = forge::container(ContentKind::Segment, segment.id, &forge::stream(&file), &bytes);
+        if let Ok(read) = Segment::read(&file) {
+            let rows = read.blocks.iter().flatten().map(|(_, rows)| rows.len()).sum::<usize>();
+            let universe = read.files.iter().map(|file| file.rows() as usize).sum::<usize>();
+            prop_assert_eq!(rows + read.nulls.len() + read.opaque.len(), universe);
+            prop_assert!(read.files.iter().all(|file| file.base.is_multiple_of(BASE_ALIGNMENT)));
+        }
+    }
+
+    #[test]
+    fn a_changed_stream_never_panics(number in 1usize..4, edits in edits()) {
+        let (_, segment) = golden::segments().swap_remove(number);
+        let (file, directory) = segment.write();
+        let mut stream = forge::stream(&file);
+        edit(&mut stream, &edits);
+        stream.resize(forge::stream(&file).len(), 0);
+        let file = forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory));
+        if let Ok(read) = Segment::read(&file) {
+            prop_assert_eq!(read.blocks.iter().flatten().count() as u64, directory.value_count);
+        }
+    }
+
+    #[test]
+    fn a_changed_manifest_never_panics(edits in edits()) {
+        let manifest = samples::manifest();
+        let mut body = forge::manifest_body(&manifest);
+        edit(&mut body, &edits);
+        let header = forge::header(2, &manifest.store_id);
+        let file = forge::container(ContentKind::Manifest, manifest.store_id, &header, &body);
+        if let Ok(read) = Manifest::decode(&file) {
+            prop_assert!(read.encode().unwrap() == file, "what is read is written as the same bytes");
+        }
+    }
+}
