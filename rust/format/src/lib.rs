@@ -12,7 +12,9 @@ pub mod error;
 pub mod key;
 pub mod manifest;
 mod path;
+pub mod posting;
 pub mod segment;
+pub mod value_block;
 
 pub use container::{
     ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
