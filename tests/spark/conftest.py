@@ -1,0 +1,75 @@
+"""One Spark session for all tests, with the connector's jar and settings that start fast."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+import lakemark
+import lakemark.spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A session of a minute is not worth optimised byte code or a parallel collector.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark warns of its own dependencies; those warnings are not ours to fix."""
+    for item in items:
+        if "tests/spark" in str(item.path):
+            item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    wanted = os.environ.get("LAKEMARK_SPARK_VERSION")
+    assert wanted in (None, pyspark.__version__), f"this environment has PySpark {pyspark.__version__}"
+    builder = lakemark.spark.configure(SparkSession.builder.master("local[2]").appName("lakemark-tests"))
+    for key, value in {
+        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(key, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_leak(spark: SparkSession) -> Iterator[None]:
+    """After each test every vector and every stream has given its memory back."""
+    yield
+    allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()  # noqa: SLF001 - there is no other way to the JVM
+    assert allocator.getAllocatedMemory() == 0
+
+
+@pytest.fixture
+def jobs_of(spark: SparkSession) -> Any:
+    """Runs an action and tells its result and how many Spark jobs it took."""
+    runs = 0
+
+    def run(action: Any) -> tuple[Any, int]:
+        nonlocal runs
+        runs += 1
+        group = f"jobs-{id(run)}-{runs}"
+        context = spark.sparkContext
+        context.setJobGroup(group, "a test counts jobs")
+        result = action()
+        return result, len(context.statusTracker().getJobIdsForGroup(group))
+
+    return run
