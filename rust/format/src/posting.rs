@@ -29,7 +29,7 @@ const TAG_BITMAP: u8 = 2;
 const TAG_RUNS: u8 = 3;
 
 /// A bitmap is taken up to this many per cent of the smallest form's size, since it needs no decoding.
-const BITMAP_TOLERANCE_PERCENT: usize = 110;
+const BITMAP_TOLERANCE_PERCENT: usize = 120;
 
 /// Receives decoded rows in ascending order.
 pub trait RowSink {
