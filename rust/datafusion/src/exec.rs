@@ -1,0 +1,338 @@
+//! The scan operator: a leaf that privately holds DataFusion's Parquet scans.
+//!
+//! It is a leaf, with no child that an optimizer could see: row positions are only valid for the
+//! scan that they were computed for, and nothing may be put between. Limits and dynamic filters
+//! (of joins and top-k) are handed on to the scans inside.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::utils::reassign_expr_columns;
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
+};
+use datafusion::physical_plan::limit::LimitStream;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{Stream, StreamExt, stream};
+use lakemark_table::ProbeReport;
+
+/// Metrics that every operator has; those of the scans inside would be counted twice.
+const OWN_METRICS: [&str; 7] = [
+    "output_rows",
+    "elapsed_compute",
+    "output_bytes",
+    "output_batches",
+    "start_timestamp",
+    "end_timestamp",
+    "output_rows_skew",
+];
+
+/// What the operator is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanParts {
+    pub(crate) schema: SchemaRef,
+    /// Rows of which only the number matters.
+    pub(crate) counted: u64,
+    /// Rows that are in the answer for sure, the counted ones included.
+    pub(crate) certain_rows: u64,
+    /// The scan of certain rows.
+    pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
+    /// The scan of all other rows, with a filter if there is a predicate.
+    pub(crate) checked: Option<Arc<dyn ExecutionPlan>>,
+    pub(crate) fetch: Option<usize>,
+    /// For EXPLAIN.
+    pub(crate) summary: String,
+    pub(crate) report: ProbeReport,
+}
+
+/// Reads the rows that an index leaves of a table.
+#[derive(Debug, Clone)]
+pub struct LakemarkScanExec {
+    parts: ScanParts,
+    /// Whether a filter came after planning, so that row counts are upper bounds.
+    narrowed: bool,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl LakemarkScanExec {
+    pub(crate) fn new(parts: ScanParts) -> Self {
+        let count = |plan: &Option<Arc<dyn ExecutionPlan>>| {
+            plan.as_ref().map_or(0, |plan| plan.properties().output_partitioning().partition_count())
+        };
+        let partitions = count(&parts.certain).max(count(&parts.checked)).max(1);
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&parts.schema)),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        ));
+        let metrics = ExecutionPlanMetricsSet::new();
+        report_metrics(&parts.report, &metrics);
+        Self { parts, narrowed: false, properties, metrics }
+    }
+
+    /// How the probe went that this scan follows.
+    #[must_use]
+    pub fn report(&self) -> &ProbeReport {
+        &self.parts.report
+    }
+
+    fn inner(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
+        [&self.parts.certain, &self.parts.checked].into_iter().flatten()
+    }
+
+    fn with_inner(
+        &self,
+        mut change: impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Self> {
+        let mut changed = self.clone();
+        changed.parts.certain = self.parts.certain.as_ref().map(&mut change).transpose()?;
+        changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
+        Ok(changed)
+    }
+
+    /// The number of rows, if it is known before the first is read.
+    fn row_count(&self) -> Precision<usize> {
+        let Ok(rows) = usize::try_from(self.parts.certain_rows) else {
+            return Precision::Absent;
+        };
+        let known = self.parts.checked.is_none() && !self.narrowed;
+        match (known, self.parts.fetch) {
+            (true, None) => Precision::Exact(rows),
+            (true, Some(fetch)) if rows <= fetch => Precision::Exact(rows),
+            (true, Some(fetch)) => Precision::Inexact(fetch),
+            (false, _) if self.parts.report.files_unknown == 0 => {
+                Precision::Inexact(rows + usize::try_from(self.parts.report.rows_uncertain).unwrap_or(0))
+            }
+            (false, _) => Precision::Absent,
+        }
+    }
+}
+
+fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
+    let count = |name: &'static str, value: u64| {
+        MetricBuilder::new(metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
+    };
+    count("files_total", report.files_total);
+    count("files_pruned", report.files_pruned);
+    count("files_unknown", report.files_unknown);
+    count("row_groups_total", report.row_groups_total);
+    count("row_groups_pruned", report.row_groups_pruned);
+    count("rows_certain", report.rows_certain);
+    count("rows_uncertain", report.rows_uncertain);
+    count("index_reads", report.index_reads);
+    count("index_bytes", report.index_bytes);
+    let coverage = MetricBuilder::new(metrics).ratio_metrics("coverage", 0);
+    coverage.set_part(usize::try_from(report.files_total.saturating_sub(report.files_unknown)).unwrap_or(usize::MAX));
+    coverage.set_total(usize::try_from(report.files_total).unwrap_or(usize::MAX));
+}
+
+impl DisplayAs for LakemarkScanExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self.parts.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "LakemarkScanExec: {}, projection=[{}]", self.parts.summary, columns.join(", "))?;
+        if let Some(fetch) = self.parts.fetch {
+            write!(f, ", fetch={fetch}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for LakemarkScanExec {
+    fn name(&self) -> &'static str {
+        "LakemarkScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("LakemarkScanExec is a leaf") }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for plan in self.inner() {
+            let nodes = std::iter::once(plan).chain(plan.children());
+            for node in nodes {
+                if node.apply_expressions(visit)? == TreeNodeRecursion::Stop {
+                    return Ok(TreeNodeRecursion::Stop);
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let fresh = self.with_inner(|plan| reset(Arc::clone(plan)))?;
+        Ok(Arc::new(fresh))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let schema = Arc::clone(&self.parts.schema);
+        let mut streams = Vec::new();
+        if partition == 0 && self.parts.counted > 0 {
+            let batch_rows = context.session_config().batch_size();
+            streams.push(counted_rows(&schema, self.parts.counted, batch_rows).boxed());
+        }
+        for plan in self.inner() {
+            if partition < plan.properties().output_partitioning().partition_count() {
+                let (schema, baseline) = (Arc::clone(&schema), baseline.clone());
+                let rows = plan.execute(partition, Arc::clone(&context))?;
+                let rows = rows.map(move |batch| {
+                    let batch = conform(batch?, &schema)?;
+                    Ok(batch.record_output(&baseline))
+                });
+                streams.push(rows.boxed());
+            }
+        }
+        let rows = Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(streams).flatten()));
+        Ok(match self.parts.fetch {
+            Some(fetch) => {
+                let unseen = BaselineMetrics::new(&ExecutionPlanMetricsSet::new(), partition);
+                Box::pin(LimitStream::new(rows, 0, Some(fetch), unseen))
+            }
+            None => rows,
+        })
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut all = self.metrics.clone_inner();
+        for plan in self.inner() {
+            for node in std::iter::once(plan).chain(plan.children()) {
+                let Some(inner) = node.metrics() else { continue };
+                for metric in inner.iter().filter(|metric| !OWN_METRICS.contains(&metric.value().name())) {
+                    all.push(Arc::clone(metric));
+                }
+            }
+        }
+        Some(all)
+    }
+
+    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.parts.schema);
+        if args.partition().is_none() {
+            statistics.num_rows = self.row_count();
+        }
+        Ok(Arc::new(statistics))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        let mut limited = self.clone();
+        limited.parts.fetch = fetch;
+        if let Some(with_fetch) = limited.parts.certain.as_ref().and_then(|plan| plan.with_fetch(fetch)) {
+            limited.parts.certain = Some(with_fetch);
+        }
+        Some(Arc::new(limited))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.parts.fetch
+    }
+
+    /// Filters that arrive after planning (dynamic ones above all) prune row groups inside; their
+    /// operators go on applying them, since counted and certain rows are not filtered here.
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        from_above: ChildPushdownResult,
+        config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let filters: Vec<_> = from_above.parent_filters.iter().map(|filter| Arc::clone(&filter.filter)).collect();
+        let refused = FilterPushdownPropagation::all_unsupported(from_above);
+        if filters.is_empty() || self.parts.fetch.is_some() {
+            return Ok(refused);
+        }
+        let mut narrowed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
+        narrowed.narrowed = true;
+        Ok(refused.with_updated_node(Arc::new(narrowed)))
+    }
+}
+
+/// Hands filters on to the Parquet scan that `plan` is or holds.
+fn hand_on(
+    plan: &Arc<dyn ExecutionPlan>,
+    filters: &[Arc<dyn PhysicalExpr>],
+    phase: FilterPushdownPhase,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let [child] = plan.children().as_slice() {
+        let below = hand_on(child, filters, phase, config)?;
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        return Arc::clone(plan).replace_children(vec![below], options);
+    }
+    let schema = plan.schema();
+    let parent_filters = filters
+        .iter()
+        .map(|filter| {
+            let filter = reassign_expr_columns(Arc::clone(filter), &schema)?;
+            Ok(ChildFilterPushdownResult { filter, child_results: Vec::new() })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let offered = ChildPushdownResult { parent_filters, self_filters: Vec::new() };
+    let answer = plan.handle_child_pushdown_result(phase, offered, config)?;
+    Ok(answer.updated_node.unwrap_or_else(|| Arc::clone(plan)))
+}
+
+fn reset(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    datafusion::physical_plan::execution_plan::reset_plan_states(plan)
+}
+
+/// Batches without columns.
+fn counted_rows(schema: &SchemaRef, rows: u64, batch_rows: usize) -> impl Stream<Item = Result<RecordBatch>> + use<> {
+    let (schema, batch_rows) = (Arc::clone(schema), batch_rows.max(1) as u64);
+    stream::iter((0..rows.div_ceil(batch_rows)).map(move |batch| {
+        let rows = (rows - batch * batch_rows).min(batch_rows);
+        let options = RecordBatchOptions::new().with_row_count(usize::try_from(rows).ok());
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), Vec::new(), &options)?)
+    }))
+}
+
+/// The same batch under the table's own schema, whose metadata and nullability files need not share.
+fn conform(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)?)
+}

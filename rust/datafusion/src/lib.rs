@@ -1,0 +1,33 @@
+//! Lakemark in DataFusion: tables whose scans read only the rows that the index leaves.
+//!
+//! [`LakemarkSession`] runs SQL, our statements included; [`query`] answers counts, reports and
+//! scans without SQL around the predicate; [`LakemarkTable`] is the table provider for everyone
+//! else's session. Between them stand [`statement`] (what the SQL parser of DataFusion does not
+//! know), [`translate`](mod@translate) (expressions to predicates over keys) and the scan
+//! operator, which is a leaf: nothing may come between the row positions that the index names
+//! and the reader that fetches them.
+
+mod access;
+pub mod config;
+pub mod error;
+mod exec;
+mod factory;
+mod provider;
+pub mod query;
+mod reader;
+mod scan;
+mod schema;
+mod session;
+pub mod statement;
+pub mod translate;
+
+pub use config::LakemarkOptions;
+pub use error::{from_engine, to_engine};
+pub use exec::LakemarkScanExec;
+pub use factory::LakemarkTableFactory;
+pub use lakemark_table::{Error, ErrorKind, Result};
+pub use provider::LakemarkTable;
+pub use query::{QueryOptions, count, explain, filter_of, scan};
+pub use session::{LakemarkSession, session_context};
+pub use statement::Statement;
+pub use translate::translate;

@@ -1,0 +1,162 @@
+//! The table provider: a Lakemark table as DataFusion sees one.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::TableType;
+use datafusion::error::{DataFusionError, Result as EngineResult};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use lakemark_table::{Error, ErrorKind, ProbeOptions, Result, Snapshot, Table};
+
+use crate::config::LakemarkOptions;
+use crate::error::to_engine;
+use crate::scan::{ScanRequest, plan_scan};
+use crate::translate::translate;
+
+/// A table whose scans use its marks.
+#[derive(Debug)]
+pub struct LakemarkTable {
+    table: Arc<Table>,
+    snapshot: Arc<Snapshot>,
+    /// Whether every scan takes this snapshot; otherwise each takes the newest.
+    pinned: bool,
+}
+
+impl LakemarkTable {
+    /// A provider whose schema is fixed now and whose scans see the newest state of the table.
+    pub async fn new(table: Arc<Table>) -> Result<Self> {
+        let snapshot = table.snapshot().await?;
+        Ok(Self { table, snapshot, pinned: false })
+    }
+
+    /// A provider whose scans all see the newest state as of now.
+    pub async fn pin(&self) -> Result<Self> {
+        let snapshot = self.table.snapshot().await?;
+        Ok(Self { table: Arc::clone(&self.table), snapshot, pinned: true })
+    }
+
+    /// A provider whose scans all see `snapshot`.
+    #[must_use]
+    pub fn pinned_to(table: Arc<Table>, snapshot: Arc<Snapshot>) -> Self {
+        Self { table, snapshot, pinned: true }
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The snapshot that gave the schema.
+    #[must_use]
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    async fn current(&self) -> Result<Arc<Snapshot>> {
+        if self.pinned {
+            return Ok(Arc::clone(&self.snapshot));
+        }
+        let newest = self.table.snapshot().await?;
+        if newest.schema() == self.snapshot.schema() {
+            return Ok(newest);
+        }
+        Err(Error::new(
+            ErrorKind::SchemaMismatch,
+            format!("the columns of {} have changed since it was registered; register it again", self.table.location()),
+        ))
+    }
+}
+
+#[async_trait]
+impl TableProvider for LakemarkTable {
+    fn schema(&self) -> SchemaRef {
+        self.snapshot.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> EngineResult<Vec<TableProviderFilterPushDown>> {
+        Ok(filters.iter().map(|filter| pushdown(filter)).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        let snapshot = self.current().await.map_err(to_engine)?;
+        let predicate = translate(filters, &snapshot.schema());
+        let options = ProbeOptions { use_index: use_index(state), count_only: projection.is_some_and(Vec::is_empty) };
+        let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
+        let request = ScanRequest { location: self.table.location(), snapshot: &snapshot, projection, filters, limit };
+        plan_scan(state, &request, probe).await
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _op: InsertOp,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        Err(read_only("INSERT"))
+    }
+
+    async fn delete_from(&self, _state: &dyn Session, _filters: Vec<Expr>) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        Err(read_only("DELETE"))
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        Err(read_only("UPDATE"))
+    }
+
+    async fn truncate(&self, _state: &dyn Session) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        Err(read_only("TRUNCATE"))
+    }
+}
+
+fn read_only(statement: &str) -> DataFusionError {
+    to_engine(Error::new(
+        ErrorKind::Unsupported,
+        format!("{statement} is not supported on Lakemark tables: this release reads them; add data files with the tool that wrote the table"),
+    ))
+}
+
+pub(crate) fn use_index(state: &dyn Session) -> bool {
+    state.config_options().extensions.get::<LakemarkOptions>().is_none_or(|options| options.use_index)
+}
+
+/// Our scan evaluates whatever gives the same answer each time and needs no other plan.
+fn pushdown(filter: &Expr) -> TableProviderFilterPushDown {
+    let needs_plan = filter.contains_scalar_subquery() || filter.contains_outer() || has_subquery(filter);
+    if filter.is_volatile() || needs_plan {
+        TableProviderFilterPushDown::Unsupported
+    } else {
+        TableProviderFilterPushDown::Exact
+    }
+}
+
+fn has_subquery(filter: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    filter
+        .exists(|expr| {
+            Ok(matches!(
+                expr,
+                Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) | Expr::Placeholder(_)
+            ))
+        })
+        .unwrap_or(true)
+}

@@ -1,0 +1,211 @@
+//! Counts, reports and scans with a predicate in SQL and no statement around it.
+//!
+//! Columns in a predicate are named exactly (`Price`, not `"Price"`); a predicate that does not fit
+//! the columns that way is read with SQL's own folding of unquoted names.
+
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::DFSchema;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result as EngineResult;
+use datafusion::functions_aggregate::expr_fn::count as count_rows;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use lakemark_index::{Predicate, Reason, Truth};
+use lakemark_table::{Error, ErrorKind, FileProbe, ProbeOptions, ProbeReport, Result, Snapshot, Table};
+
+use crate::config::LakemarkOptions;
+use crate::error::from_engine;
+use crate::provider::LakemarkTable;
+use crate::session::session_context;
+use crate::translate::translate;
+
+/// How a query without SQL runs.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryOptions {
+    /// Whether indexes may be used.
+    pub use_index: bool,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        Self { use_index: true }
+    }
+}
+
+/// Counts the rows for which the predicate is true (all rows without one).
+pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<u64> {
+    let query = Query::new(table, options).await?;
+    let rows = query.filtered(predicate)?;
+    let probed = query.probe(&rows, true).await?;
+    if let Some(certain) = certain_count(&probed.files) {
+        return Ok(certain);
+    }
+    let counted = rows.aggregate(Vec::new(), vec![count_rows(lit(1))]).map_err(from_engine)?;
+    let batches = counted.collect().await.map_err(from_engine)?;
+    let number = batches
+        .first()
+        .and_then(|batch| batch.columns().first())
+        .and_then(|column| column.as_primitive_opt::<Int64Type>())
+        .and_then(|values| values.values().first().copied());
+    number
+        .and_then(|number| u64::try_from(number).ok())
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "a count gave no number"))
+}
+
+/// Says how the index answers the predicate, without reading data.
+pub async fn explain(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<ProbeReport> {
+    let query = Query::new(table, options).await?;
+    let rows = query.filtered(predicate)?;
+    Ok(query.probe(&rows, false).await?.report)
+}
+
+/// Rows for which the filter is true: the named columns, at most `limit` rows.
+pub async fn scan(
+    table: &Arc<Table>,
+    filter: Option<&str>,
+    columns: Option<&[String]>,
+    limit: Option<usize>,
+    options: &QueryOptions,
+) -> Result<DataFrame> {
+    let query = Query::new(table, options).await?;
+    let mut rows = query.filtered(filter)?;
+    if let Some(columns) = columns {
+        let schema = query.snapshot.schema();
+        for column in columns {
+            if schema.field_with_name(column).is_err() {
+                let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("the table has no column {column:?}; its columns are {}", known.join(", ")),
+                ));
+            }
+        }
+        let named: Vec<Expr> = columns.iter().map(|column| exactly(column)).collect();
+        rows = rows.select(named).map_err(from_engine)?;
+    }
+    match limit {
+        Some(limit) => rows.limit(0, Some(limit)).map_err(from_engine),
+        None => Ok(rows),
+    }
+}
+
+/// What a filter asks of the columns of a snapshot, for callers that plan scans themselves.
+pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> Result<Predicate> {
+    let context = context(&QueryOptions::default());
+    let provider = LakemarkTable::pinned_to(Arc::clone(table), Arc::clone(snapshot));
+    let rows = context.read_table(Arc::new(provider)).map_err(from_engine)?;
+    let schema = rows.schema().clone();
+    let rows = rows.filter(parse(&context, filter, &schema)?).map_err(from_engine)?;
+    predicate_of(&rows, snapshot)
+}
+
+struct Query {
+    context: SessionContext,
+    table: Arc<Table>,
+    snapshot: Arc<Snapshot>,
+    options: QueryOptions,
+}
+
+impl Query {
+    async fn new(table: &Arc<Table>, options: &QueryOptions) -> Result<Self> {
+        let snapshot = table.snapshot().await?;
+        Ok(Self { context: context(options), table: Arc::clone(table), snapshot, options: *options })
+    }
+
+    fn filtered(&self, filter: Option<&str>) -> Result<DataFrame> {
+        let provider = LakemarkTable::pinned_to(Arc::clone(&self.table), Arc::clone(&self.snapshot));
+        let rows = self.context.read_table(Arc::new(provider)).map_err(from_engine)?;
+        match filter {
+            None => Ok(rows),
+            Some(filter) => {
+                let schema = rows.schema().clone();
+                rows.filter(parse(&self.context, filter, &schema)?).map_err(from_engine)
+            }
+        }
+    }
+
+    async fn probe(&self, rows: &DataFrame, count_only: bool) -> Result<lakemark_table::Probe> {
+        let predicate = predicate_of(rows, &self.snapshot)?;
+        self.snapshot.probe(&predicate, &ProbeOptions { use_index: self.options.use_index, count_only }).await
+    }
+}
+
+fn context(options: &QueryOptions) -> SessionContext {
+    let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index: options.use_index });
+    config.options_mut().sql_parser.enable_ident_normalization = false;
+    session_context(config)
+}
+
+fn exactly(column: &str) -> Expr {
+    Expr::Column(datafusion::common::Column::new_unqualified(column))
+}
+
+/// Reads a predicate, with names taken exactly or else folded.
+fn parse(context: &SessionContext, text: &str, schema: &DFSchema) -> Result<Expr> {
+    let exact = parse_as(context, text, schema);
+    let expr = match exact {
+        Ok(expr) => expr,
+        Err(error) => {
+            let folding = SessionContext::new();
+            parse_as(&folding, text, schema).map_err(|_| from_engine(error))?
+        }
+    };
+    match expr.get_type(schema).map_err(from_engine)? {
+        DataType::Boolean | DataType::Null => Ok(expr),
+        other => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("the filter {text:?} is of type {other}; it has to be true or false"),
+        )),
+    }
+}
+
+fn parse_as(context: &SessionContext, text: &str, schema: &DFSchema) -> EngineResult<Expr> {
+    let expr = context.state().create_logical_expr(text, schema)?;
+    // Names are resolved now, so that a wrong one is an error of this reading.
+    expr.get_type(schema)?;
+    Ok(expr)
+}
+
+/// The predicate that a scan of these rows would probe with.
+fn predicate_of(rows: &DataFrame, snapshot: &Snapshot) -> Result<Predicate> {
+    let (state, plan) = rows.clone().into_parts();
+    let optimized = state.optimize(&plan).map_err(from_engine)?;
+    let (mut scanned, mut kept) = (None, Vec::new());
+    optimized
+        .apply_with_subqueries(|node| {
+            match node {
+                LogicalPlan::TableScan(scan) if scanned.is_none() => scanned = Some(scan.filters.clone()),
+                LogicalPlan::Filter(filter) => kept.push(filter.predicate.clone()),
+                _ => {}
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+        .map_err(from_engine)?;
+    // The optimizer leaves no scan behind if the predicate is false or NULL for every row.
+    let Some(filters) = scanned else {
+        return Ok(Predicate::Const(Truth::False));
+    };
+    let asked = translate(&filters, &snapshot.schema());
+    if kept.is_empty() {
+        return Ok(asked);
+    }
+    let mut parts = vec![asked];
+    parts.extend(kept.iter().map(|expr| Predicate::Unknown {
+        reason: Reason::ExpressionNotSupported,
+        text: expr.human_display().to_string(),
+    }));
+    Ok(Predicate::And(parts).simplify())
+}
+
+/// The sum over files, if every row of every file is certain.
+fn certain_count(files: &[FileProbe]) -> Option<u64> {
+    files.iter().try_fold(0u64, |sum, file| match file {
+        FileProbe::Counted { rows } => Some(sum + rows),
+        FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(sum + u64::from(certain.len())),
+        FileProbe::Known { .. } | FileProbe::Unknown => None,
+    })
+}

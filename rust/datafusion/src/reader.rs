@@ -1,0 +1,118 @@
+//! How data files are read: always with the page index.
+//!
+//! DataFusion's reader loads the page index only for a scan that prunes pages by a predicate. A
+//! scan whose rows were chosen by an index has no predicate, and would read whole column chunks
+//! for a handful of rows. Footers are kept in the session's metadata cache, under keys that hold
+//! the table's root: a path alone would be ambiguous between object stores.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::common::Result;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::metadata::{CachedParquetMetaData, DFParquetMetadata};
+use datafusion::datasource::physical_plan::parquet::{DefaultParquetFileReaderFactory, ParquetFileReaderFactory};
+use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lakemark_table::Snapshot;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+
+/// Footers of one table's files, through the session's cache.
+#[derive(Clone)]
+pub(crate) struct Footers {
+    store: Arc<dyn ObjectStore>,
+    cache: Arc<FileMetadataCache>,
+    root: Arc<str>,
+}
+
+impl fmt::Debug for Footers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Footers").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+impl Footers {
+    pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
+        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into() }
+    }
+
+    /// The footer of a file with its page index, if the file has one.
+    pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
+        let key = Path::from(format!("{}#{}", self.root, meta.location));
+        if let Some(entry) = self.cache.get(&key)
+            && entry.is_valid_for(meta)
+            && let Some(cached) = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()
+        {
+            return Ok(Arc::clone(cached.parquet_metadata()));
+        }
+        let metadata = DFParquetMetadata::new(self.store.as_ref(), meta)
+            .with_page_index_policy(Some(PageIndexPolicy::Optional))
+            .fetch_metadata()
+            .await?;
+        let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
+        self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));
+        Ok(metadata)
+    }
+
+    /// Rows per row group of a file.
+    pub(crate) async fn row_groups(&self, meta: &ObjectMeta) -> Result<Vec<u32>> {
+        let metadata = self.fetch(meta).await?;
+        metadata
+            .row_groups()
+            .iter()
+            .map(|group| {
+                u32::try_from(group.num_rows()).map_err(|_| {
+                    datafusion::common::exec_datafusion_err!("{} has a row group of impossible length", meta.location)
+                })
+            })
+            .collect()
+    }
+}
+
+impl ParquetFileReaderFactory for Footers {
+    fn create_reader(
+        &self,
+        partition: usize,
+        file: PartitionedFile,
+        size_hint: Option<usize>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Result<Box<dyn AsyncFileReader + Send>> {
+        let meta = file.object_meta.clone();
+        let data = DefaultParquetFileReaderFactory::new(Arc::clone(&self.store))
+            .create_reader(partition, file, size_hint, metrics)?;
+        Ok(Box::new(Reader { data, meta, footers: self.clone() }))
+    }
+}
+
+struct Reader {
+    data: Box<dyn AsyncFileReader + Send>,
+    meta: ObjectMeta,
+    footers: Footers,
+}
+
+impl AsyncFileReader for Reader {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+        self.data.get_bytes(range)
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
+        self.data.get_byte_ranges(ranges)
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
+        async move { self.footers.fetch(&self.meta).await.map_err(|error| ParquetError::External(Box::new(error))) }
+            .boxed()
+    }
+}

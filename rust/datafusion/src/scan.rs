@@ -1,0 +1,349 @@
+//! From what a probe says of each file to the operator that reads it.
+//!
+//! ```text
+//! certain rows             a Parquet scan of just these rows, without a predicate
+//! certain rows, no column  a number
+//! uncertain rows           a Parquet scan of just these rows ─┐ predicate for zone maps,
+//! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use futures::{StreamExt, TryStreamExt};
+use lakemark_index::RowSet;
+use lakemark_table::{DataFile, FileProbe, Probe, ProbeReport, Snapshot};
+use object_store::ObjectMeta;
+
+use crate::access::{Piece, first_rows, pieces};
+use crate::exec::{LakemarkScanExec, ScanParts};
+use crate::reader::Footers;
+
+/// How many footers are fetched at once.
+const CONCURRENT_FOOTERS: usize = 16;
+
+/// What a query asks of one table.
+pub(crate) struct ScanRequest<'a> {
+    /// The table's location, for EXPLAIN.
+    pub(crate) location: &'a str,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Columns of the snapshot's schema; all of them if none are named.
+    pub(crate) projection: Option<&'a Vec<usize>>,
+    pub(crate) filters: &'a [Expr],
+    pub(crate) limit: Option<usize>,
+}
+
+/// Builds the scan operator.
+pub(crate) async fn plan_scan(
+    state: &dyn Session,
+    request: &ScanRequest<'_>,
+    probe: Probe,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = Planner::try_new(state, request)?;
+    let Probe { files, report } = probe;
+    let mut work = planner.sort_out(files).await?;
+    if let Some(limit) = request.limit {
+        work.cut(limit as u64);
+    }
+    let certain = planner.certain_scan(&work)?;
+    let checked = planner.checked_scan(&work)?;
+    Ok(Arc::new(LakemarkScanExec::new(ScanParts {
+        schema: planner.output,
+        counted: work.counted,
+        certain_rows: work.certain_rows(),
+        certain,
+        checked,
+        fetch: request.limit,
+        summary: summary(request, &report),
+        report,
+    })))
+}
+
+fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
+    let mut text = format!(
+        "table={}, files={}, files_pruned={}, files_unknown={}, rows_certain={}, rows_uncertain={}",
+        request.location,
+        report.files_total,
+        report.files_pruned,
+        report.files_unknown,
+        report.rows_certain,
+        report.rows_uncertain
+    );
+    if let Some(filter) = conjunction(request.filters.iter().cloned()) {
+        text.push_str(&format!(", predicate={}", filter.human_display()));
+    }
+    text
+}
+
+/// The files of a snapshot, by what has to be done with them.
+#[derive(Default)]
+struct Work<'a> {
+    /// Rows of which only the number matters.
+    counted: u64,
+    /// Rows to be read as they are.
+    certain: Vec<(&'a DataFile, Vec<u32>, RowSet)>,
+    /// Files to be read with the predicate: all rows, or those given.
+    checked: Vec<(&'a DataFile, Option<(Vec<u32>, RowSet)>)>,
+}
+
+impl Work<'_> {
+    fn certain_rows(&self) -> u64 {
+        self.counted + self.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum::<u64>()
+    }
+
+    /// Any `limit` rows are an answer: certain rows come first, and the rest of the table is left
+    /// alone if they suffice.
+    fn cut(&mut self, limit: u64) {
+        self.counted = self.counted.min(limit);
+        let mut left = limit - self.counted;
+        for (_, _, rows) in &mut self.certain {
+            *rows = first_rows(rows, left);
+            left -= u64::from(rows.len());
+        }
+        self.certain.retain(|(_, _, rows)| !rows.is_empty());
+        if left == 0 {
+            self.checked.clear();
+        }
+    }
+}
+
+struct Planner<'a> {
+    state: &'a dyn Session,
+    request: &'a ScanRequest<'a>,
+    footers: Footers,
+    /// Columns of files, then partition columns.
+    table_schema: TableSchema,
+    /// What the operator gives.
+    output: SchemaRef,
+    /// The output's columns as positions in `table_schema`.
+    columns: Vec<usize>,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+impl<'a> Planner<'a> {
+    fn try_new(state: &'a dyn Session, request: &'a ScanRequest<'a>) -> Result<Self> {
+        let snapshot = request.snapshot;
+        let schema = snapshot.schema();
+        let output = match request.projection {
+            Some(projection) => Arc::new(schema.project(projection)?),
+            None => schema,
+        };
+        let partitions: Vec<FieldRef> = snapshot.partition_columns().iter().map(|field| Arc::new(field.clone())).collect();
+        let table_schema = TableSchema::builder(snapshot.file_schema()).with_table_partition_cols(partitions).build();
+        let all = table_schema.table_schema();
+        let columns =
+            output.fields().iter().map(|field| Ok(all.index_of(field.name())?)).collect::<Result<Vec<_>>>()?;
+        let predicate = match conjunction(request.filters.iter().cloned()) {
+            Some(filter) => {
+                let named = DFSchema::try_from(Arc::clone(all))?;
+                Some(state.create_physical_expr(filter, &named)?)
+            }
+            None => None,
+        };
+        let footers = Footers::new(snapshot, state.runtime_env().cache_manager.get_file_metadata_cache());
+        Ok(Self { state, request, footers, table_schema, output, columns, predicate })
+    }
+
+    async fn sort_out(&self, probes: Vec<FileProbe>) -> Result<Work<'a>> {
+        let count_only = self.output.fields().is_empty();
+        let mut work = Work::default();
+        let mut unknown = Vec::new();
+        for (file, probe) in self.request.snapshot.files().iter().zip(probes) {
+            match probe {
+                FileProbe::Counted { rows } if count_only => work.counted += rows,
+                // Counts were not asked for, so there are none; if there were, they would be of no use.
+                FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
+                FileProbe::Known { row_groups, certain, uncertain } => {
+                    if !uncertain.is_empty() {
+                        work.checked.push((file, Some((row_groups.clone(), uncertain))));
+                    }
+                    if count_only {
+                        work.counted += u64::from(certain.len());
+                    } else if !certain.is_empty() {
+                        work.certain.push((file, row_groups, certain));
+                    }
+                }
+            }
+        }
+        let count_whole = count_only && self.predicate.is_none();
+        let footers = self.footers_of(&unknown, count_whole).await?;
+        for (file, row_groups) in unknown.into_iter().zip(footers) {
+            let Some(row_groups) = row_groups else {
+                work.checked.push((file, None));
+                continue;
+            };
+            let live = live_rows(file, &row_groups)?;
+            if count_whole {
+                work.counted += u64::from(live.len());
+            } else if !live.is_empty() {
+                work.checked.push((file, Some((row_groups, live))));
+            }
+        }
+        Ok(work)
+    }
+
+    /// Row groups of files about which nothing is known, where they are needed: to take deleted
+    /// rows out, or to count.
+    async fn footers_of(&self, files: &[&DataFile], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
+        let wanted: Vec<Option<ObjectMeta>> =
+            files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
+        futures::stream::iter(wanted.into_iter().map(|meta| async move {
+            match meta {
+                None => Ok(None),
+                Some(meta) => self.footers.row_groups(&meta).await.map(Some),
+            }
+        }))
+        .buffered(CONCURRENT_FOOTERS)
+        .try_collect()
+        .await
+    }
+
+    fn certain_scan(&self, work: &Work<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if work.certain.is_empty() {
+            return Ok(None);
+        }
+        let partitions = self.state.config().target_partitions().max(1);
+        let rows: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
+        let per_piece = rows.div_ceil(partitions as u64);
+        let mut parts = Vec::new();
+        for (file, row_groups, rows) in &work.certain {
+            for Piece { plan, rows } in pieces(row_groups, rows, per_piece) {
+                parts.push((partitioned_file(file)?.with_extension(plan), rows));
+            }
+        }
+        let groups = balance(parts, partitions);
+        let scan = self.parquet_scan(groups, &self.columns, None, self.request.limit)?;
+        Ok(Some(scan))
+    }
+
+    fn checked_scan(&self, work: &Work<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if work.checked.is_empty() {
+            return Ok(None);
+        }
+        let partitions = self.state.config().target_partitions().max(1);
+        let mut files = Vec::with_capacity(work.checked.len());
+        for (file, rows) in &work.checked {
+            let whole = partitioned_file(file)?;
+            match rows {
+                None => files.push(whole),
+                Some((row_groups, rows)) => {
+                    let cut = pieces(row_groups, rows, u64::MAX);
+                    files.extend(cut.into_iter().map(|piece| whole.clone().with_extension(piece.plan)));
+                }
+            }
+        }
+        let groups = FileGroup::new(files).split_files(partitions);
+        let Some(predicate) = &self.predicate else {
+            let scan = self.parquet_scan(groups, &self.columns, None, self.request.limit)?;
+            return self.repartitioned(scan, partitions).map(Some);
+        };
+        let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
+        read.extend(collect_columns(predicate).iter().map(|column| column.index()));
+        let read: Vec<usize> = read.into_iter().collect();
+        let scan = self.parquet_scan(groups, &read, Some(predicate), None)?;
+        let scan = self.repartitioned(scan, partitions)?;
+        let output = self
+            .columns
+            .iter()
+            .map(|column| {
+                read.binary_search(column).map_err(|_| internal_datafusion_err!("column {column} is not read"))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let predicate = reassign_expr_columns(Arc::clone(predicate), &scan.schema())?;
+        let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?.build()?;
+        Ok(Some(Arc::new(filter)))
+    }
+
+    /// Large files are cut into byte ranges, as DataFusion does with its own tables.
+    fn repartitioned(&self, scan: Arc<dyn ExecutionPlan>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let cut = scan.repartitioned(partitions, self.state.config_options())?;
+        Ok(cut.unwrap_or(scan))
+    }
+
+    fn parquet_scan(
+        &self,
+        groups: Vec<FileGroup>,
+        columns: &[usize],
+        predicate: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(self.footers.clone());
+        let mut source = ParquetSource::new(self.table_schema.clone())
+            .with_table_parquet_options(self.state.default_table_options().parquet)
+            .with_parquet_file_reader_factory(reader)
+            .with_enable_page_index(true);
+        if let Some(predicate) = predicate {
+            source = source.with_predicate(Arc::clone(predicate));
+        }
+        // The reader factory holds the table's own store; the URL only has to be one that every
+        // session knows.
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_limit(limit)
+            .with_projection_indices(Some(columns.to_vec()))?
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}
+
+fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
+    let rows = row_groups.iter().try_fold(0u32, |sum, &rows| sum.checked_add(rows)).ok_or_else(|| {
+        datafusion::common::exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX)
+    })?;
+    let all = RowSet::full(rows);
+    match &file.deleted {
+        None => Ok(all),
+        Some(deleted) if deleted.universe() == rows => Ok(all.minus(deleted)),
+        // A vector over fewer or more rows than the file has: the rows beyond are not deleted.
+        Some(deleted) => Ok(all.minus(&RowSet::from_rows(deleted.iter().collect(), rows))),
+    }
+}
+
+fn partitioned_file(file: &DataFile) -> Result<PartitionedFile> {
+    let values = file
+        .partition_values
+        .iter()
+        .map(|value| ScalarValue::try_from_array(value, 0))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values))
+}
+
+/// Deals weighted files out to at most `groups` groups, largest first, so that each has about the
+/// same number of rows; within a group the order of the files is kept.
+fn balance(parts: Vec<(PartitionedFile, u64)>, groups: usize) -> Vec<FileGroup> {
+    let groups = groups.min(parts.len()).max(1);
+    let mut by_size: Vec<usize> = (0..parts.len()).collect();
+    by_size.sort_by_key(|&part| std::cmp::Reverse(parts.get(part).map_or(0, |(_, rows)| *rows)));
+    let mut loads = vec![(0u64, Vec::new()); groups];
+    for part in by_size {
+        let rows = parts.get(part).map_or(0, |(_, rows)| *rows);
+        if let Some((load, members)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
+            *load += rows;
+            members.push(part);
+        }
+    }
+    let mut files: Vec<Option<PartitionedFile>> = parts.into_iter().map(|(file, _)| Some(file)).collect();
+    loads
+        .into_iter()
+        .map(|(_, mut members)| {
+            members.sort_unstable();
+            let group = members.into_iter().filter_map(|part| files.get_mut(part).and_then(Option::take)).collect();
+            FileGroup::new(group)
+        })
+        .collect()
+}

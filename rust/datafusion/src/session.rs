@@ -1,0 +1,189 @@
+//! A SQL session that knows Lakemark's statements and tables.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use datafusion::common::TableReference;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table};
+
+use crate::config::LakemarkOptions;
+use crate::error::from_engine;
+use crate::factory::{FORMAT, LakemarkTableFactory};
+use crate::provider::LakemarkTable;
+use crate::schema::PinningSchema;
+use crate::statement::{self, CreateIndex, Statement};
+
+/// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
+/// that are pinned once per statement.
+///
+/// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them.
+#[must_use]
+pub fn session_context(config: SessionConfig) -> SessionContext {
+    let config = match config.options().extensions.get::<LakemarkOptions>() {
+        Some(_) => config,
+        None => config.with_option_extension(LakemarkOptions::default()),
+    };
+    let catalog_name = config.options().catalog.default_catalog.clone();
+    let schema_name = config.options().catalog.default_schema.clone();
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_default_features()
+        .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))
+        .build();
+    let context = SessionContext::new_with_state(state);
+    if let Some(catalog) = context.catalog(&catalog_name)
+        && let Some(schema) = catalog.schema(&schema_name)
+        && let Err(error) = catalog.register_schema(&schema_name, Arc::new(PinningSchema::new(schema)))
+    {
+        tracing::warn!(%error, "tables are pinned per scan and not per statement");
+    }
+    context
+}
+
+/// Runs SQL, Lakemark's own statements included.
+pub struct LakemarkSession {
+    context: SessionContext,
+}
+
+impl Default for LakemarkSession {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LakemarkSession {
+    /// A session with DataFusion's defaults and `information_schema`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_config(SessionConfig::new().with_information_schema(true))
+    }
+
+    /// A session with the given settings.
+    #[must_use]
+    pub fn with_config(config: SessionConfig) -> Self {
+        Self { context: session_context(config) }
+    }
+
+    /// A session over a context of [`session_context`].
+    #[must_use]
+    pub fn from_context(context: SessionContext) -> Self {
+        Self { context }
+    }
+
+    /// DataFusion's own session.
+    #[must_use]
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Makes a table known by a name, taken as it is.
+    pub async fn register(&self, name: &str, table: Arc<Table>) -> Result<()> {
+        let provider = LakemarkTable::new(table).await?;
+        self.context.register_table(TableReference::bare(name), Arc::new(provider)).map_err(from_engine)?;
+        Ok(())
+    }
+
+    /// Runs one statement. Definitions take effect at once, queries when their rows are asked for.
+    pub async fn sql(&self, text: &str) -> Result<DataFrame> {
+        let options = self.context.state().config_options().sql_parser.clone();
+        self.run(statement::parse_one(text, &options).map_err(from_engine)?).await
+    }
+
+    /// Splits a text into statements, to be run one after the other.
+    pub fn parse(&self, text: &str) -> Result<Vec<Statement>> {
+        let options = self.context.state().config_options().sql_parser.clone();
+        statement::parse(text, &options).map_err(from_engine)
+    }
+
+    /// Runs a parsed statement.
+    pub async fn run(&self, statement: Statement) -> Result<DataFrame> {
+        match statement {
+            Statement::CreateIndex(create) => self.create_index(create).await,
+            Statement::DropIndex { name, table, if_exists } => {
+                let dropped = self.table(&table).await?.drop_index(&name, if_exists).await?;
+                self.rows(vec![("dropped", Arc::new(BooleanArray::from(vec![dropped])))])
+            }
+            Statement::ShowIndexes { table } => {
+                let indexes = self.table(&table).await?.snapshot().await?.indexes();
+                self.rows(index_columns(&indexes))
+            }
+            Statement::Engine(statement) => {
+                let plan = self.context.state().statement_to_plan(*statement).await.map_err(from_engine)?;
+                self.context.execute_logical_plan(plan).await.map_err(from_engine)
+            }
+        }
+    }
+
+    async fn create_index(&self, create: CreateIndex) -> Result<DataFrame> {
+        let CreateIndex { name, table, columns, kind, mut options, if_not_exists } = create;
+        let build = match options.remove("build") {
+            None => true,
+            Some(value) => value.to_ascii_lowercase().parse().map_err(|_| {
+                Error::new(ErrorKind::InvalidInput, format!("option \"build\" is true or false, not {value:?}"))
+            })?,
+        };
+        let table = self.table(&table).await?;
+        let spec = IndexSpec { name: name.clone(), columns, kind, options };
+        let created = table.create_index(spec, if_not_exists).await?;
+        let report = if created && build {
+            table.build(BuildOptions { index: name, ..BuildOptions::default() }).await?
+        } else {
+            BuildReport::default()
+        };
+        self.rows(vec![
+            ("created", Arc::new(BooleanArray::from(vec![created]))),
+            ("files", Arc::new(UInt64Array::from(vec![report.files]))),
+            ("rows", Arc::new(UInt64Array::from(vec![report.rows]))),
+            ("segments", Arc::new(UInt64Array::from(vec![report.segments]))),
+            ("bytes", Arc::new(UInt64Array::from(vec![report.bytes_written]))),
+            ("seconds", Arc::new(Float64Array::from(vec![report.seconds]))),
+        ])
+    }
+
+    /// The Lakemark table of a name.
+    pub async fn table(&self, name: &TableReference) -> Result<Arc<Table>> {
+        let missing = |error: DataFusionError| {
+            Error::new(ErrorKind::NotFound, format!("table {name} is not known to this session")).with_source(error)
+        };
+        let provider = self.context.table_provider(name.clone()).await.map_err(|error| match from_engine(error) {
+            ours if ours.kind() != ErrorKind::InvalidInput => ours,
+            other => missing(DataFusionError::Plan(other.message().to_owned())),
+        })?;
+        match provider.downcast_ref::<LakemarkTable>() {
+            Some(table) => Ok(Arc::clone(table.table())),
+            None => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("table {name} is not a Lakemark table; create it with STORED AS LAKEMARK"),
+            )),
+        }
+    }
+
+    fn rows(&self, columns: Vec<(&str, ArrayRef)>) -> Result<DataFrame> {
+        let batch = RecordBatch::try_from_iter(columns)
+            .map_err(|error| Error::new(ErrorKind::Internal, "a result could not be made").with_source(error))?;
+        self.context.read_batch(batch).map_err(from_engine)
+    }
+}
+
+fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
+    fn text<'a>(indexes: &'a [IndexInfo], get: impl Fn(&'a IndexInfo) -> &'a str) -> ArrayRef {
+        Arc::new(indexes.iter().map(|index| Some(get(index))).collect::<StringArray>())
+    }
+    let number = |get: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(get))) };
+    vec![
+        ("name", text(indexes, |index| &index.name)),
+        ("kind", text(indexes, |index| &index.kind)),
+        ("encoding", text(indexes, |index| &index.encoding)),
+        ("column", text(indexes, |index| &index.column)),
+        ("type", text(indexes, |index| &index.data_type)),
+        ("coverage", Arc::new(Float64Array::from_iter_values(indexes.iter().map(|index| index.coverage)))),
+        ("files_covered", number(|index| index.files_covered)),
+        ("files_total", number(|index| index.files_total)),
+        ("rows", number(|index| index.rows)),
+        ("bytes", number(|index| index.bytes)),
+    ]
+}

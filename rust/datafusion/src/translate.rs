@@ -1,0 +1,438 @@
+//! DataFusion's expressions to what an index is asked.
+//!
+//! The rule is *exact or decline*: an expression becomes a test of keys only if the test has the
+//! same truth value as the engine's own evaluation for every value of the column, NULL included.
+//! Everything else becomes [`Predicate::Unknown`] with the reason, which keeps every row. Literals
+//! are compared in the column's domain; a cast around a column is undone only where it is a
+//! widening of integers, which loses nothing and keeps the order. Expressions that may raise an
+//! error (division, casts that fail) are never taken.
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use lakemark_format::key::{Key, KeyType};
+use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
+
+/// Translates the conjunction of `filters` over columns of `schema`.
+#[must_use]
+pub fn translate(filters: &[Expr], schema: &Schema) -> Predicate {
+    let translator = Translator { schema };
+    match filters {
+        [] => Predicate::Const(Truth::True),
+        [only] => translator.predicate(only).simplify(),
+        several => Predicate::And(several.iter().map(|filter| translator.predicate(filter)).collect()).simplify(),
+    }
+}
+
+struct Translator<'a> {
+    schema: &'a Schema,
+}
+
+/// A column of the table, perhaps seen through a cast.
+struct ColumnRef<'a> {
+    name: &'a str,
+    data_type: &'a DataType,
+    cast: Option<&'a DataType>,
+}
+
+/// Where a literal lies among the values of a column.
+enum Place {
+    Null,
+    At(Key),
+    /// Less than every value of the column's type.
+    Below,
+    /// Greater than every value of the column's type.
+    Above,
+}
+
+impl Translator<'_> {
+    fn predicate(&self, expr: &Expr) -> Predicate {
+        match expr {
+            Expr::Alias(alias) => self.predicate(&alias.expr),
+            Expr::Literal(value, _) => constant(value).unwrap_or_else(|| declined(expr, Reason::ExpressionNotSupported)),
+            Expr::Column(_) => self.bare_boolean(expr),
+            Expr::Not(inner) => negate(self.predicate(inner)),
+            Expr::BinaryExpr(binary) => self.binary(expr, binary),
+            Expr::Between(between) => self.between(expr, between),
+            Expr::InList(list) => self.in_list(expr, list),
+            Expr::IsNull(inner) => self.is_null(expr, inner),
+            Expr::IsNotNull(inner) => negate(self.is_null(expr, inner)),
+            Expr::IsTrue(inner) => self.is_true(expr, inner, false),
+            Expr::IsFalse(inner) => self.is_true(expr, inner, true),
+            Expr::IsNotTrue(inner) => negate(self.is_true(expr, inner, false)),
+            Expr::IsNotFalse(inner) => negate(self.is_true(expr, inner, true)),
+            Expr::IsUnknown(inner) => self.is_unknown(expr, inner),
+            Expr::IsNotUnknown(inner) => negate(self.is_unknown(expr, inner)),
+            Expr::Like(like) => self.like(expr, like),
+            Expr::ScalarFunction(function) => self.function(expr, function),
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn binary(&self, expr: &Expr, binary: &BinaryExpr) -> Predicate {
+        match binary.op {
+            Operator::And => Predicate::And(self.operands(expr, Operator::And)),
+            Operator::Or => Predicate::Or(self.operands(expr, Operator::Or)),
+            op => self.comparison(expr, &binary.left, op, &binary.right),
+        }
+    }
+
+    /// Operands of a chain of AND or OR, found without recursion: engines write chains of
+    /// thousands as a left-deep tree.
+    fn operands(&self, expr: &Expr, op: Operator) -> Vec<Predicate> {
+        let (mut pending, mut parts) = (vec![expr], Vec::new());
+        while let Some(next) = pending.pop() {
+            match next {
+                Expr::BinaryExpr(binary) if binary.op == op => {
+                    pending.push(&binary.right);
+                    pending.push(&binary.left);
+                }
+                other => parts.push(self.predicate(other)),
+            }
+        }
+        parts
+    }
+
+    fn comparison(&self, expr: &Expr, left: &Expr, op: Operator, right: &Expr) -> Predicate {
+        let (column, literal, op) = match (self.column(left), literal(right), self.column(right), literal(left)) {
+            (Some(column), Some(literal), _, _) => (column, literal, op),
+            (_, _, Some(column), Some(literal)) => match op.swap() {
+                Some(op) => (column, literal, op),
+                None => return declined(expr, Reason::ExpressionNotSupported),
+            },
+            _ => return declined(expr, Reason::ExpressionNotSupported),
+        };
+        let place = match place(&column, literal) {
+            Ok(place) => place,
+            Err(reason) => return declined(expr, reason),
+        };
+        let equal = |place: Place| match place {
+            Place::Null => None,
+            Place::At(key) => Some(KeyRanges::point(key)),
+            Place::Below | Place::Above => Some(KeyRanges::none()),
+        };
+        let leaf = |ranges: Option<KeyRanges>| match ranges {
+            Some(ranges) => ranges_leaf(&column, ranges, expr),
+            None => Predicate::Const(Truth::Null),
+        };
+        match op {
+            Operator::Eq => leaf(equal(place)),
+            Operator::NotEq => leaf(equal(place).map(|ranges| ranges.complement())),
+            Operator::Lt => leaf(below(place, false)),
+            Operator::LtEq => leaf(below(place, true)),
+            Operator::Gt => leaf(below(place, true).map(|ranges| ranges.complement())),
+            Operator::GtEq => leaf(below(place, false).map(|ranges| ranges.complement())),
+            Operator::IsNotDistinctFrom | Operator::IsDistinctFrom => {
+                let same = match equal(place) {
+                    None => null_leaf(&column, expr),
+                    Some(ranges) => Predicate::And(vec![
+                        ranges_leaf(&column, ranges, expr),
+                        negate(null_leaf(&column, expr)),
+                    ]),
+                };
+                if op == Operator::IsDistinctFrom { negate(same) } else { same }
+            }
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn between(&self, expr: &Expr, between: &Between) -> Predicate {
+        let both = Predicate::And(vec![
+            self.comparison(expr, &between.expr, Operator::GtEq, &between.low),
+            self.comparison(expr, &between.expr, Operator::LtEq, &between.high),
+        ]);
+        if between.negated { negate(both) } else { both }
+    }
+
+    fn in_list(&self, expr: &Expr, list: &InList) -> Predicate {
+        let Some(column) = self.column(&list.expr) else {
+            return declined(expr, Reason::ExpressionNotSupported);
+        };
+        let (mut keys, mut with_null) = (Vec::with_capacity(list.list.len()), false);
+        for item in &list.list {
+            let Some(literal) = literal(item) else {
+                return declined(expr, Reason::ExpressionNotSupported);
+            };
+            match place(&column, literal) {
+                Ok(Place::Null) => with_null = true,
+                Ok(Place::At(key)) => keys.push(key),
+                Ok(Place::Below | Place::Above) => {}
+                Err(reason) => return declined(expr, reason),
+            }
+        }
+        let mut found = ranges_leaf(&column, KeyRanges::points(keys), expr);
+        if with_null {
+            found = Predicate::Or(vec![found, Predicate::Const(Truth::Null)]);
+        }
+        if list.negated { negate(found) } else { found }
+    }
+
+    fn is_null(&self, expr: &Expr, inner: &Expr) -> Predicate {
+        if let Some(value) = literal(inner) {
+            return Predicate::Const(if value.is_null() { Truth::True } else { Truth::False });
+        }
+        match self.column(inner) {
+            // A cast may make NULL of what is not (or fail), so it is not looked through, unless
+            // `column` has found it harmless.
+            Some(column) => null_leaf(&column, expr),
+            None => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn bare_boolean(&self, expr: &Expr) -> Predicate {
+        match self.column(expr) {
+            Some(column) if key_type_of(column.data_type) == Some(KeyType::Bool) => {
+                match place(&column, &ScalarValue::Boolean(Some(true))) {
+                    Ok(Place::At(key)) => ranges_leaf(&column, KeyRanges::point(key), expr),
+                    _ => declined(expr, Reason::ExpressionNotSupported),
+                }
+            }
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    /// `p IS TRUE`, or `p IS FALSE` if `opposite`: p, but FALSE where p is NULL. That is known for
+    /// a test of one column, which is NULL just where the column is.
+    fn is_true(&self, expr: &Expr, inner: &Expr, opposite: bool) -> Predicate {
+        let tested = self.predicate(inner);
+        let tested = if opposite { negate(tested).simplify() } else { tested.simplify() };
+        match tested {
+            Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), .. }) => {
+                let text = text(expr);
+                let is_null = Leaf { column: column.clone(), test: Test::IsNull, text: text.clone() };
+                Predicate::And(vec![
+                    Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), text }),
+                    negate(Predicate::Leaf(is_null)),
+                ])
+            }
+            Predicate::Const(truth) => {
+                Predicate::Const(if truth == Truth::True { Truth::True } else { Truth::False })
+            }
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn is_unknown(&self, expr: &Expr, inner: &Expr) -> Predicate {
+        match self.predicate(inner).simplify() {
+            Predicate::Leaf(Leaf { column, test: Test::Ranges(_), .. }) => {
+                Predicate::Leaf(Leaf { column, test: Test::IsNull, text: text(expr) })
+            }
+            Predicate::Const(truth) => {
+                Predicate::Const(if truth == Truth::Null { Truth::True } else { Truth::False })
+            }
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn like(&self, expr: &Expr, like: &Like) -> Predicate {
+        let plain = !like.case_insensitive && like.escape_char.is_none();
+        let (Some(column), Some(pattern), true) = (self.text_column(&like.expr), literal(&like.pattern), plain) else {
+            return declined(expr, Reason::ExpressionNotSupported);
+        };
+        let ranges = match pattern.try_as_str() {
+            Some(None) => return Predicate::Const(Truth::Null),
+            Some(Some(pattern)) => like_ranges(pattern),
+            None => None,
+        };
+        match ranges {
+            Some(ranges) if like.negated => ranges_leaf(&column, ranges.complement(), expr),
+            Some(ranges) => ranges_leaf(&column, ranges, expr),
+            None => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn function(&self, expr: &Expr, function: &ScalarFunction) -> Predicate {
+        let ("starts_with", [searched, prefix]) = (function.name(), function.args.as_slice()) else {
+            return declined(expr, Reason::ExpressionNotSupported);
+        };
+        match (self.text_column(searched), literal(prefix).and_then(ScalarValue::try_as_str)) {
+            (Some(_), Some(None)) => Predicate::Const(Truth::Null),
+            (Some(column), Some(Some(prefix))) => ranges_leaf(&column, KeyRanges::prefix(prefix.as_bytes()), expr),
+            _ => declined(expr, Reason::ExpressionNotSupported),
+        }
+    }
+
+    fn text_column<'e>(&'e self, expr: &'e Expr) -> Option<ColumnRef<'e>> {
+        self.column(expr).filter(|column| key_type_of(column.data_type) == Some(KeyType::Utf8))
+    }
+
+    /// A column, or a cast of one that keeps value and order: between integers without loss, or
+    /// between types whose keys are the same (plain, large, view and dictionary text).
+    fn column<'e>(&'e self, expr: &'e Expr) -> Option<ColumnRef<'e>> {
+        match expr {
+            Expr::Alias(alias) => self.column(&alias.expr),
+            Expr::Column(column) => {
+                let field = self.schema.field_with_name(&column.name).ok()?;
+                Some(ColumnRef { name: field.name(), data_type: field.data_type(), cast: None })
+            }
+            Expr::Cast(cast) => {
+                self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type()))
+            }
+            Expr::TryCast(cast) => {
+                self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn seen_as<'a>(column: ColumnRef<'a>, to: &'a DataType) -> Option<ColumnRef<'a>> {
+    let from = column.cast.unwrap_or(column.data_type);
+    let same_keys = key_type_of(from).is_some() && key_type_of(from) == key_type_of(to) && !is_zoned(from);
+    (same_keys || widens(value_type(from), value_type(to))).then_some(ColumnRef { cast: Some(to), ..column })
+}
+
+fn is_zoned(data_type: &DataType) -> bool {
+    matches!(value_type(data_type), DataType::Timestamp(_, Some(_)))
+}
+
+/// Whether every integer of `from` is an integer of `to`.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    match (integer_range(from), integer_range(to)) {
+        (Some((from_min, from_max)), Some((to_min, to_max))) => to_min <= from_min && from_max <= to_max,
+        _ => false,
+    }
+}
+
+fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
+    Some(match data_type {
+        DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        DataType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        DataType::Int64 => (i64::MIN.into(), i64::MAX.into()),
+        DataType::UInt8 => (0, u8::MAX.into()),
+        DataType::UInt16 => (0, u16::MAX.into()),
+        DataType::UInt32 => (0, u32::MAX.into()),
+        DataType::UInt64 => (0, u64::MAX.into()),
+        _ => return None,
+    })
+}
+
+fn value_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    }
+}
+
+/// The literal's place in the column's domain, or why it has none.
+fn place(column: &ColumnRef<'_>, literal: &ScalarValue) -> Result<Place, Reason> {
+    let Some(key_type) = key_type_of(column.data_type) else {
+        return Err(Reason::TypeNotIndexed);
+    };
+    if literal.is_null() {
+        return Ok(Place::Null);
+    }
+    let literal = match literal {
+        ScalarValue::Dictionary(_, value) => value.as_ref(),
+        other => other,
+    };
+    let literal_type = literal.data_type();
+    let literal = if key_type_of(&literal_type) == Some(key_type) {
+        literal.clone()
+    } else {
+        match integer_place(value_type(column.data_type), literal)? {
+            Ok(fitting) => fitting,
+            Err(outside) => return Ok(outside),
+        }
+    };
+    let array = literal.to_array().map_err(|_| Reason::LiteralNotRepresentable)?;
+    match encode_literal(array.as_ref()) {
+        Some(LiteralKey::Key(key)) => Ok(Place::At(key)),
+        Some(LiteralKey::Null) => Ok(Place::Null),
+        None => Err(Reason::LiteralNotRepresentable),
+    }
+}
+
+/// An integer literal as a value of the column's integer type, or on which side it lies outside.
+fn integer_place(data_type: &DataType, literal: &ScalarValue) -> Result<Result<ScalarValue, Place>, Reason> {
+    let (Some((min, max)), Some(value)) = (integer_range(data_type), integer_value(literal)) else {
+        return Err(Reason::LiteralNotRepresentable);
+    };
+    if value < min {
+        return Ok(Err(Place::Below));
+    }
+    if value > max {
+        return Ok(Err(Place::Above));
+    }
+    literal.cast_to(data_type).map(Ok).map_err(|_| Reason::LiteralNotRepresentable)
+}
+
+fn integer_value(literal: &ScalarValue) -> Option<i128> {
+    Some(match literal {
+        ScalarValue::Int8(Some(value)) => (*value).into(),
+        ScalarValue::Int16(Some(value)) => (*value).into(),
+        ScalarValue::Int32(Some(value)) => (*value).into(),
+        ScalarValue::Int64(Some(value)) => (*value).into(),
+        ScalarValue::UInt8(Some(value)) => (*value).into(),
+        ScalarValue::UInt16(Some(value)) => (*value).into(),
+        ScalarValue::UInt32(Some(value)) => (*value).into(),
+        ScalarValue::UInt64(Some(value)) => (*value).into(),
+        _ => return None,
+    })
+}
+
+fn below(place: Place, inclusive: bool) -> Option<KeyRanges> {
+    match place {
+        Place::Null => None,
+        Place::At(key) => Some(KeyRanges::less_than(key, inclusive)),
+        Place::Below => Some(KeyRanges::none()),
+        Place::Above => Some(KeyRanges::all()),
+    }
+}
+
+/// Keys that match a pattern which is a plain text or a prefix. A backslash escapes in LIKE, so
+/// patterns with one are left to the engine.
+fn like_ranges(pattern: &str) -> Option<KeyRanges> {
+    let prefix = pattern.trim_end_matches('%');
+    if prefix.contains(['%', '_', '\\']) {
+        return None;
+    }
+    Some(if prefix.len() == pattern.len() {
+        KeyRanges::point(Key::Bytes(prefix.as_bytes().to_vec()))
+    } else {
+        KeyRanges::prefix(prefix.as_bytes())
+    })
+}
+
+fn literal(expr: &Expr) -> Option<&ScalarValue> {
+    match expr {
+        Expr::Literal(value, _) => Some(value),
+        Expr::Alias(alias) => literal(&alias.expr),
+        _ => None,
+    }
+}
+
+fn constant(value: &ScalarValue) -> Option<Predicate> {
+    match value {
+        ScalarValue::Boolean(Some(true)) => Some(Predicate::Const(Truth::True)),
+        ScalarValue::Boolean(Some(false)) => Some(Predicate::Const(Truth::False)),
+        ScalarValue::Boolean(None) | ScalarValue::Null => Some(Predicate::Const(Truth::Null)),
+        _ => None,
+    }
+}
+
+fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predicate {
+    Predicate::Leaf(Leaf { column: column.name.to_owned(), test: Test::Ranges(ranges), text: text(expr) })
+}
+
+fn null_leaf(column: &ColumnRef<'_>, expr: &Expr) -> Predicate {
+    Predicate::Leaf(Leaf { column: column.name.to_owned(), test: Test::IsNull, text: text(expr) })
+}
+
+fn negate(predicate: Predicate) -> Predicate {
+    Predicate::Not(Box::new(predicate))
+}
+
+fn declined(expr: &Expr, reason: Reason) -> Predicate {
+    Predicate::Unknown { reason, text: text(expr) }
+}
+
+fn text(expr: &Expr) -> String {
+    expr.human_display().to_string()
+}
+
+#[cfg(test)]
+#[path = "translate_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! The predicate corpus (`tests/corpus`), asked of [`LakemarkSession`] with the marks on, absent, half-built, stale and
+//! corrupted: the rows are those of the session that has the marks switched off, and as many as the corpus says.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use lakemark_datafusion::LakemarkSession;
+use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use tempfile::TempDir;
+
+const FILES: [&str; 4] = ["part-0.parquet", "part-1.parquet", "part-2.parquet", "part-3.parquet"];
+
+/// One predicate of the corpus.
+struct Case {
+    id: String,
+    sql: String,
+    /// The number of rows, unless DataFusion's answer is known to be another one.
+    rows: Option<usize>,
+}
+
+fn corpus_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus")
+}
+
+fn cases() -> Vec<Case> {
+    let text = fs::read_to_string(corpus_folder().join("predicates.toml")).unwrap();
+    let document: toml::Table = text.parse().unwrap();
+    let entries = document["predicate"].as_array().unwrap();
+    assert!(entries.len() >= 300, "the corpus has {} predicates", entries.len());
+    let case = |entry: &toml::Value| Case {
+        id: entry["id"].as_str().unwrap().to_owned(),
+        sql: entry["sql"].as_str().unwrap().to_owned(),
+        rows: match entry.get("differs").and_then(|differs| differs.get("datafusion")) {
+            Some(_) => None,
+            None => entry.get("rows").map(|rows| usize::try_from(rows.as_integer().unwrap()).unwrap()),
+        },
+    };
+    entries.iter().map(case).collect()
+}
+
+fn copy_files(folder: &Path, names: &[&str]) {
+    for name in names {
+        fs::copy(corpus_folder().join("table").join(name), folder.join(name)).unwrap();
+    }
+}
+
+/// Marks every `step`-th column of the folder's table.
+async fn mark(folder: &Path, step: usize) {
+    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let schema = table.snapshot().await.unwrap().schema();
+    for field in schema.fields().iter().step_by(step) {
+        let spec = IndexSpec { columns: vec![field.name().clone()], kind: "bitmap".into(), ..IndexSpec::default() };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+}
+
+async fn session(folder: &Path, use_index: bool) -> LakemarkSession {
+    let session = LakemarkSession::new();
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}'", folder.display());
+    for statement in [format!("SET lakemark.use_index = {use_index}"), create] {
+        session.sql(&statement).await.unwrap().collect().await.unwrap();
+    }
+    session
+}
+
+/// The ids of the rows, or None if the predicate is an error.
+async fn ids(session: &LakemarkSession, predicate: &str) -> Option<Vec<i64>> {
+    let frame = session.sql(&format!("SELECT id FROM t WHERE {predicate}")).await.ok()?;
+    let batches = frame.collect().await.ok()?;
+    let columns = batches.iter().map(|batch| batch.column(0).as_primitive::<Int64Type>());
+    let mut found: Vec<i64> = columns.flat_map(|column| column.values().iter().copied()).collect();
+    found.sort_unstable();
+    Some(found)
+}
+
+async fn counted(session: &LakemarkSession, predicate: &str) -> Option<i64> {
+    let frame = session.sql(&format!("SELECT count(*) FROM t WHERE {predicate}")).await.ok()?;
+    let batches = frame.collect().await.ok()?;
+    let batch = batches.iter().find(|batch| batch.num_rows() == 1)?;
+    Some(batch.column(0).as_primitive::<Int64Type>().value(0))
+}
+
+/// Asks the whole corpus of the folder's table and of the untouched files.
+async fn check(folder: &Path) {
+    let plain = TempDir::new().unwrap();
+    copy_files(plain.path(), &FILES);
+    let (marked, unmarked) = (session(folder, true).await, session(plain.path(), false).await);
+    let mut wrong = BTreeMap::new();
+    for case in cases() {
+        let expected = ids(&unmarked, &case.sql).await;
+        let found = ids(&marked, &case.sql).await;
+        let count = counted(&marked, &case.sql).await;
+        let rows = expected.as_ref().map(Vec::len);
+        let as_recorded = case.rows.is_none() || rows == case.rows;
+        if found != expected || count != rows.map(|rows| i64::try_from(rows).unwrap()) || !as_recorded {
+            let sizes = (found.map(|found| found.len()), count, rows, case.rows);
+            wrong.insert(case.id, format!("{sizes:?} rows, counted, without marks, recorded: {}", case.sql));
+        }
+    }
+    assert!(wrong.is_empty(), "{} predicates: {wrong:#?}", wrong.len());
+}
+
+/// Flips a byte in the middle of every file below the folder whose number `chosen` picks; returns how many.
+fn corrupt(folder: &Path, chosen: impl Fn(usize) -> bool) -> usize {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    paths.sort();
+    let mut flipped = 0;
+    for (_, path) in paths.iter().enumerate().filter(|(number, _)| chosen(*number)) {
+        let mut held = fs::read(path).unwrap();
+        let middle = held.len() / 2;
+        held[middle] ^= 0x20;
+        fs::write(path, held).unwrap();
+        flipped += 1;
+    }
+    flipped
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_every_column_marked() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark(folder.path(), 1).await;
+    check(folder.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_the_store_removed() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark(folder.path(), 1).await;
+    fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
+    check(folder.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_half_of_columns_and_files_marked() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &[FILES[0], FILES[2]]);
+    mark(folder.path(), 2).await;
+    copy_files(folder.path(), &FILES);
+    check(folder.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_a_replaced_and_a_vanished_file() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    fs::copy(folder.path().join(FILES[3]), folder.path().join(FILES[1])).unwrap();
+    fs::copy(folder.path().join(FILES[0]), folder.path().join("part-9.parquet")).unwrap();
+    mark(folder.path(), 1).await;
+    copy_files(folder.path(), &[FILES[1]]);
+    fs::remove_file(folder.path().join("part-9.parquet")).unwrap();
+    check(folder.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_5_corpus_with_corrupted_segments() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark(folder.path(), 1).await;
+    let flipped = corrupt(&folder.path().join("_lakemark/marks"), |number| number % 2 == 0);
+    assert!(flipped > 10, "{flipped} segments were corrupted");
+    check(folder.path()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn law_5_corpus_with_corrupted_manifests() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark(folder.path(), 1).await;
+    let flipped = corrupt(&folder.path().join("_lakemark/manifest"), |_| true);
+    assert!(flipped > 0, "no manifest was there");
+    check(folder.path()).await;
+}

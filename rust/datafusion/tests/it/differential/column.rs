@@ -1,0 +1,220 @@
+//! Random columns: a type, a small set of values, and which row has which.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::util::display::array_value_to_string;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+/// A column of a random table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name: `c0`, `c1`, …
+    pub name: String,
+    /// Its type in the files.
+    pub data_type: DataType,
+    /// The values that rows draw from; those behind [`Column::used`] occur in no row and serve as literals.
+    pub domain: ArrayRef,
+    /// How many values of the domain occur in rows.
+    pub used: usize,
+    /// Share of rows that are null.
+    null_rate: f64,
+    /// How values are spread over the rows.
+    layout: Layout,
+}
+
+/// How values are spread over the rows.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    /// Each row on its own, all values alike.
+    Uniform,
+    /// Each row on its own, few values often and many seldom.
+    Skewed,
+    /// Ascending with the row.
+    Sorted,
+    /// Runs of one value.
+    Runs,
+}
+
+const LITERALS_ONLY: usize = 3;
+
+impl Column {
+    /// A column of a random type.
+    pub fn random(rng: &mut StdRng, ordinal: usize) -> Self {
+        let data_type = random_type(rng);
+        let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
+        let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
+        let null_rate = *pick(rng, &[0.0, 0.0, 0.05, 0.3, 0.9, 1.0]);
+        let domain = random_values(rng, &data_type, used + LITERALS_ONLY);
+        Self { name: format!("c{ordinal}"), data_type, domain, used, null_rate, layout }
+    }
+
+    /// The column as a field of a schema.
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.data_type.clone(), true)
+    }
+
+    /// The values of `rows` rows.
+    pub fn rows(&self, rng: &mut StdRng, rows: usize) -> ArrayRef {
+        let mut run = 0;
+        let picks: UInt32Array = (0..rows)
+            .map(|row| {
+                let value = self.value_of(rng, row, rows, &mut run);
+                (!rng.random_bool(self.null_rate)).then_some(value)
+            })
+            .collect();
+        take(&self.domain, &picks, None).unwrap()
+    }
+
+    fn value_of(&self, rng: &mut StdRng, row: usize, rows: usize, run: &mut u32) -> u32 {
+        let used = u32::try_from(self.used).unwrap();
+        match self.layout {
+            Layout::Uniform => rng.random_range(0..used),
+            Layout::Skewed => {
+                let share: f64 = rng.random();
+                ((share * share * share * f64::from(used)) as u32).min(used - 1)
+            }
+            Layout::Sorted => u32::try_from(row * self.used / rows).unwrap(),
+            Layout::Runs => {
+                if rng.random_bool(0.08) {
+                    *run = rng.random_range(0..used);
+                }
+                *run % used
+            }
+        }
+    }
+
+    /// A value of the domain as an SQL literal.
+    pub fn literal(&self, rng: &mut StdRng) -> String {
+        literal(&self.domain, rng.random_range(0..self.domain.len()))
+    }
+
+    /// Whether `LIKE` is defined on it.
+    pub fn is_text(&self) -> bool {
+        matches!(self.data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..))
+    }
+}
+
+/// One of the choices.
+pub fn pick<'a, T>(rng: &mut StdRng, choices: &'a [T]) -> &'a T {
+    &choices[rng.random_range(0..choices.len())]
+}
+
+fn random_type(rng: &mut StdRng) -> DataType {
+    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    let types = [
+        DataType::Boolean,
+        DataType::Int8,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::UInt8,
+        DataType::UInt16,
+        DataType::UInt32,
+        DataType::UInt64,
+        DataType::Float32,
+        DataType::Float64,
+        DataType::Decimal128(9, 2),
+        DataType::Decimal128(30, 5),
+        DataType::Date32,
+        DataType::Timestamp(TimeUnit::Millisecond, None),
+        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        DataType::Timestamp(TimeUnit::Nanosecond, None),
+        DataType::Utf8,
+        DataType::Utf8,
+        DataType::LargeUtf8,
+        dictionary,
+        DataType::Binary,
+    ];
+    pick(rng, &types).clone()
+}
+
+/// Random values of a type, extremes among them.
+fn random_values(rng: &mut StdRng, data_type: &DataType, count: usize) -> ArrayRef {
+    let whole = |rng: &mut StdRng, low: i64, high: i64| -> ArrayRef {
+        let values = (0..count).map(|_| match rng.random_range(0..10) {
+            0 => low,
+            1 => high,
+            _ => rng.random_range(low.max(-30)..=high.min(250)),
+        });
+        Arc::new(Int64Array::from_iter_values(values))
+    };
+    let made: ArrayRef = match data_type {
+        DataType::Boolean => {
+            let bits = (0..count).map(|_| Some(rng.random_bool(0.5)));
+            return Arc::new(bits.collect::<arrow::array::BooleanArray>());
+        }
+        DataType::Int8 => whole(rng, i64::from(i8::MIN), i64::from(i8::MAX)),
+        DataType::Int16 => whole(rng, i64::from(i16::MIN), i64::from(i16::MAX)),
+        DataType::Int32 | DataType::Date32 => whole(rng, -20_000, 40_000),
+        DataType::UInt8 => whole(rng, 0, 255),
+        DataType::UInt16 => whole(rng, 0, 65_535),
+        DataType::UInt32 => whole(rng, 0, i64::from(u32::MAX)),
+        DataType::UInt64 => {
+            let values = (0..count).map(|_| if rng.random_bool(0.2) { u64::MAX - rng.random_range(0..3) } else { rng.random_range(0..40) });
+            Arc::new(UInt64Array::from_iter_values(values))
+        }
+        DataType::Float32 | DataType::Float64 => random_floats(rng, count),
+        DataType::Decimal128(..) => whole(rng, -9_999, 9_999),
+        DataType::Timestamp(unit, _) => return random_times(rng, unit, data_type, count),
+        DataType::Binary => {
+            let values = (0..count).map(|_| (0..rng.random_range(0..3)).map(|_| rng.random_range(0..4_u8) * 85).collect::<Vec<u8>>());
+            Arc::new(BinaryArray::from_iter_values(values))
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
+            let letters = ['a', 'b', 'é', '日', '%', ' '];
+            let values = (0..count).map(|_| (0..rng.random_range(0..5)).map(|_| *pick(rng, &letters)).collect::<String>());
+            Arc::new(values.map(Some).collect::<StringArray>())
+        }
+        _ => whole(rng, i64::MIN, i64::MAX),
+    };
+    if matches!(data_type, DataType::Date32) {
+        let days = cast(&made, &DataType::Int32).unwrap();
+        return cast(&days, data_type).unwrap();
+    }
+    cast(&made, data_type).unwrap()
+}
+
+fn random_floats(rng: &mut StdRng, count: usize) -> ArrayRef {
+    let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e30];
+    let values = (0..count).map(|_| if rng.random_bool(0.3) { *pick(rng, &special) } else { f64::from(rng.random_range(-20..20)) / 4.0 });
+    Arc::new(Float64Array::from_iter_values(values))
+}
+
+/// Hours around the epoch and in 2024, a few with a fraction.
+fn random_times(rng: &mut StdRng, unit: &TimeUnit, data_type: &DataType, count: usize) -> ArrayRef {
+    let per_second = match unit {
+        TimeUnit::Second => 1,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1_000_000,
+        TimeUnit::Nanosecond => 1_000_000_000,
+    };
+    let values = (0..count).map(|_| {
+        let hours = if rng.random_bool(0.3) { rng.random_range(-50..50) } else { 473_352 + rng.random_range(0..500) };
+        hours * 3_600 * per_second + i64::from(rng.random_bool(0.2))
+    });
+    cast(&Int64Array::from_iter_values(values), data_type).unwrap()
+}
+
+/// A value as an SQL literal of the column's own type.
+fn literal(values: &ArrayRef, at: usize) -> String {
+    let text = |values: &dyn Array| array_value_to_string(values, at).unwrap();
+    match values.data_type() {
+        DataType::Float32 => format!("CAST('{}' AS REAL)", text(values)),
+        DataType::Float64 => format!("CAST('{}' AS DOUBLE)", text(values)),
+        DataType::Decimal128(precision, scale) => format!("CAST('{}' AS DECIMAL({precision}, {scale}))", text(values)),
+        DataType::Date32 => format!("DATE '{}'", text(values)),
+        DataType::Timestamp(_, None) => format!("TIMESTAMP '{}'", text(values)),
+        DataType::Timestamp(_, Some(_)) => format!("CAST('{}' AS TIMESTAMP WITH TIME ZONE)", text(values)),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => format!("'{}'", text(values).replace('\'', "''")),
+        DataType::Binary => {
+            let hex: String = values.as_binary::<i32>().value(at).iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("X'{hex}'")
+        }
+        _ => text(values),
+    }
+}
+

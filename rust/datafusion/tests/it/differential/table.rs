@@ -1,0 +1,165 @@
+//! A random table on disk, and its marks.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::record_batch::RecordBatch;
+use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tempfile::TempDir;
+
+use super::column::{Column, pick};
+
+/// A random table: its columns, and the folder that holds its files and its marks.
+pub struct RandomTable {
+    /// The columns after `id`, which counts the rows.
+    pub columns: Vec<Column>,
+    /// One line for the report of a difference.
+    pub description: String,
+    folder: TempDir,
+}
+
+/// How much of the table its marks know.
+#[derive(Clone, Copy, Debug)]
+enum Coverage {
+    /// Every file.
+    Whole,
+    /// Some files were added after the build.
+    Half,
+    /// One file was replaced after the build.
+    Stale,
+}
+
+/// One data file to be written.
+struct Part {
+    name: String,
+    rows: usize,
+    row_group_rows: usize,
+    dictionary: bool,
+    statistics: EnabledStatistics,
+    lacks: Option<usize>,
+    first_id: i64,
+}
+
+impl RandomTable {
+    /// Writes and marks the table of a seed.
+    pub async fn create(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let columns: Vec<Column> = (0..rng.random_range(2..8)).map(|ordinal| Column::random(&mut rng, ordinal)).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let parts = random_parts(&mut rng, columns.len());
+        let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
+        let late = match coverage {
+            Coverage::Whole => 0,
+            Coverage::Half => parts.len() / 2,
+            Coverage::Stale => 1,
+        };
+        let (early_parts, late_parts) = parts.split_at(parts.len() - late.min(parts.len()));
+        for part in early_parts {
+            part.write(&columns, &mut rng, folder.path());
+        }
+        if matches!(coverage, Coverage::Stale) {
+            // Other rows under the same name: what the marks are about to describe will be gone.
+            for part in late_parts {
+                part.write(&columns, &mut rng, folder.path());
+            }
+        }
+        let marked = mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
+        for part in late_parts {
+            part.write(&columns, &mut rng, folder.path());
+        }
+        let description = describe(&columns, &parts, coverage, &marked);
+        Self { columns, description, folder }
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
+    let mut first_id = 0;
+    (0..rng.random_range(1..5))
+        .map(|ordinal| {
+            let rows = *pick(rng, &[1, 7, 64, 150, 400, 700]);
+            let part = Part {
+                name: format!("part-{ordinal}.parquet"),
+                rows,
+                row_group_rows: *pick(rng, &[3, 16, 50, 128, 1_000]),
+                dictionary: rng.random_bool(0.7),
+                statistics: *pick(rng, &[EnabledStatistics::Page, EnabledStatistics::Page, EnabledStatistics::Chunk, EnabledStatistics::None]),
+                // The first file keeps every column: the schema is read from there.
+                lacks: (ordinal > 0 && rng.random_bool(0.2)).then(|| rng.random_range(0..columns)),
+                first_id,
+            };
+            first_id += i64::try_from(rows).unwrap();
+            part
+        })
+        .collect()
+}
+
+impl Part {
+    fn write(&self, columns: &[Column], rng: &mut StdRng, folder: &Path) {
+        let mut fields = vec![Field::new("id", DataType::Int64, false)];
+        let last_id = self.first_id + i64::try_from(self.rows).unwrap();
+        let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(self.first_id..last_id))];
+        for (ordinal, column) in columns.iter().enumerate() {
+            if self.lacks != Some(ordinal) {
+                fields.push(column.field());
+                arrays.push(column.rows(rng, self.rows));
+            }
+        }
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(self.row_group_rows))
+            .set_data_page_row_count_limit(8)
+            .set_write_batch_size(8)
+            .set_dictionary_enabled(self.dictionary)
+            .set_statistics_enabled(self.statistics)
+            .set_compression(if self.dictionary { Compression::SNAPPY } else { Compression::UNCOMPRESSED })
+            .build();
+        let path: PathBuf = folder.join(&self.name);
+        let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+}
+
+/// Declares indexes on some columns and builds them; returns the columns. Nothing can be marked in an empty folder.
+async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
+    let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
+    let files_per_segment = *pick(rng, &["1", "2", "16"]);
+    let chosen: Vec<&Column> = columns.iter().filter(|_| rng.random_bool(share)).collect();
+    if empty || chosen.is_empty() {
+        return Vec::new();
+    }
+    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    for column in &chosen {
+        let spec = IndexSpec {
+            columns: vec![column.name.clone()],
+            kind: "bitmap".into(),
+            options: [("files_per_segment".to_owned(), files_per_segment.to_owned())].into(),
+            ..IndexSpec::default()
+        };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
+    chosen.iter().map(|column| column.name.clone()).collect()
+}
+
+fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[String]) -> String {
+    let columns: Vec<String> = columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|part| format!("{} rows by {}{}", part.rows, part.row_group_rows, part.lacks.map_or(String::new(), |c| format!(" without c{c}"))))
+        .collect();
+    format!("columns: {}; files: {}; marks: {coverage:?} on [{}]", columns.join(", "), parts.join(", "), marked.join(", "))
+}
