@@ -20,22 +20,24 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SPARK_VERSION ?= 4.1.4
 SPARK_VERSIONS ?= 4.1.4 4.3.0
 N ?= 10000
+SEED ?= 1
+ROWS ?= 10000000
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
 CARGO := cd rust && cargo
-PY := $(VENV)/bin/python
+PY := PYTHONPATH=$(CURDIR)/python $(VENV)/bin/python
 DEBUG := $(CARGO_TARGET_DIR)/debug
 ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml
 PART := .ci/part
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo bench-sqb fuzz-queries fuzz ci
-.PHONY: rust native jar
+.PHONY: rust native jar wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
 
-setup: $(VENV)/.done ## virtual environment with every pinned Python tool (once; later runs find it ready)
+setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned Python tool (once; later runs find it ready)
 
 fmt: setup ## format Rust, Python and Java
 	$(CARGO) fmt --all
@@ -64,10 +66,10 @@ test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
 test-python: native ## Python tests, doctests and the README's Python and shell blocks
-	$(PY) -m pytest -m "not wheel"
+	$(PY) -m pytest
 	$(PY) tests/readme/run.py shell python
 
-test-spark: native jar ## Java unit tests and the Spark tests on PySpark $(SPARK_VERSION)
+test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
 	$(MVN) --quiet test
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest tests/spark
 	$(PY) tests/readme/run.py spark
@@ -80,14 +82,14 @@ test-spark-all: ## the Spark tests on every supported PySpark, each in an enviro
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
 	$(PY) examples/demo.py
 
-bench-sqb: setup ## the Set Query Benchmark table beside DuckDB and plain DataFusion (release build: 40 minutes at first)
+bench-sqb: setup ## the Set Query Benchmark at ROWS=10000000 beside DuckDB and plain DataFusion (first a release build)
 	$(CARGO) build --workspace --release
-	$(PY) benchmarks/sqb.py
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
+	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
 
-fuzz-queries: ## N=10000 random predicates over random tables: marks on must equal marks off
-	$(CARGO) test --workspace --test it --no-run --quiet
-	$(CARGO) run --workspace --bin lakemark --quiet -- --version
-	LAKEMARK_TRIALS=$(N) $(CARGO) test --workspace --test it -- --nocapture random_queries
+fuzz-queries: ## N=10000 SEED=1: random predicates over random tables; marks on must equal marks off
+	$(CARGO) build --workspace --example fuzz-queries
+	$(DEBUG)/examples/fuzz-queries $(N) $(SEED)
 
 fuzz: ## decoders against arbitrary bytes: a smoke run
 	LAKEMARK_FUZZ=1 $(CARGO) test -p lakemark-format fuzz
@@ -122,7 +124,11 @@ jar: rust
 	$(MVN) --quiet -DskipTests -Dlakemark.native.dir=$(LAKEMARK_CACHE)/native package
 	install -D -m 644 $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar python/lakemark/jars/lakemark-spark.jar
 
-# The mark file is named after the versions wanted: a change of pyproject.toml or of SPARK_VERSION installs again.
-$(VENV)/.done: pyproject.toml .ci/setup
+# A wheel with shell, library and Spark jar, built with optimisation: for releases, not for tests.
+wheel: native jar
+	cd rust/python && $(VENV)/bin/maturin build --release --out $(CURDIR)/dist
+
+# Made again when the list of tools changes, and once per version of Spark.
+$(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 	.ci/setup $(PYTHON) $(VENV) $(SPARK_VERSION)
 	touch $@

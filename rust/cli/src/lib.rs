@@ -1,1 +1,92 @@
-//! Lakemark: cli.
+//! The `lakemark` command as a library, so that the Rust binary and the Python package carry the same program.
+//!
+//! ```text
+//! run ── args        what the words mean (clap)
+//!     ├─ maintain    index create|build|list|drop|verify, info
+//!     ├─ ask         count, explain
+//!     └─ shell       sql: -c, -f, a pipe, or a prompt
+//! ```
+//!
+//! Results go to stdout and are written by [`output`] alone; progress and warnings go to stderr; a [`failure::Failure`]
+//! becomes `error: …` on stderr and the exit code.
+
+pub mod args;
+mod ask;
+pub mod failure;
+mod maintain;
+pub mod output;
+mod progress;
+mod prompt;
+mod shell;
+pub mod statements;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, IndexVerb, Verb};
+use crate::failure::{DONE, FAILED, Failure, WRONG_USAGE};
+
+/// What is logged unless `LAKEMARK_LOG` says otherwise: our warnings, and errors of everything below us.
+const DEFAULT_LOG: &str = "error,lakemark_cli=warn,lakemark_datafusion=warn,lakemark_table=warn,lakemark_index=warn";
+
+/// Runs one command line, program name first, and returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> i32 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // --help and --version come this way too, and are no error.
+        Err(said) => {
+            let code = if said.use_stderr() { WRONG_USAGE } else { DONE };
+            return if said.print().is_ok() { code } else { FAILED };
+        }
+    };
+    log_to_stderr();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&Failure::Error(format!("threads cannot be started: {error}"))),
+    };
+    let outcome = runtime.block_on(dispatch(cli));
+    // A task that still reads must not hold up the exit.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => DONE,
+        Err(failure) => report(&failure),
+    }
+}
+
+async fn dispatch(cli: Cli) -> Result<(), Failure> {
+    match cli.verb {
+        None => shell::sql(cli.sql).await,
+        Some(Verb::Sql(sql)) => shell::sql(sql).await,
+        Some(Verb::Index(IndexVerb::Create(create))) => maintain::create(create).await,
+        Some(Verb::Index(IndexVerb::Build(build))) => maintain::build(build).await,
+        Some(Verb::Index(IndexVerb::List(list))) => maintain::list(list).await,
+        Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,
+        Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,
+        Some(Verb::Count(count)) => ask::count(count).await,
+        Some(Verb::Explain(explain)) => ask::explain(explain).await,
+        Some(Verb::Info(info)) => maintain::info(info).await,
+    }
+}
+
+fn report(failure: &Failure) -> i32 {
+    let message = failure.to_string();
+    if !message.is_empty() {
+        // Nothing is left to be done if stderr is closed.
+        let _ = writeln!(io::stderr(), "error: {message}");
+    }
+    failure.exit_code()
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_env("LAKEMARK_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
+    // Fails if this process logs already, as a Python program that embeds us may.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .without_time()
+        .try_init();
+}

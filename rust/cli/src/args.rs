@@ -1,0 +1,323 @@
+//! The words of the command line: verbs, options and what `--help` teaches about them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const ABOUT: &str = "Marks beside a data lake: sidecar indexes for Parquet and Delta tables";
+
+const LONG_ABOUT: &str = "\
+Marks beside a data lake: sidecar indexes for Parquet and Delta tables.
+
+Lakemark writes index files (marks) beside a table that already exists and uses them to skip files, row groups, pages \
+and rows, and to answer counts without opening the data. Your Parquet files are never touched, and a mark that is \
+missing, stale or damaged only makes a query slower.";
+
+const EXAMPLES: &str = "\
+Examples:
+  lakemark index create flights/ --on carrier      declare an index and build it
+  lakemark count flights/ \"carrier = 'UA'\"         answered from the marks alone
+  lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
+  lakemark index build flights/                    cover files that were added since (for cron)
+  lakemark                                         the SQL shell
+
+A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
+Results go to stdout, progress and warnings to stderr.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.";
+
+const SQL_EXAMPLES: &str = "\
+Without -c and -f, SQL comes from the terminal, or from a pipe.
+
+Examples:
+  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/'\" \\
+               -c \"SELECT carrier, count(*) FROM f WHERE dest = 'SEA' GROUP BY carrier\"
+  echo \"SELECT 1 AS x\" | lakemark sql --format json
+
+Statements of Lakemark's own, besides all of DataFusion's SQL:
+  CREATE INDEX [IF NOT EXISTS] i ON t USING bitmap (c) [WITH (k = v)]
+  DROP INDEX [IF EXISTS] i ON t
+  SHOW INDEXES FROM t
+  SET lakemark.use_index = false";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "lakemark", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do; the SQL shell if it is left out.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// `lakemark -c …` is short for `lakemark sql -c …`.
+    #[command(flatten)]
+    pub sql: SqlArgs,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run SQL: statements, files, a pipe, or a shell to type in
+    #[command(after_help = SQL_EXAMPLES)]
+    Sql(SqlArgs),
+    /// Create, build, list, drop and verify indexes
+    #[command(subcommand)]
+    Index(IndexVerb),
+    /// Print how many rows satisfy a predicate, and nothing else
+    Count(CountArgs),
+    /// Show which marks answer a predicate, what is skipped, and why not more
+    Explain(ExplainArgs),
+    /// Show what Lakemark knows about a table: files, columns, indexes, coverage
+    Info(InfoArgs),
+}
+
+/// What to do with indexes.
+#[derive(Debug, Subcommand)]
+pub enum IndexVerb {
+    /// Declare an index and build it
+    Create(CreateArgs),
+    /// Build whatever is declared and not covered yet; safe to run from cron at any time
+    Build(BuildArgs),
+    /// List the indexes with their coverage and size
+    List(ListArgs),
+    /// Drop an index; the data stays as it is
+    Drop(DropArgs),
+    /// Derive every mark from the data again and compare
+    Verify(VerifyArgs),
+}
+
+/// `lakemark sql`.
+#[derive(Debug, Default, Args)]
+pub struct SqlArgs {
+    /// Run these statements, then exit; may be given several times
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub commands: Vec<String>,
+    /// Run the statements of this file, then exit; may be given several times
+    #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "commands")]
+    pub files: Vec<PathBuf>,
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Rows shown per result in table format; 0 shows all
+    #[arg(long, value_name = "ROWS", default_value_t = 0)]
+    pub max_rows: usize,
+}
+
+/// The table that a verb works on.
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// Folder, file, glob in quotes, or URL of the table
+    #[arg(value_name = "TABLE")]
+    pub table: String,
+    /// Where the marks are, if not in _lakemark beside the data; required for globs and read-only places
+    #[arg(long, value_name = "PATH")]
+    pub store: Option<String>,
+}
+
+/// `lakemark index create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Column to index; several columns of one index are separated by commas
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
+    pub on: Vec<String>,
+    /// Kind of index: bitmap, or auto to let Lakemark choose
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub using: String,
+    /// Name of the index; made from kind and column if it is left out
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Option of the index; may be given several times
+    #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub options: Vec<(String, String)>,
+    /// Do nothing if an index of that name exists
+    #[arg(long)]
+    pub if_not_exists: bool,
+    /// Only declare it; `lakemark index build` fills it later
+    #[arg(long)]
+    pub no_build: bool,
+    /// How the build runs.
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+/// How a build runs.
+#[derive(Debug, Default, Args)]
+pub struct Tuning {
+    /// Memory for unfinished parts of the build, e.g. 512M or 2G; a quarter of the machine's if it is left out
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// Threads that read and index; one per core if it is left out
+    #[arg(long, value_name = "N")]
+    pub threads: Option<std::num::NonZeroUsize>,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `lakemark index build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Build only this index
+    #[arg(long, value_name = "NAME")]
+    pub index: Option<String>,
+    /// How the build runs.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `lakemark index list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How the list is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// `lakemark index drop`.
+#[derive(Debug, Args)]
+pub struct DropArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Name of the index
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Do nothing if there is no such index
+    #[arg(long)]
+    pub if_exists: bool,
+}
+
+/// `lakemark index verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `lakemark count`.
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// A condition in SQL, as after WHERE; all rows if it is left out
+    #[arg(value_name = "PREDICATE")]
+    pub predicate: Option<String>,
+}
+
+/// `lakemark explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// A condition in SQL, as after WHERE
+    #[arg(value_name = "PREDICATE")]
+    pub predicate: String,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `lakemark info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How the facts are printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table drawn with lines
+    #[default]
+    Table,
+    /// One array of objects
+    Json,
+    /// Comma-separated values with a header
+    Csv,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// Text to read
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write it as KEY=VALUE, e.g. files_per_segment=64".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let wrong = || "write it as a number with an optional K, M or G, e.g. 512M".to_owned();
+    let trimmed = text.trim().trim_end_matches(['B', 'b']);
+    let (digits, shift) = match trimmed.char_indices().last() {
+        Some((at, 'k' | 'K')) => (trimmed.get(..at), 10),
+        Some((at, 'm' | 'M')) => (trimmed.get(..at), 20),
+        Some((at, 'g' | 'G')) => (trimmed.get(..at), 30),
+        _ => (Some(trimmed), 0),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_units() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2GB"), Ok(2 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["", "G", "-1", "0", "1T", "99999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_are_key_and_value() {
+        assert_eq!(key_value("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(key_value("a").is_err());
+        assert!(key_value("=b").is_err());
+    }
+
+    #[test]
+    fn a_bare_command_is_the_shell() {
+        let cli = Cli::try_parse_from(["lakemark", "-c", "SELECT 1", "-c", "SELECT 2"]).unwrap();
+        assert!(cli.verb.is_none());
+        assert_eq!(cli.sql.commands, ["SELECT 1", "SELECT 2"]);
+    }
+}

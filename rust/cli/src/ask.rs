@@ -1,0 +1,31 @@
+//! `count` and `explain`: questions that the marks answer.
+
+use std::sync::Arc;
+
+use lakemark_datafusion::QueryOptions;
+use lakemark_table::{Table, TableOptions};
+
+use crate::args::{CountArgs, ExplainArgs, TableArgs, TextFormat};
+use crate::failure::Failure;
+use crate::output;
+
+/// Opens the table that a verb works on.
+pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
+    let options = TableOptions { store: at.store.clone(), ..TableOptions::default() };
+    Ok(Table::open(&at.table, options).await?)
+}
+
+pub(crate) async fn count(args: CountArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let rows = lakemark_datafusion::count(&table, args.predicate.as_deref(), &QueryOptions::default()).await?;
+    output::text(&rows.to_string())
+}
+
+pub(crate) async fn explain(args: ExplainArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let report = lakemark_datafusion::explain(&table, Some(&args.predicate), &QueryOptions::default()).await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&report),
+        TextFormat::Text => output::text(&format!("{}\n{report}", args.predicate)),
+    }
+}

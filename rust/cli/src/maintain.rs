@@ -1,0 +1,230 @@
+//! `index create|build|list|drop|verify` and `info`: what keeps a table's marks.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use lakemark_table::{
+    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport,
+};
+use serde_json::json;
+
+use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VerifyArgs};
+use crate::ask::open;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::{Bar, CtrlC};
+
+pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let mut options = std::collections::BTreeMap::new();
+    for (key, value) in args.options {
+        if options.insert(key.clone(), value).is_some() {
+            return Err(Failure::Error(format!("--with {key} is given twice; give it once")));
+        }
+    }
+    let before = names(&table.snapshot().await?.indexes());
+    let spec = IndexSpec { name: args.name.clone(), columns: args.on.clone(), kind: args.using, options };
+    if !table.create_index(spec, args.if_not_exists).await? {
+        return output::text("an index of that name exists; nothing was done");
+    }
+    let after = names(&table.snapshot().await?.indexes());
+    let created: Vec<&String> = after.iter().filter(|name| !before.contains(name)).collect();
+    if args.no_build {
+        let hint = format!("not built: run `lakemark index build {}`", args.at.table);
+        return output::text(&format!("created index {}; {hint}", comma(&created)));
+    }
+    // Only this index is built: filling others, which may take hours, was not asked for.
+    let only = match created.as_slice() {
+        [one] => Some((*one).clone()),
+        _ => args.name,
+    };
+    let report = run_build(&table, only, &args.tuning).await?;
+    output::text(&format!("created index {}\n{}", comma(&created), build_text(&report)))
+}
+
+pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let report = run_build(&table, args.index, &args.tuning).await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&report),
+        TextFormat::Text => output::text(&build_text(&report)),
+    }
+}
+
+async fn run_build(table: &Table, index: Option<String>, tuning: &Tuning) -> Result<BuildReport, Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = CtrlC::sets(cancel.clone());
+    let options = BuildOptions {
+        memory_bytes: tuning.memory,
+        threads: tuning.threads.map(std::num::NonZeroUsize::get),
+        progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
+        cancel: Some(cancel),
+        index,
+    };
+    table.build(options).await.map_err(|error| match Failure::from(error) {
+        Failure::Interrupted(message) => Failure::Interrupted(format!(
+            "{message}\nThe last committed state is untouched and answers queries as before. \
+             `lakemark index build {}` builds the rest.",
+            table.location()
+        )),
+        other => other,
+    })
+}
+
+fn build_text(report: &BuildReport) -> String {
+    let mut text = if report.segments == 0 {
+        "nothing to build: every declared index covers every data file".to_owned()
+    } else {
+        format!(
+            "built {}: {} rows of {} files, {} segments, {} bytes, {:.1} s",
+            report.indexes.join(", "),
+            report.rows,
+            report.files,
+            report.segments,
+            report.bytes_written,
+            report.seconds
+        )
+    };
+    if !report.skipped.is_empty() {
+        let skipped = report.skipped.join(", ");
+        // Writing into a String cannot fail.
+        let _ = write!(text, "\nleft out, because they changed while they were read: {skipped}");
+    }
+    text
+}
+
+pub(crate) async fn list(args: ListArgs) -> Result<(), Failure> {
+    let indexes = open(&args.at).await?.snapshot().await?.indexes();
+    output::batch(index_rows(&indexes)?, args.format)
+}
+
+fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch, Failure> {
+    let words = |of: fn(&IndexInfo) -> &str| Arc::new(indexes.iter().map(|i| Some(of(i))).collect::<StringArray>());
+    let numbers = |of: fn(&IndexInfo) -> u64| Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of)));
+    let coverage = Float64Array::from_iter_values(indexes.iter().map(|i| i.coverage));
+    let columns: [(&str, ArrayRef); 10] = [
+        ("name", words(|i| &i.name)),
+        ("kind", words(|i| &i.kind)),
+        ("encoding", words(|i| &i.encoding)),
+        ("column", words(|i| &i.column)),
+        ("data_type", words(|i| &i.data_type)),
+        ("files_covered", numbers(|i| i.files_covered)),
+        ("files_total", numbers(|i| i.files_total)),
+        ("coverage", Arc::new(coverage)),
+        ("rows", numbers(|i| i.rows)),
+        ("bytes", numbers(|i| i.bytes)),
+    ];
+    RecordBatch::try_from_iter(columns)
+        .map_err(|error| Failure::Error(format!("the list of indexes cannot be drawn: {error}")))
+}
+
+pub(crate) async fn drop_index(args: DropArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    if table.drop_index(&args.name, args.if_exists).await? {
+        output::text(&format!("dropped index {}", args.name))
+    } else {
+        output::text(&format!("there is no index {}; nothing was done", args.name))
+    }
+}
+
+pub(crate) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
+    let report = open(&args.at).await?.verify().await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&report)?,
+        TextFormat::Text => output::text(&verify_text(&report))?,
+    }
+    if report.is_ok() {
+        return Ok(());
+    }
+    let damaged: Vec<&str> =
+        report.indexes.iter().filter(|index| !index.damaged.is_empty()).map(|index| index.name.as_str()).collect();
+    Err(Failure::Error(format!(
+        "damaged: {}. Queries scan those files instead; drop and create the index again to repair it.",
+        damaged.join(", ")
+    )))
+}
+
+fn verify_text(report: &VerifyReport) -> String {
+    let mut text = String::new();
+    for index in &report.indexes {
+        let (damaged, stale) = (index.damaged.len(), index.stale.len());
+        let _ = writeln!(text, "{}: {} files ok, {damaged} damaged, {stale} stale", index.name, index.files_ok);
+        for (what, findings) in [("damaged", &index.damaged), ("stale", &index.stale)] {
+            for finding in findings {
+                let _ = writeln!(text, "  {what}: {}: {}", finding.path, finding.problem);
+            }
+        }
+    }
+    if text.is_empty() {
+        text.push_str("no index to verify");
+    }
+    text.trim_end().to_owned()
+}
+
+pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let snapshot = table.snapshot().await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&info_json(&table, &snapshot)),
+        TextFormat::Text => {
+            output::text(&info_text(&table, &snapshot))?;
+            let indexes = snapshot.indexes();
+            if indexes.is_empty() {
+                return output::text("indexes: none; `lakemark index create TABLE --on COLUMN` makes one");
+            }
+            output::batch(index_rows(&indexes)?, crate::args::Format::Table)
+        }
+    }
+}
+
+fn info_json(table: &Table, snapshot: &Snapshot) -> serde_json::Value {
+    let schema = snapshot.schema();
+    let columns: Vec<_> = schema
+        .fields()
+        .iter()
+        .map(|field| json!({ "name": field.name(), "data_type": field.data_type().to_string(), "nullable": field.is_nullable() }))
+        .collect();
+    let partitions: Vec<_> = snapshot.partition_columns().iter().map(|field| field.name().clone()).collect();
+    json!({
+        "table": table.location(),
+        "format": table.format().to_string(),
+        "store": table.store_location(),
+        "delta_version": snapshot.delta_version(),
+        "manifest": snapshot.manifest_number(),
+        "files": snapshot.files().len(),
+        "bytes": data_bytes(snapshot),
+        "columns": columns,
+        "partition_columns": partitions,
+        "indexes": snapshot.indexes(),
+    })
+}
+
+fn info_text(table: &Table, snapshot: &Snapshot) -> String {
+    let mut text = format!("table:    {} ({})\nstore:    {}\n", table.location(), table.format(), table.store_location().unwrap_or("none"));
+    if let Some(version) = snapshot.delta_version() {
+        let _ = writeln!(text, "version:  {version}");
+    }
+    let manifest = snapshot.manifest_number().map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let _ = writeln!(text, "manifest: {manifest}");
+    let _ = writeln!(text, "data:     {} files, {} bytes", snapshot.files().len(), data_bytes(snapshot));
+    let partitions: Vec<&String> = snapshot.partition_columns().iter().map(|field| field.name()).collect();
+    text.push_str("columns:");
+    for field in snapshot.schema().fields() {
+        let partition = if partitions.contains(&field.name()) { " (partition)" } else { "" };
+        let _ = write!(text, "\n  {} {}{partition}", field.name(), field.data_type());
+    }
+    text
+}
+
+fn data_bytes(snapshot: &Snapshot) -> u64 {
+    snapshot.files().iter().map(|file| file.meta.size).sum()
+}
+
+fn names(indexes: &[IndexInfo]) -> Vec<String> {
+    indexes.iter().map(|index| index.name.clone()).collect()
+}
+
+fn comma(names: &[&String]) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+}

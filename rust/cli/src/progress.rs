@@ -1,0 +1,64 @@
+//! What a build shows on stderr while it runs, and how Ctrl-C stops it.
+
+use std::io::{self, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lakemark_table::{CancelFlag, Progress};
+use tokio::task::JoinHandle;
+
+use crate::failure::INTERRUPTED;
+
+/// A bar on stderr; nothing is drawn where stderr is no terminal.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar that waits for the build to begin.
+    pub fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+        let template = "{bar:30} {percent:>3}%  {human_pos} of {human_len} rows  {per_sec}  {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+}
+
+impl Progress for Bar {
+    fn start(&self, total_rows: u64) {
+        self.0.set_length(total_rows);
+    }
+
+    fn advance(&self, rows: u64) {
+        self.0.inc(rows);
+    }
+
+    fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Listens for Ctrl-C as long as it lives. The first one asks the build to stop, the second one ends the process: a build
+/// commits with its last step, so that there is nothing to clean up.
+pub struct CtrlC(JoinHandle<()>);
+
+impl CtrlC {
+    /// Sets `flag` at the first Ctrl-C.
+    pub fn sets(flag: CancelFlag) -> Self {
+        Self(tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_err() {
+                return;
+            }
+            flag.cancel();
+            let _ = writeln!(io::stderr(), "stopping; press Ctrl-C again to stop at once");
+            if tokio::signal::ctrl_c().await.is_ok() {
+                std::process::exit(INTERRUPTED);
+            }
+        }))
+    }
+}
+
+impl Drop for CtrlC {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
