@@ -10,3 +10,4 @@ mod model;
 mod properties;
 mod round_trip;
 mod samples;
+mod spec;
