@@ -5,6 +5,13 @@
 //! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
 //! become ordered keys, and [`bitmap`] is the first index kind.
 
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
 pub mod algebra;
 pub mod bitmap;
 pub mod key;

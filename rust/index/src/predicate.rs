@@ -122,7 +122,11 @@ impl Predicate {
                 Self::Const(Truth::True) => Self::Const(Truth::False),
                 Self::Const(Truth::False) => Self::Const(Truth::True),
                 Self::Const(Truth::Null) => Self::Const(Truth::Null),
-                Self::Leaf(Leaf { column, test: Test::Ranges(ranges), text }) => Self::Leaf(Leaf {
+                Self::Leaf(Leaf {
+                    column,
+                    test: Test::Ranges(ranges),
+                    text,
+                }) => Self::Leaf(Leaf {
                     column,
                     test: Test::Ranges(ranges.complement()),
                     text: format!("NOT ({text})"),
@@ -192,9 +196,18 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
 }
 
 fn absorb(merged: &mut Vec<Predicate>, part: Predicate, joint: Joint) {
-    if let Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), text }) = &part {
+    if let Predicate::Leaf(Leaf {
+        column,
+        test: Test::Ranges(ranges),
+        text,
+    }) = &part
+    {
         for earlier in merged.iter_mut() {
-            if let Predicate::Leaf(Leaf { column: same, test: Test::Ranges(have), text: have_text }) = earlier
+            if let Predicate::Leaf(Leaf {
+                column: same,
+                test: Test::Ranges(have),
+                text: have_text,
+            }) = earlier
                 && same == column
             {
                 *have = match joint {
@@ -285,9 +298,10 @@ impl KeyRange {
         match (&self.low, &self.high) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(low), Bound::Included(high)) => low > high,
-            (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => {
-                low >= high
-            }
+            (
+                Bound::Included(low) | Bound::Excluded(low),
+                Bound::Included(high) | Bound::Excluded(high),
+            ) => low >= high,
         }
     }
 }
@@ -302,14 +316,21 @@ impl KeyRanges {
     /// Every key.
     #[must_use]
     pub fn all() -> Self {
-        Self(vec![KeyRange { low: Bound::Unbounded, high: Bound::Unbounded }])
+        Self(vec![KeyRange {
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+        }])
     }
 
     /// Keys between two bounds.
     #[must_use]
     pub fn between(low: Bound<Key>, high: Bound<Key>) -> Self {
         let range = KeyRange { low, high };
-        Self(if range.is_empty() { Vec::new() } else { vec![range] })
+        Self(if range.is_empty() {
+            Vec::new()
+        } else {
+            vec![range]
+        })
     }
 
     /// One key.
@@ -325,7 +346,10 @@ impl KeyRanges {
         keys.dedup();
         Self(
             keys.into_iter()
-                .map(|key| KeyRange { low: Bound::Included(key.clone()), high: Bound::Included(key) })
+                .map(|key| KeyRange {
+                    low: Bound::Included(key.clone()),
+                    high: Bound::Included(key),
+                })
                 .collect(),
         )
     }
@@ -333,14 +357,22 @@ impl KeyRanges {
     /// Keys below `key`, with `key` itself if `inclusive`.
     #[must_use]
     pub fn less_than(key: Key, inclusive: bool) -> Self {
-        let high = if inclusive { Bound::Included(key) } else { Bound::Excluded(key) };
+        let high = if inclusive {
+            Bound::Included(key)
+        } else {
+            Bound::Excluded(key)
+        };
         Self::between(Bound::Unbounded, high)
     }
 
     /// Keys above `key`, with `key` itself if `inclusive`.
     #[must_use]
     pub fn greater_than(key: Key, inclusive: bool) -> Self {
-        let low = if inclusive { Bound::Included(key) } else { Bound::Excluded(key) };
+        let low = if inclusive {
+            Bound::Included(key)
+        } else {
+            Bound::Excluded(key)
+        };
         Self::between(low, Bound::Unbounded)
     }
 
@@ -381,8 +413,16 @@ impl KeyRanges {
         let mut ranges = Vec::new();
         while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
             let both = KeyRange {
-                low: if low_order(&x.low, &y.low).is_lt() { y.low.clone() } else { x.low.clone() },
-                high: if high_order(&x.high, &y.high).is_lt() { x.high.clone() } else { y.high.clone() },
+                low: if low_order(&x.low, &y.low).is_lt() {
+                    y.low.clone()
+                } else {
+                    x.low.clone()
+                },
+                high: if high_order(&x.high, &y.high).is_lt() {
+                    x.high.clone()
+                } else {
+                    y.high.clone()
+                },
             };
             if !both.is_empty() {
                 ranges.push(both);
@@ -404,7 +444,10 @@ impl KeyRanges {
         let mut open = true;
         for range in &self.0 {
             if let Some(high) = flip(&range.low) {
-                let gap = KeyRange { low: low.clone(), high };
+                let gap = KeyRange {
+                    low: low.clone(),
+                    high,
+                };
                 if !gap.is_empty() {
                     ranges.push(gap);
                 }
@@ -415,7 +458,10 @@ impl KeyRanges {
             }
         }
         if open {
-            ranges.push(KeyRange { low, high: Bound::Unbounded });
+            ranges.push(KeyRange {
+                low,
+                high: Bound::Unbounded,
+            });
         }
         Self(ranges)
     }
@@ -423,7 +469,9 @@ impl KeyRanges {
     /// Keys in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        self.complement().intersect(&other.complement()).complement()
+        self.complement()
+            .intersect(&other.complement())
+            .complement()
     }
 }
 

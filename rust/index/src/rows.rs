@@ -40,13 +40,20 @@ impl RowSet {
     /// No row of `universe` rows.
     #[must_use]
     pub fn empty(universe: u32) -> Self {
-        Self { universe, form: Form::Empty }
+        Self {
+            universe,
+            form: Form::Empty,
+        }
     }
 
     /// Every row of `universe` rows.
     #[must_use]
     pub fn full(universe: u32) -> Self {
-        let form = if universe == 0 { Form::Empty } else { Form::Full };
+        let form = if universe == 0 {
+            Form::Empty
+        } else {
+            Form::Full
+        };
         Self { universe, form }
     }
 
@@ -81,13 +88,22 @@ impl RowSet {
             return Self::full(universe);
         }
         if prefers_list(len as u64, universe) {
-            return Self { universe, form: Form::List(rows) };
+            return Self {
+                universe,
+                form: Form::List(rows),
+            };
         }
         let mut words = vec![0u64; word_count(universe)];
         for &row in &rows {
             set_bit(&mut words, row);
         }
-        Self { universe, form: Form::Bitmap { words, len: len as u32 } }
+        Self {
+            universe,
+            form: Form::Bitmap {
+                words,
+                len: len as u32,
+            },
+        }
     }
 
     /// Takes `ceil(universe / 64)` words whose bits beyond the universe are zero.
@@ -102,9 +118,15 @@ impl RowSet {
         if prefers_list(u64::from(len), universe) {
             let mut rows = Vec::with_capacity(len as usize);
             for_each_bit(&words, |row| rows.push(row));
-            return Self { universe, form: Form::List(rows) };
+            return Self {
+                universe,
+                form: Form::List(rows),
+            };
         }
-        Self { universe, form: Form::Bitmap { words, len } }
+        Self {
+            universe,
+            form: Form::Bitmap { words, len },
+        }
     }
 
     /// How many rows could be chosen.
@@ -160,7 +182,11 @@ impl RowSet {
             (Form::List(a), Form::List(b)) => Self::from_list(intersect_lists(a, b), universe),
             (Form::List(list), Form::Bitmap { words, .. })
             | (Form::Bitmap { words, .. }, Form::List(list)) => {
-                let rows = list.iter().copied().filter(|&row| get_bit(words, row)).collect();
+                let rows = list
+                    .iter()
+                    .copied()
+                    .filter(|&row| get_bit(words, row))
+                    .collect();
                 Self::from_list(rows, universe)
             }
             (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
@@ -197,7 +223,11 @@ impl RowSet {
             (Form::Empty, _) | (_, Form::Full) => Self::empty(self.universe),
             (_, Form::Empty) => self.clone(),
             (Form::List(list), _) => {
-                let rows = list.iter().copied().filter(|&row| !other.contains(row)).collect();
+                let rows = list
+                    .iter()
+                    .copied()
+                    .filter(|&row| !other.contains(row))
+                    .collect();
                 Self::from_list(rows, self.universe)
             }
             (Form::Full | Form::Bitmap { .. }, _) => {
@@ -243,7 +273,9 @@ impl RowSet {
                 let cut = rows.get(from..to).unwrap_or_default();
                 Self::from_list(cut.iter().map(|&row| row - start).collect(), universe)
             }
-            Form::Bitmap { words, .. } => Self::from_words(cut_words(words, start, universe), universe),
+            Form::Bitmap { words, .. } => {
+                Self::from_words(cut_words(words, start, universe), universe)
+            }
         }
     }
 
@@ -256,11 +288,13 @@ impl RowSet {
             Form::Empty => 0,
             Form::Full => end - start,
             Form::List(rows) => {
-                (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start)) as u32
+                (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start))
+                    as u32
             }
-            Form::Bitmap { words, .. } => {
-                cut_words(words, start, end - start).iter().map(|word| word.count_ones()).sum()
-            }
+            Form::Bitmap { words, .. } => cut_words(words, start, end - start)
+                .iter()
+                .map(|word| word.count_ones())
+                .sum(),
         }
     }
 
@@ -272,7 +306,11 @@ impl RowSet {
     /// The chosen rows as maximal ranges in ascending order: what a Parquet reader selects by.
     #[must_use]
     pub fn iter_ranges(&self) -> Ranges<'_> {
-        Ranges { set: self, next: 0, index: 0 }
+        Ranges {
+            set: self,
+            next: 0,
+            index: 0,
+        }
     }
 
     fn to_words(&self) -> Vec<u64> {
@@ -329,7 +367,11 @@ impl Iterator for Ranges<'_> {
             Form::List(rows) => {
                 let rest = rows.get(self.index..)?;
                 let start = *rest.first()?;
-                let run = rest.iter().zip(start..).take_while(|(row, want)| *row == want).count();
+                let run = rest
+                    .iter()
+                    .zip(start..)
+                    .take_while(|(row, want)| *row == want)
+                    .count();
                 self.index += run;
                 Some(start..start + run as u32)
             }
@@ -355,7 +397,11 @@ impl RowSetBuilder {
     /// Starts with no row.
     #[must_use]
     pub fn new(universe: u32) -> Self {
-        Self { universe, list: Vec::new(), words: Vec::new() }
+        Self {
+            universe,
+            list: Vec::new(),
+            words: Vec::new(),
+        }
     }
 
     /// Starts with room for `rows` rows; many rows start as a bitmap at once.
@@ -455,7 +501,9 @@ fn word_count(universe: u32) -> usize {
 
 #[inline]
 fn get_bit(words: &[u64], row: u32) -> bool {
-    words.get(row as usize / WORD_BITS).is_some_and(|word| word >> (row % u64::BITS) & 1 == 1)
+    words
+        .get(row as usize / WORD_BITS)
+        .is_some_and(|word| word >> (row % u64::BITS) & 1 == 1)
 }
 
 #[inline]
@@ -472,7 +520,10 @@ fn clear_bit(words: &mut [u64], row: u32) {
 }
 
 fn set_range(words: &mut [u64], range: Range<u32>) {
-    let (first, last) = (range.start as usize / WORD_BITS, (range.end - 1) as usize / WORD_BITS);
+    let (first, last) = (
+        range.start as usize / WORD_BITS,
+        (range.end - 1) as usize / WORD_BITS,
+    );
     let head = u64::MAX << (range.start % u64::BITS);
     let tail = u64::MAX >> (u64::BITS - 1 - (range.end - 1) % u64::BITS);
     for (index, word) in words.iter_mut().enumerate().take(last + 1).skip(first) {
@@ -489,7 +540,7 @@ fn set_range(words: &mut [u64], range: Range<u32>) {
 
 /// Clears the bits beyond the universe.
 fn trim(words: &mut [u64], universe: u32) {
-    if universe % u64::BITS != 0
+    if !universe.is_multiple_of(u64::BITS)
         && let Some(last) = words.get_mut(universe as usize / WORD_BITS)
     {
         *last &= u64::MAX >> (u64::BITS - universe % u64::BITS);
@@ -548,7 +599,9 @@ fn intersect_lists(a: &[u32], b: &[u32]) -> Vec<u32> {
             .iter()
             .copied()
             .filter(|row| {
-                rest = rest.get(rest.partition_point(|x| x < row)..).unwrap_or_default();
+                rest = rest
+                    .get(rest.partition_point(|x| x < row)..)
+                    .unwrap_or_default();
                 rest.first() == Some(row)
             })
             .collect();

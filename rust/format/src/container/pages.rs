@@ -44,9 +44,9 @@ pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -
         });
     }
     let mut out = Vec::with_capacity(page_bytes.len());
-    let mut number = logical.start / PAGE_PAYLOAD;
+    let first = logical.start / PAGE_PAYLOAD;
     let skip = (logical.start % PAGE_PAYLOAD) as usize;
-    for page in page_bytes.chunks(PAGE_BYTES as usize) {
+    for (number, page) in (first..).zip(page_bytes.chunks(PAGE_BYTES as usize)) {
         let Some((payload, stored)) = page.split_last_chunk::<{ CHECKSUM_BYTES as usize }>() else {
             return Err(FormatError::Truncated {
                 what: "a page",
@@ -63,7 +63,6 @@ pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -
             payload,
         )?;
         out.extend_from_slice(payload);
-        number += 1;
     }
     out.drain(..skip.min(out.len()));
     out.truncate((logical.end - logical.start) as usize);
