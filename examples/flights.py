@@ -60,9 +60,8 @@ def main() -> None:
     folder = write_flights(parser.parse_args().folder)
     for path in sorted(folder.glob("*.parquet")):
         metadata = pq.ParquetFile(path).metadata
-        print(
-            f"{path.name}: {metadata.num_rows:,} rows, {metadata.num_row_groups} row groups, {path.stat().st_size:,} bytes"
-        )
+        groups = metadata.num_row_groups
+        print(f"{path.name}: {metadata.num_rows:,} rows, {groups} row groups, {path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
