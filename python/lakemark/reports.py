@@ -355,7 +355,7 @@ class TableInfo:
     Attributes:
         location: Where the data is.
         format: `parquet` or `delta`.
-        store: Where the marks are.
+        store: Where the marks are; none for a glob or a single file opened without a store.
         columns: Number of columns.
         files: Number of data files.
         bytes: Bytes of the data files.
@@ -368,7 +368,7 @@ class TableInfo:
 
     location: str
     format: str
-    store: str
+    store: str | None
     columns: int
     files: int
     bytes: int
@@ -382,7 +382,7 @@ class TableInfo:
         pairs = [
             ("location", self.location),
             ("format", self.format),
-            ("store", self.store),
+            ("store", self.store or "none"),
             ("columns", f"{self.columns:,}"),
             ("files", f"{self.files:,}, {_pictures.human_bytes(self.bytes)}"),
             ("rows", f"{self.rows:,}"),

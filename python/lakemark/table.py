@@ -206,6 +206,8 @@ class Table:
         filter: str | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
+        *,
+        use_index: bool = True,
     ) -> Rows:
         """Reads rows, and of the data only the pages where they are.
 
@@ -213,6 +215,7 @@ class Table:
             filter: A SQL condition, such as `"origin = 'JFK' AND distance > 1000"`. All rows without one.
             columns: The columns to read, in this order. All columns without any.
             limit: How many rows at most.
+            use_index: Whether the marks are used; the rows are the same without.
 
         Returns:
             The rows, as an Arrow C stream that is computed when it is read.
@@ -222,29 +225,31 @@ class Table:
         """
         if isinstance(columns, str):
             raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
-        return Rows(self._inner.scan(filter, None if columns is None else list(columns), limit))
+        return Rows(self._inner.scan(filter, None if columns is None else list(columns), limit, use_index))
 
-    def count(self, filter: str | None = None) -> int:
+    def count(self, filter: str | None = None, *, use_index: bool = True) -> int:
         """Counts rows, from the marks alone where they are certain.
 
         Args:
             filter: A SQL condition; all rows without one.
+            use_index: Whether the marks are used; the number is the same without.
 
         Returns:
             How many rows there are for which it is true.
         """
-        return self._inner.count(filter)
+        return self._inner.count(filter, use_index)
 
-    def explain(self, filter: str | None = None) -> ExplainReport:
+    def explain(self, filter: str | None = None, *, use_index: bool = True) -> ExplainReport:
         """Tells what the marks say about a condition, and what would be left to read.
 
         Args:
             filter: A SQL condition.
+            use_index: Whether the marks are used.
 
         Returns:
             A report: text by `str()`, values by `to_dict()`, a picture in a notebook.
         """
-        return ExplainReport.from_json(*self._inner.explain(filter))
+        return ExplainReport.from_json(*self._inner.explain(filter, use_index))
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)

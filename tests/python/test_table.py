@@ -57,7 +57,14 @@ def test_count_and_scan_are_what_duckdb_says_with_and_without_marks(plain: Judge
     for column in ("city", "id", "day"):
         plain.table.create_index(column, using="bitmap", progress=False)
     assert plain.table.count(condition) == expected
+    assert plain.table.count(condition, use_index=False) == expected
     assert scanned(plain, condition) == rows
+
+
+def test_marks_can_be_left_out(marked: Judged) -> None:
+    assert marked.table.explain("city = 'Oslo'").coverage == 1.0
+    assert marked.table.explain("city = 'Oslo'", use_index=False).coverage == 0.0
+    assert marked.table.scan("id < 3", columns=["id"], use_index=False).to_arrow()["id"].to_pylist() == [0, 1, 2]
 
 
 def test_count_without_a_condition_counts_every_row(marked: Judged) -> None:

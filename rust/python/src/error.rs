@@ -1,6 +1,5 @@
 //! Errors on their way to Python: one exception class per [`ErrorKind`].
 
-use datafusion::error::DataFusionError;
 use lakemark_table::{Error, ErrorKind};
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
@@ -66,13 +65,4 @@ pub(crate) fn lost_task_message(error: JoinError) -> String {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
     format!("lakemark panicked ({text}); this is a defect, please report it")
-}
-
-/// An error of the engine; errors of ours that travelled through it come out as they were.
-pub(crate) struct Engine(pub(crate) DataFusionError);
-
-impl From<Engine> for Error {
-    fn from(Engine(error): Engine) -> Self {
-        lakemark_datafusion::from_engine(error)
-    }
 }

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::DataFrame;
+use lakemark_datafusion::from_engine;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -34,18 +35,29 @@ impl Rows {
 
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let query = self.0.clone();
-        let batches = wait(py, async move { query.collect().await.map_err(error::Engine) })?;
-        Ok(ArrowTable { schema: self.arrow_schema(), batches })
+        let batches = wait(py, move || async move {
+            query.collect().await.map_err(from_engine)
+        })?;
+        Ok(ArrowTable {
+            schema: self.arrow_schema(),
+            batches,
+        })
     }
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
         let query = self.0.clone();
-        let batches = wait(py, async move {
-            let first = query.limit(0, Some(rows.saturating_add(1))).map_err(error::Engine)?;
-            first.collect().await.map_err(error::Engine)
+        let batches = wait(py, move || async move {
+            let first = query
+                .limit(0, Some(rows.saturating_add(1)))
+                .map_err(from_engine)?;
+            first.collect().await.map_err(from_engine)
         })?;
         let schema = self.arrow_schema();
-        let columns = schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect();
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|f| (f.name().clone(), f.data_type().to_string()))
+            .collect();
         let mut cells = cells(&batches).map_err(|cause| error::internal(py, cause.to_string()))?;
         let more = cells.len() > rows;
         cells.truncate(rows);
@@ -64,12 +76,19 @@ impl Rows {
 }
 
 fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
-    let options = FormatOptions::default().with_null("NULL").with_display_error(true);
+    let options = FormatOptions::default()
+        .with_null("NULL")
+        .with_display_error(true);
     let mut rows = Vec::new();
     for batch in batches {
         let columns = batch.columns().iter();
-        let columns = columns.map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
-        rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()));
+        let columns = columns
+            .map(|column| ArrayFormatter::try_new(column, &options))
+            .collect::<Result<Vec<_>, _>>()?;
+        rows.extend(
+            (0..batch.num_rows())
+                .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()),
+        );
     }
     Ok(rows)
 }
@@ -93,6 +112,11 @@ impl ArrowTable {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        stream::capsule(py, &self.schema, self.batches.clone().into_iter().map(Ok), requested_schema)
+        stream::capsule(
+            py,
+            &self.schema,
+            self.batches.clone().into_iter().map(Ok),
+            requested_schema,
+        )
     }
 }

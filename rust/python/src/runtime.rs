@@ -7,6 +7,7 @@ use std::time::Duration;
 use lakemark_table::CancelFlag;
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::{error, warning};
@@ -31,9 +32,14 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
             .build()
             .map_err(|cause| error::internal(py, format!("no threads for I/O: {cause}")))?;
         // Two threads may get here at once; the slower one's runtime is dropped unused.
-        let _ = RUNTIME.set(Owned { runtime, process: std::process::id() });
+        let _ = RUNTIME.set(Owned {
+            runtime,
+            process: std::process::id(),
+        });
     }
-    let owned = RUNTIME.get().ok_or_else(|| error::internal(py, "no runtime"))?;
+    let owned = RUNTIME
+        .get()
+        .ok_or_else(|| error::internal(py, "no runtime"))?;
     if owned.process != std::process::id() {
         return Err(error::internal(
             py,
@@ -43,31 +49,68 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
     Ok(&owned.runtime)
 }
 
+/// Work on the runtime's threads. Dropping it drops the future.
+struct Task<T> {
+    work: JoinHandle<Option<T>>,
+    /// The future ends when this is dropped.
+    _keep: oneshot::Sender<()>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    /// Starts work. The future is made on its thread and stays there, so it need not be `Send`.
+    fn start<F, W>(runtime: &Runtime, work: F) -> Self
+    where
+        F: FnOnce() -> W + Send + 'static,
+        W: Future<Output = T>,
+    {
+        let (keep, dropped) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        let work = runtime.spawn_blocking(move || {
+            handle.block_on(async move {
+                tokio::select! {
+                    outcome = work() => Some(outcome),
+                    _ = dropped => None,
+                }
+            })
+        });
+        Self { work, _keep: keep }
+    }
+
+    /// Waits for one tick without the GIL; `None` if the work is not done by then.
+    fn poll(&mut self, py: Python<'_>, runtime: &Runtime) -> PyResult<Option<T>> {
+        let work = &mut self.work;
+        let waited =
+            py.detach(|| runtime.block_on(async { tokio::time::timeout(TICK, work).await }));
+        match waited {
+            Ok(Ok(outcome)) => Ok(outcome),
+            Ok(Err(lost)) => Err(error::lost_task(py, lost)),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
 /// Runs `work` on the runtime and waits without the GIL. Ctrl-C drops the work and raises `KeyboardInterrupt`.
-pub(crate) fn wait<T, E, F>(py: Python<'_>, work: F) -> PyResult<T>
+pub(crate) fn wait<T, F, W>(py: Python<'_>, work: F) -> PyResult<T>
 where
     T: Send + 'static,
-    E: Into<lakemark_table::Error> + Send + 'static,
-    F: Future<Output = Result<T, E>> + Send + 'static,
+    F: FnOnce() -> W + Send + 'static,
+    W: Future<Output = lakemark_table::Result<T>>,
 {
     let runtime = runtime(py)?;
-    let mut task = runtime.spawn(work);
+    let mut task = Task::start(runtime, work);
     let outcome = loop {
-        if let Some(outcome) = poll(py, runtime, &mut task)? {
+        if let Some(outcome) = task.poll(py, runtime)? {
             break outcome;
         }
-        if let Err(interrupt) = py.check_signals() {
-            task.abort();
-            return Err(interrupt);
-        }
+        py.check_signals()?;
     };
     warning::raise(py)?;
-    outcome.map_err(|cause| error::to_python(py, &cause.into()))
+    outcome.map_err(|cause| error::to_python(py, &cause))
 }
 
 /// Like [`wait`], for work that stops itself in good order when `cancel` is set: after Ctrl-C, or an error of `tick`,
 /// it is given the time to do so. `tick` is called about ten times a second.
-pub(crate) fn wait_cancellable<T, F>(
+pub(crate) fn wait_cancellable<T, F, W>(
     py: Python<'_>,
     work: F,
     cancel: &CancelFlag,
@@ -75,30 +118,25 @@ pub(crate) fn wait_cancellable<T, F>(
 ) -> PyResult<T>
 where
     T: Send + 'static,
-    F: Future<Output = lakemark_table::Result<T>> + Send + 'static,
+    F: FnOnce() -> W + Send + 'static,
+    W: Future<Output = lakemark_table::Result<T>>,
 {
     let runtime = runtime(py)?;
-    let mut task = runtime.spawn(work);
+    let mut task = Task::start(runtime, work);
     let mut interrupt: Option<PyErr> = None;
     let outcome = loop {
-        if let Some(outcome) = poll(py, runtime, &mut task)? {
+        if let Some(outcome) = task.poll(py, runtime)? {
             break outcome;
         }
-        let checked = match interrupt {
-            None => py.check_signals().and_then(|()| tick(py)),
-            Some(_) => py.check_signals(),
-        };
-        match (checked, interrupt.take()) {
-            (Ok(()), pending) => interrupt = pending,
-            (Err(first), None) => {
-                cancel.cancel();
-                interrupt = Some(first);
-            }
+        match (&interrupt, py.check_signals()) {
+            (None, Ok(())) => interrupt = tick(py).err(),
+            (None, Err(first)) => interrupt = Some(first),
+            (Some(_), Ok(())) => continue,
             // A second Ctrl-C does not wait for good order. What was committed stays, the rest is never seen.
-            (Err(_), Some(first)) => {
-                task.abort();
-                return Err(first);
-            }
+            (Some(_), Err(second)) => return Err(second),
+        }
+        if interrupt.is_some() {
+            cancel.cancel();
         }
     };
     if let Some(interrupt) = interrupt {
@@ -107,14 +145,4 @@ where
     tick(py)?;
     warning::raise(py)?;
     outcome.map_err(|cause| error::to_python(py, &cause))
-}
-
-/// Waits for one tick; `None` if the task is not finished by then.
-fn poll<R: Send>(py: Python<'_>, runtime: &Runtime, task: &mut JoinHandle<R>) -> PyResult<Option<R>> {
-    let waited = py.detach(|| runtime.block_on(async { tokio::time::timeout(TICK, task).await }));
-    match waited {
-        Ok(Ok(outcome)) => Ok(Some(outcome)),
-        Ok(Err(lost)) => Err(error::lost_task(py, lost)),
-        Err(_) => Ok(None),
-    }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::catalog::MemTable;
+use datafusion::catalog::{MemTable, TableProvider};
+use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
-use lakemark_datafusion::{LakemarkSession, LakemarkTable};
+use lakemark_datafusion::{LakemarkSession, LakemarkTable, from_engine};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
-use crate::error::Engine;
 use crate::rows::Rows;
 use crate::runtime::wait;
 use crate::table::Table;
@@ -28,45 +28,50 @@ impl Session {
 
     fn sql(&self, py: Python<'_>, text: String) -> PyResult<Rows> {
         let session = Arc::clone(&self.0);
-        wait(py, async move { run(&session, &text).await.map_err(Engine) }).map(Rows)
+        wait(py, move || async move { run(&session, &text).await }).map(Rows)
     }
 
     fn register_table(&self, py: Python<'_>, name: String, table: &Table) -> PyResult<()> {
         let (session, table) = (Arc::clone(&self.0), Arc::clone(&table.0));
-        wait(py, async move {
-            let provider = LakemarkTable::new(table).await.map_err(Engine)?;
-            replace(&session, &name, Arc::new(provider)).map_err(Engine)
+        wait(py, move || async move {
+            let table = LakemarkTable::new(table).await?;
+            replace(&session, &name, Arc::new(table)).map_err(from_engine)
         })
     }
 
     /// Registers anything that is an Arrow C stream; its rows are read now and kept in memory.
-    fn register_rows(&self, py: Python<'_>, name: String, rows: PyRecordBatchReader) -> PyResult<()> {
+    fn register_rows(
+        &self,
+        py: Python<'_>,
+        name: String,
+        rows: PyRecordBatchReader,
+    ) -> PyResult<()> {
         let reader = rows.into_reader()?;
         let schema = reader.schema();
         let batches = py.detach(|| reader.collect::<Result<Vec<_>, _>>());
         let session = Arc::clone(&self.0);
-        wait(py, async move {
-            let batches = batches.map_err(|error| Engine(error.into()))?;
-            let table = MemTable::try_new(schema, vec![batches]).map_err(Engine)?;
-            replace(&session, &name, Arc::new(table)).map_err(Engine)
+        wait(py, move || async move {
+            let batches = batches.map_err(|error| from_engine(error.into()))?;
+            let table = MemTable::try_new(schema, vec![batches]).map_err(from_engine)?;
+            replace(&session, &name, Arc::new(table)).map_err(from_engine)
         })
     }
 }
 
+/// Gives a table a name, as it is, and takes it from whatever had it.
 fn replace(
     session: &LakemarkSession,
     name: &str,
-    provider: Arc<dyn datafusion::catalog::TableProvider>,
+    table: Arc<dyn TableProvider>,
 ) -> Result<(), DataFusionError> {
-    // The name as it is: Python names are exact, SQL has to quote what it would fold.
-    let name = datafusion::sql::TableReference::bare(name);
+    let name = TableReference::bare(name);
     session.context().deregister_table(name.clone())?;
-    session.context().register_table(name, provider).map(drop)
+    session.context().register_table(name, table).map(drop)
 }
 
 /// Queries wait until they are read. A statement that does something, or whose plan cannot be part of another plan,
 /// runs here and once: showing its result must not run it again.
-async fn run(session: &LakemarkSession, text: &str) -> Result<DataFrame, DataFusionError> {
+async fn run(session: &LakemarkSession, text: &str) -> lakemark_table::Result<DataFrame> {
     let frame = session.sql(text).await?;
     let once = matches!(
         frame.logical_plan(),
@@ -81,6 +86,10 @@ async fn run(session: &LakemarkSession, text: &str) -> Result<DataFrame, DataFus
         return Ok(frame);
     }
     let schema = Arc::new(frame.schema().as_arrow().clone());
-    let batches = frame.collect().await?;
-    session.context().read_table(Arc::new(MemTable::try_new(schema, vec![batches])?))
+    let batches = frame.collect().await.map_err(from_engine)?;
+    let rows = MemTable::try_new(schema, vec![batches]).map_err(from_engine)?;
+    session
+        .context()
+        .read_table(Arc::new(rows))
+        .map_err(from_engine)
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
-use lakemark_datafusion::LakemarkTable;
-use lakemark_table::{BuildOptions, CancelFlag, Error, IndexSpec, Progress, TableOptions};
+use lakemark_datafusion::{LakemarkTable, QueryOptions};
+use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use serde_json::json;
 
-use crate::error::{self, Engine};
+use crate::error;
 use crate::progress::Counters;
 use crate::rows::Rows;
 use crate::runtime::{runtime, wait, wait_cancellable};
@@ -31,8 +31,14 @@ impl Table {
         store: Option<String>,
         storage_options: HashMap<String, String>,
     ) -> PyResult<Self> {
-        let options = TableOptions { store, storage_options };
-        wait(py, async move { lakemark_table::Table::open(&location, options).await }).map(Self)
+        let options = TableOptions {
+            store,
+            storage_options,
+        };
+        wait(py, move || async move {
+            lakemark_table::Table::open(&location, options).await
+        })
+        .map(Self)
     }
 
     fn location(&self) -> &str {
@@ -43,19 +49,23 @@ impl Table {
         self.0.format().to_string()
     }
 
-    fn store(&self) -> &str {
+    fn store(&self) -> Option<&str> {
         self.0.store_location()
     }
 
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let table = Arc::clone(&self.0);
-        wait(py, async move { Ok::<_, Error>(Schema(table.snapshot().await?.schema())) })
+        wait(py, move || async move {
+            Ok(Schema(table.snapshot().await?.schema()))
+        })
     }
 
     /// The pinned state as JSON: versions, files, indexes.
     fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        wait(py, async move { Ok::<_, Error>(describe(&*table.snapshot().await?).to_string()) })
+        wait(py, move || async move {
+            Ok(describe(&*table.snapshot().await?).to_string())
+        })
     }
 
     fn create_index(
@@ -68,13 +78,22 @@ impl Table {
         if_not_exists: bool,
     ) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        let spec = IndexSpec { name, columns, kind, options };
-        wait(py, async move { table.create_index(spec, if_not_exists).await })
+        let spec = IndexSpec {
+            name,
+            columns,
+            kind,
+            options,
+        };
+        wait(py, move || async move {
+            table.create_index(spec, if_not_exists).await
+        })
     }
 
     fn drop_index(&self, py: Python<'_>, name: String, if_exists: bool) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        wait(py, async move { table.drop_index(&name, if_exists).await })
+        wait(py, move || async move {
+            table.drop_index(&name, if_exists).await
+        })
     }
 
     fn build(
@@ -99,13 +118,18 @@ impl Table {
             Some(progress) => progress.call1(counters.read()).map(drop),
             None => Ok(()),
         };
-        let report = wait_cancellable(py, async move { table.build(options).await }, &cancel, tell)?;
+        let report = wait_cancellable(
+            py,
+            move || async move { table.build(options).await },
+            &cancel,
+            tell,
+        )?;
         to_json(py, &report)
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        let report = wait(py, async move { table.verify().await })?;
+        let report = wait(py, move || async move { table.verify().await })?;
         to_json(py, &report)
     }
 
@@ -115,24 +139,43 @@ impl Table {
         filter: Option<String>,
         columns: Option<Vec<String>>,
         limit: Option<usize>,
+        use_index: bool,
     ) -> PyResult<Rows> {
         let table = Arc::clone(&self.0);
-        wait(py, async move {
-            lakemark_datafusion::scan(table, filter.as_deref(), columns.as_deref(), limit).await.map_err(Engine)
+        let options = QueryOptions { use_index };
+        wait(py, move || async move {
+            lakemark_datafusion::scan(
+                &table,
+                filter.as_deref(),
+                columns.as_deref(),
+                limit,
+                &options,
+            )
+            .await
         })
         .map(Rows)
     }
 
-    fn count(&self, py: Python<'_>, filter: Option<String>) -> PyResult<u64> {
+    fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
-        wait(py, async move { lakemark_datafusion::count(table, filter.as_deref()).await.map_err(Engine) })
+        let options = QueryOptions { use_index };
+        wait(py, move || async move {
+            lakemark_datafusion::count(&table, filter.as_deref(), &options).await
+        })
     }
 
     /// The report as JSON and as text.
-    fn explain(&self, py: Python<'_>, filter: Option<String>) -> PyResult<(String, String)> {
+    fn explain(
+        &self,
+        py: Python<'_>,
+        filter: Option<String>,
+        use_index: bool,
+    ) -> PyResult<(String, String)> {
         let table = Arc::clone(&self.0);
-        let report =
-            wait(py, async move { lakemark_datafusion::explain(table, filter.as_deref()).await.map_err(Engine) })?;
+        let options = QueryOptions { use_index };
+        let report = wait(py, move || async move {
+            lakemark_datafusion::explain(&table, filter.as_deref(), &options).await
+        })?;
         Ok((to_json(py, &report)?, report.to_string()))
     }
 
@@ -144,7 +187,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let codec = ffi_logical_codec_from_pycapsule(session.clone(), Some(&session))?;
         let table = Arc::clone(&self.0);
-        let provider = wait(py, async move { LakemarkTable::new(table).await.map_err(Engine) })?;
+        let provider = wait(py, || LakemarkTable::new(table))?;
         let provider: Arc<dyn TableProvider> = Arc::new(provider);
         let handle = runtime(py)?.handle().clone();
         let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
@@ -159,14 +202,22 @@ fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
 fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
     let files = snapshot.files();
     let deleted = files.iter().filter_map(|file| file.deleted.as_ref());
-    let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
+    let rows = files.iter().map(|file| {
+        Some(
+            file.row_groups
+                .as_ref()?
+                .iter()
+                .map(|n| u64::from(*n))
+                .sum::<u64>(),
+        )
+    });
     json!({
         "manifest": snapshot.manifest_number(),
         "delta_version": snapshot.delta_version(),
         "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
         "rows": rows.sum::<Option<u64>>(),
-        "rows_deleted": deleted.map(|rows| rows.len()).sum::<u64>(),
+        "rows_deleted": deleted.map(|rows| u64::from(rows.len())).sum::<u64>(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
         "indexes": snapshot.indexes(),
     })
