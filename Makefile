@@ -92,7 +92,7 @@ fuzz-queries: ## N=10000 SEED=1: random predicates over random tables; marks on 
 	$(DEBUG)/examples/fuzz-queries $(N) $(SEED)
 
 fuzz: ## decoders against arbitrary bytes: a smoke run
-	LAKEMARK_FUZZ=1 $(CARGO) test -p lakemark-format fuzz
+	rust/fuzz/smoke
 
 ci: ## what CI runs: lint, build, every test, fuzz smoke; prints how long each part took
 	@rm -f $(LAKEMARK_CACHE)/parts
