@@ -1,0 +1,209 @@
+//! The functions that `io.lakemark.spark.NativeLibrary` declares, one for one.
+//!
+//! Addresses of C structures come from arrow-c-data, which owns the memory; the structures are empty when they arrive and
+//! are filled here. Java releases them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use arrow::ffi::FFI_ArrowSchema;
+use arrow::ffi_stream::FFI_ArrowArrayStream;
+use jni::objects::{JClass, JString};
+use jni::sys::{jboolean, jlong};
+use jni::{Env, EnvUnowned};
+use lakemark_table::{Table, TableOptions};
+
+use crate::error::{NativeError, Result, Throw};
+use crate::handle::{self, Pinned};
+use crate::int96::schema_with_moments;
+use crate::plan;
+use crate::read::{SplitReader, remember_store};
+use crate::runtime::block_on;
+use crate::split::{ScanSpec, Split};
+use crate::stream::{Batches, Exported, Panicking};
+use crate::types::spark_schema;
+
+fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
+    if text.is_null() {
+        Ok(None)
+    } else {
+        Ok(Some(text.try_to_string(env)?))
+    }
+}
+
+/// `long openTable(String path, String storeOrNull, boolean useIndex)`: opens a table and pins its newest state.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    use_index: jboolean,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong> {
+        let location = path.try_to_string(env)?;
+        let store = optional(env, &store)?;
+        let pinned = block_on(pin(location, store, use_index))??;
+        remember_store(&pinned.location, pinned.snapshot.object_store());
+        Ok(handle::give(pinned))
+    })
+    .resolve::<Throw>()
+}
+
+async fn pin(location: String, store: Option<String>, use_index: bool) -> Result<Pinned> {
+    let options = TableOptions {
+        store: store.clone(),
+        ..TableOptions::default()
+    };
+    let snapshot = Table::open(&location, options).await?.snapshot().await?;
+    let schema = schema_with_moments(&snapshot).await?;
+    Ok(Pinned {
+        location,
+        store,
+        snapshot,
+        schema,
+        use_index,
+        probed: Arc::default(),
+    })
+}
+
+/// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+    out_schema: jlong,
+) {
+    env.with_env(|_env| -> Result<()> {
+        let schema: Schema = spark_schema(&handle::get(table)?.schema)?;
+        let exported = FFI_ArrowSchema::try_from(&schema)?;
+        let address = address::<FFI_ArrowSchema>(out_schema)?;
+        // SAFETY: `address` is an empty structure that Java allocated for this call.
+        unsafe { std::ptr::write_unaligned(address, exported) };
+        Ok(())
+    })
+    .resolve::<Throw>()
+}
+
+/// `boolean isCertain(long table, String filter)`: whether the marks alone tell which rows the filter chooses.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_isCertain<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+    filter: JString<'l>,
+) -> jboolean {
+    env.with_env(|env| -> Result<jboolean> {
+        let filter = filter.try_to_string(env)?;
+        let pinned = handle::get(table)?;
+        block_on(plan::is_certain(&pinned, &filter))?
+    })
+    .resolve::<Throw>()
+}
+
+/// `long count(long table, String filter)`: the rows for which the filter is true, or -1 if the marks do not know.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_count<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+    filter: JString<'l>,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong> {
+        let filter = filter.try_to_string(env)?;
+        let pinned = handle::get(table)?;
+        let rows = block_on(plan::count(&pinned, &filter))??;
+        rows.map_or(Ok(-1), |rows| {
+            jlong::try_from(rows).map_err(|_| NativeError::internal("too many rows for Java"))
+        })
+    })
+    .resolve::<Throw>()
+}
+
+/// `String plan(long table, String filter, String columns)`: the splits, as JSON; `columns` is a JSON list of names.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+    filter: JString<'l>,
+    columns: JString<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        let filter = filter.try_to_string(env)?;
+        let columns: Vec<String> = serde_json::from_str(&columns.try_to_string(env)?)?;
+        let pinned = handle::get(table)?;
+        let plan = block_on(plan::plan(&pinned, &filter, &columns))??;
+        Ok(env.new_string(serde_json::to_string(&plan)?)?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `void openSplit(String scan, String split, long outStream)`: the record batches of a split, as an Arrow C stream.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    scan: JString<'l>,
+    split: JString<'l>,
+    out_stream: jlong,
+) {
+    env.with_env(|env| -> Result<()> {
+        let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
+        let split: Split = serde_json::from_str(&split.try_to_string(env)?)?;
+        let reader = block_on(SplitReader::open(&scan, &split))??;
+        export(reader, out_stream)
+    })
+    .resolve::<Throw>()
+}
+
+/// `void close(long table)`: gives a table back.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_close<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+) {
+    env.with_env(|_env| -> Result<()> {
+        handle::take_back(table);
+        Ok(())
+    })
+    .resolve::<Throw>()
+}
+
+/// `void panic(long outStream)`: for the self test. Panics in the call (address 0) or in the stream's first batch.
+#[unsafe(no_mangle)]
+#[expect(
+    clippy::panic,
+    reason = "it is there to prove that a panic is contained"
+)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_panic<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    out_stream: jlong,
+) {
+    env.with_env(|_env| -> Result<()> {
+        if out_stream == 0 {
+            panic!("asked for by the self test of calls");
+        }
+        export(Panicking, out_stream)
+    })
+    .resolve::<Throw>()
+}
+
+fn export(batches: impl Batches + 'static, out_stream: jlong) -> Result<()> {
+    let stream = FFI_ArrowArrayStream::new(Box::new(Exported::new(batches)));
+    let address = address::<FFI_ArrowArrayStream>(out_stream)?;
+    // SAFETY: `address` is an empty structure that Java allocated for this call.
+    unsafe { std::ptr::write_unaligned(address, stream) };
+    Ok(())
+}
+
+fn address<T>(value: jlong) -> Result<*mut T> {
+    if value == 0 {
+        Err(NativeError::internal("no address to export to"))
+    } else {
+        Ok(value as *mut T)
+    }
+}

@@ -1,0 +1,48 @@
+//! Rust values that Java holds as a `long`.
+//!
+//! A handle is a leaked box. Java passes it only to the functions of this crate, closes it exactly once, and never uses it
+//! after that: `NativeTable.java` guards both with a lock, and zero stands for "closed".
+
+use std::sync::{Arc, Mutex};
+
+use arrow::datatypes::SchemaRef;
+use jni::sys::jlong;
+use lakemark_table::{Probe, Snapshot};
+
+use crate::error::{NativeError, Result};
+
+/// A pinned table with the options of its queries.
+#[derive(Clone, Debug)]
+pub(crate) struct Pinned {
+    pub(crate) location: String,
+    pub(crate) store: Option<String>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// The table's schema as Spark's reader would see it: 96-bit timestamps are moments and not local times.
+    pub(crate) schema: SchemaRef,
+    pub(crate) use_index: bool,
+    /// The last filter and what the marks say of it: whether Spark may forget the filter and which rows it gets must come
+    /// from one look at the marks, or a mark that is damaged in between would change the result.
+    pub(crate) probed: Arc<Mutex<Option<(String, Arc<Probe>)>>>,
+}
+
+/// Gives the value to Java.
+pub(crate) fn give(pinned: Pinned) -> jlong {
+    Box::into_raw(Box::new(pinned)) as jlong
+}
+
+/// A clone of the value behind a handle.
+pub(crate) fn get(handle: jlong) -> Result<Pinned> {
+    if handle == 0 {
+        return Err(NativeError::internal("the table is closed"));
+    }
+    // SAFETY: not zero, so `give` made it and `take_back` has not had it (module documentation).
+    Ok(unsafe { &*(handle as *const Pinned) }.clone())
+}
+
+/// Takes the value back from Java and drops it.
+pub(crate) fn take_back(handle: jlong) {
+    if handle != 0 {
+        // SAFETY: as in `get`; Java forgets the handle before this call.
+        drop(unsafe { Box::from_raw(handle as *mut Pinned) });
+    }
+}

@@ -1,0 +1,23 @@
+//! The Spark connector's native half: table snapshots, plans and record batches for a JVM.
+//!
+//! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, a plan. A plan is JSON
+//! with one [`split`] per task, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]). Filters come
+//! as JSON too ([`filter`]) and only with conditions that mean the same to Spark and to the index.
+//!
+//! With the Python binding this is the only crate that may use `unsafe`; each use is in [`calls`] or [`handle`]. Errors and
+//! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's
+//! error, because nothing may unwind into the JVM.
+
+mod calls;
+mod error;
+mod filter;
+mod handle;
+mod int96;
+mod object;
+mod plan;
+mod read;
+mod rows;
+mod runtime;
+mod split;
+mod stream;
+mod types;

@@ -1,0 +1,280 @@
+//! From a filter to splits, on the driver.
+
+use std::sync::{Arc, PoisonError};
+
+use arrow::array::ArrayRef;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use lakemark_index::{Predicate, Truth};
+use lakemark_table::{
+    DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot,
+};
+use serde::Serialize;
+
+use crate::error::{NativeError, Result};
+use crate::filter;
+use crate::handle::Pinned;
+use crate::rows::Rows;
+use crate::split::{Part, ScanSpec, Split, constants};
+use crate::types::{spark_schema, spark_type};
+
+/// A task reads about so many bytes of a file; less would waste openings, more would leave cores idle.
+const SPLIT_BYTES: u64 = 64 << 20;
+
+/// The answer to Java: what tasks get, and what the driver tells Spark.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Plan {
+    /// A [`ScanSpec`], opaque to Java.
+    scan: String,
+    splits: Vec<PlannedSplit>,
+    report: ProbeReport,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PlannedSplit {
+    /// A [`Split`], opaque to Java.
+    body: String,
+    /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
+    rows: Option<u64>,
+    bytes: u64,
+}
+
+/// What the marks say of a filter; one look serves all questions about the same filter.
+async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
+    let known = pinned
+        .probed
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    if let Some((of, probe)) = known
+        && of == filter
+    {
+        return Ok(probe);
+    }
+    let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
+    let options = ProbeOptions {
+        use_index: pinned.use_index,
+        count_only: false,
+    };
+    let probe = Arc::new(pinned.snapshot.probe(&predicate, &options).await?);
+    let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
+    *slot = Some((filter.to_owned(), Arc::clone(&probe)));
+    Ok(probe)
+}
+
+/// The number of rows for which the filter is true, if that is certain for every file.
+fn certain_rows(probe: &Probe) -> Option<u64> {
+    let rows = probe.files.iter().map(|file| match file {
+        FileProbe::Counted { rows } => Some(*rows),
+        FileProbe::Known {
+            certain, uncertain, ..
+        } if uncertain.is_empty() => Some(u64::from(certain.len())),
+        FileProbe::Known { .. } | FileProbe::Unknown => None,
+    });
+    rows.sum()
+}
+
+/// Whether the marks alone tell which rows a filter chooses.
+pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
+    Ok(certain_rows(probe(pinned, filter).await?.as_ref()).is_some())
+}
+
+/// The number of rows for which a filter is true, if the marks alone know it.
+pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> {
+    let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
+    if predicate != Predicate::Const(Truth::True) {
+        return Ok(certain_rows(probe(pinned, filter).await?.as_ref()));
+    }
+    // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
+    let options = ProbeOptions {
+        use_index: pinned.use_index,
+        count_only: true,
+    };
+    Ok(certain_rows(
+        &pinned.snapshot.probe(&predicate, &options).await?,
+    ))
+}
+
+/// Cuts the rows for which a filter is or may be true into splits.
+pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> Result<Plan> {
+    let snapshot = &pinned.snapshot;
+    let probe = probe(pinned, filter).await?;
+    let schema = projection(&pinned.schema, columns)?;
+    let mut splits = Vec::new();
+    for (file, found) in snapshot.files().iter().zip(&probe.files) {
+        let constants = partition_constants(snapshot, file, &schema)?;
+        match found {
+            FileProbe::Unknown => match &file.row_groups {
+                Some(row_groups) => {
+                    let live = live_rows(file, row_groups);
+                    known_splits(file, row_groups, &live, constants.as_ref(), &mut splits)?;
+                }
+                None => unknown_splits(file, constants.as_ref(), &mut splits)?,
+            },
+            FileProbe::Known {
+                row_groups,
+                certain,
+                uncertain,
+            } => {
+                let rows = certain.or(uncertain);
+                known_splits(file, row_groups, &rows, constants.as_ref(), &mut splits)?;
+            }
+            FileProbe::Counted { .. } => {
+                return Err(NativeError::internal("a plan was answered with a count"));
+            }
+        }
+    }
+    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
+    Ok(Plan {
+        scan: serde_json::to_string(&scan)?,
+        splits,
+        report: probe.report.clone(),
+    })
+}
+
+/// The asked columns with Spark's types, in the asked order.
+fn projection(schema: &Schema, columns: &[String]) -> Result<SchemaRef> {
+    let spark = columns
+        .iter()
+        .map(|name| {
+            schema.field_with_name(name).cloned().map_err(|_| {
+                NativeError::new(
+                    ErrorKind::NotFound,
+                    format!("the table has no column '{name}' any more; load it again"),
+                )
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(spark_schema(&Schema::new(spark))?))
+}
+
+fn partition_constants(
+    snapshot: &Snapshot,
+    file: &DataFile,
+    schema: &Schema,
+) -> Result<Option<String>> {
+    let mut found = Vec::new();
+    for (field, value) in snapshot
+        .partition_columns()
+        .iter()
+        .zip(&file.partition_values)
+    {
+        if schema.field_with_name(field.name()).is_ok() {
+            let of = spark_type(field.name(), field.data_type())?;
+            found.push((field.name().clone(), cast_constant(value, &of)?));
+        }
+    }
+    constants(&found)
+}
+
+fn cast_constant(value: &ArrayRef, of: &DataType) -> Result<ArrayRef> {
+    Ok(cast_with_options(
+        value,
+        of,
+        &CastOptions {
+            safe: false,
+            ..Default::default()
+        },
+    )?)
+}
+
+/// Every row that is not deleted.
+fn live_rows(file: &DataFile, row_groups: &[u32]) -> RowSet {
+    let all = RowSet::full(row_groups.iter().sum());
+    match &file.deleted {
+        Some(deleted) => all.minus(deleted),
+        None => all,
+    }
+}
+
+/// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
+fn unknown_splits(
+    file: &DataFile,
+    constants: Option<&String>,
+    out: &mut Vec<PlannedSplit>,
+) -> Result<()> {
+    let deleted = file
+        .deleted
+        .as_deref()
+        .map(|set| (Rows::encode(set), u64::from(set.universe())));
+    let pieces = file.meta.size.div_ceil(SPLIT_BYTES).max(1);
+    for piece in 0..pieces {
+        let from_byte = piece * SPLIT_BYTES;
+        let to_byte = if piece + 1 == pieces {
+            u64::MAX
+        } else {
+            from_byte + SPLIT_BYTES
+        };
+        let (deleted, deleted_of) = deleted
+            .clone()
+            .map_or((None, 0), |(rows, of)| (Some(rows), of));
+        let part = Part::Unknown {
+            from_byte,
+            to_byte,
+            deleted,
+            deleted_of,
+        };
+        out.push(PlannedSplit {
+            body: body(file, part, constants)?,
+            rows: None,
+            bytes: file.meta.size.min(to_byte) - from_byte,
+        });
+    }
+    Ok(())
+}
+
+/// A file whose rows are known is cut between row groups; row groups without a chosen row are left out.
+fn known_splits(
+    file: &DataFile,
+    row_groups: &[u32],
+    rows: &RowSet,
+    constants: Option<&String>,
+    out: &mut Vec<PlannedSplit>,
+) -> Result<()> {
+    let file_rows: u64 = row_groups.iter().map(|rows| u64::from(*rows)).sum();
+    let bytes_per_row = file.meta.size / file_rows.max(1);
+    let mut emit = |start: u32, end: u32| -> Result<()> {
+        let count = u64::from(rows.count_in(start, end));
+        if count == 0 {
+            return Ok(());
+        }
+        let part = Part::Known {
+            file_rows,
+            start: u64::from(start),
+            length: u64::from(end - start),
+            rows: Rows::encode(&rows.slice(start, end)),
+            count,
+        };
+        out.push(PlannedSplit {
+            body: body(file, part, constants)?,
+            rows: Some(count),
+            bytes: count.saturating_mul(bytes_per_row),
+        });
+        Ok(())
+    };
+    let mut start = 0;
+    let mut end = 0;
+    for length in row_groups {
+        if rows.count_in(end, end + length) == 0 {
+            emit(start, end)?;
+            start = end + length;
+        } else if u64::from(end - start) * bytes_per_row >= SPLIT_BYTES {
+            emit(start, end)?;
+            start = end;
+        }
+        end += length;
+    }
+    emit(start, end)
+}
+
+fn body(file: &DataFile, part: Part, constants: Option<&String>) -> Result<String> {
+    let split = Split::new(
+        file.meta.location.to_string(),
+        file.meta.size,
+        part,
+        constants.cloned(),
+    );
+    Ok(serde_json::to_string(&split)?)
+}

@@ -1,0 +1,371 @@
+//! From a split to record batches, on an executor.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, MutableArrayData, RecordBatch, RecordBatchOptions, UInt32Array,
+    make_array, new_null_array,
+};
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use lakemark_table::{ErrorKind, Table, TableOptions};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector};
+use parquet::arrow::async_reader::{
+    AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder,
+};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
+
+use crate::error::{NativeError, Result, reading};
+use crate::int96;
+use crate::object::DataObject;
+use crate::split::{Part, ScanSpec, Split};
+
+/// Rows of one batch, the size of Spark's own Parquet batches.
+const BATCH_ROWS: usize = 4096;
+
+static STORES: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock::new();
+
+/// Keeps a table's object store for the tasks that run in this process.
+pub(crate) fn remember_store(location: &str, store: Arc<dyn ObjectStore>) {
+    let stores = STORES.get_or_init(Mutex::default);
+    stores
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(location.to_owned(), store);
+}
+
+async fn store_of(scan: &ScanSpec) -> Result<Arc<dyn ObjectStore>> {
+    let known = STORES
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&scan.location)
+        .cloned();
+    if let Some(store) = known {
+        return Ok(store);
+    }
+    let options = TableOptions {
+        store: scan.store.clone(),
+        ..TableOptions::default()
+    };
+    let store = Table::open(&scan.location, options)
+        .await?
+        .snapshot()
+        .await?
+        .object_store();
+    remember_store(&scan.location, Arc::clone(&store));
+    Ok(store)
+}
+
+/// The batches of one split.
+pub(crate) struct SplitReader {
+    path: String,
+    schema: SchemaRef,
+    constants: HashMap<String, ArrayRef>,
+    source: Source,
+}
+
+enum Source {
+    /// No column is stored in the file (or none is asked for): only the number of rows is of interest.
+    RowCount(u64),
+    /// Columns of the file.
+    Columns(Box<ParquetRecordBatchStream<DataObject>>),
+}
+
+impl SplitReader {
+    /// Opens the file and finds the rows.
+    pub(crate) async fn open(scan: &ScanSpec, split: &Split) -> Result<Self> {
+        let schema = scan.schema()?;
+        let constants: HashMap<_, _> = split.constants()?.into_iter().collect();
+        let path = split.location.clone();
+        let no_columns = schema
+            .fields()
+            .iter()
+            .all(|field| constants.contains_key(field.name()));
+        let source = match (&split.part, no_columns) {
+            (Part::Known { count, .. }, true) => Source::RowCount(*count),
+            _ => {
+                file_source(
+                    store_of(scan).await?,
+                    split,
+                    &schema,
+                    &constants,
+                    no_columns,
+                )
+                .await?
+            }
+        };
+        Ok(Self {
+            path,
+            schema,
+            constants,
+            source,
+        })
+    }
+
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The next batch, with Spark's types and without offsets.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match &mut self.source {
+            Source::RowCount(0) => Ok(None),
+            Source::RowCount(left) => {
+                let rows = BATCH_ROWS.min(usize::try_from(*left).unwrap_or(BATCH_ROWS));
+                *left -= rows as u64;
+                self.complete(None, rows).map(Some)
+            }
+            Source::Columns(stream) => {
+                let next = futures::StreamExt::next(stream.as_mut()).await;
+                match next
+                    .transpose()
+                    .map_err(|error| reading(&self.path, &error))?
+                {
+                    None => Ok(None),
+                    Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
+                }
+            }
+        }
+    }
+
+    fn complete(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<RecordBatch> {
+        let column = |field: &Arc<Field>| -> Result<ArrayRef> {
+            if let Some(value) = self.constants.get(field.name()) {
+                return Ok(take(
+                    value.as_ref(),
+                    &UInt32Array::from(vec![0; rows]),
+                    None,
+                )?);
+            }
+            match batch.and_then(|batch| batch.column_by_name(field.name())) {
+                None => Ok(new_null_array(field.data_type(), rows)),
+                Some(stored) => {
+                    let cast = cast_with_options(
+                        stored,
+                        field.data_type(),
+                        &CastOptions {
+                            safe: false,
+                            ..Default::default()
+                        },
+                    );
+                    let cast = cast.map_err(|error| {
+                        NativeError::new(
+                            ErrorKind::SchemaMismatch,
+                            format!(
+                                "column '{}' of {} cannot be read as {}: {error}",
+                                field.name(),
+                                self.path,
+                                field.data_type()
+                            ),
+                        )
+                    })?;
+                    Ok(without_offset(cast)?)
+                }
+            }
+        };
+        let columns = self
+            .schema
+            .fields()
+            .iter()
+            .map(column)
+            .collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(
+            self.schema(),
+            columns,
+            &options,
+        )?)
+    }
+}
+
+async fn file_source(
+    store: Arc<dyn ObjectStore>,
+    split: &Split,
+    schema: &Schema,
+    constants: &HashMap<String, ArrayRef>,
+    only_count: bool,
+) -> Result<Source> {
+    let fail = |error: parquet::errors::ParquetError| reading(&split.location, &error);
+    let location = Path::parse(&split.location)
+        .map_err(|error| NativeError::internal(format!("a split's path: {error}")))?;
+    let mut input = DataObject::new(store, location, split.size);
+    // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
+    let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+    let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
+    let metadata = int96::with_microseconds(footer, options).map_err(fail)?;
+    let (row_groups, selection) = choose(split, metadata.metadata())?;
+    if only_count {
+        return Ok(Source::RowCount(selection.row_count() as u64));
+    }
+    let wanted = metadata
+        .schema()
+        .fields()
+        .iter()
+        .enumerate()
+        .filter_map(|(at, field)| {
+            let asked = schema.field_with_name(field.name()).is_ok()
+                && !constants.contains_key(field.name());
+            asked.then_some(at)
+        });
+    let roots: Vec<usize> = wanted.collect();
+    if roots.is_empty() {
+        return Ok(Source::RowCount(selection.row_count() as u64));
+    }
+    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(input, metadata);
+    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let stream = builder
+        .with_projection(mask)
+        .with_row_groups(row_groups)
+        .with_row_selection(selection)
+        .with_batch_size(BATCH_ROWS)
+        .build()
+        .map_err(fail)?;
+    Ok(Source::Columns(Box::new(stream)))
+}
+
+/// The row groups of a split, and the rows in them.
+fn choose(split: &Split, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
+    match &split.part {
+        Part::Known {
+            file_rows,
+            start,
+            length,
+            rows,
+            ..
+        } => {
+            let stale = || {
+                NativeError::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "{} changed after the query was planned; run the query again",
+                        split.location
+                    ),
+                )
+            };
+            let in_file: u64 = metadata.row_groups().iter().map(rows_of).sum();
+            let groups = row_groups_in(metadata, |rows| {
+                rows.start >= *start && rows.end <= start + length
+            });
+            let covered: u64 = groups
+                .iter()
+                .filter_map(|at| metadata.row_groups().get(*at))
+                .map(rows_of)
+                .sum();
+            if in_file != *file_rows || covered != *length {
+                return Err(stale());
+            }
+            let length = usize::try_from(*length).map_err(|_| stale())?;
+            Ok((groups, rows.selection(length)?))
+        }
+        Part::Unknown {
+            from_byte,
+            to_byte,
+            deleted,
+            deleted_of,
+        } => {
+            let mut groups = Vec::new();
+            let mut ranges = Vec::new();
+            let mut first = 0;
+            for (at, group) in metadata.row_groups().iter().enumerate() {
+                let end = first + rows_of(group);
+                if (*from_byte..*to_byte).contains(&first_byte(group)) {
+                    groups.push(at);
+                    ranges.push(first..end);
+                }
+                first = end;
+            }
+            let live = match deleted {
+                None => RowSelection::from(vec![RowSelector::select(to_usize(
+                    ranges.iter().map(|rows| rows.end - rows.start).sum(),
+                )?)]),
+                Some(rows) => live_rows(&rows.selection(to_usize(*deleted_of)?)?, &ranges)?,
+            };
+            Ok((groups, live))
+        }
+    }
+}
+
+/// What is left of `ranges` without the deleted rows, as a selection over the ranges laid end to end.
+fn live_rows(deleted: &RowSelection, ranges: &[Range<u64>]) -> Result<RowSelection> {
+    let mut selectors = Vec::new();
+    let mut at = 0_u64;
+    let mut holes = Vec::new();
+    for selector in deleted.iter() {
+        let end = at + selector.row_count as u64;
+        if !selector.skip {
+            holes.push(at..end);
+        }
+        at = end;
+    }
+    for range in ranges {
+        let mut next = range.start;
+        for hole in holes
+            .iter()
+            .filter(|hole| hole.end > range.start && hole.start < range.end)
+        {
+            let start = hole.start.max(range.start);
+            let end = hole.end.min(range.end);
+            selectors.push(RowSelector::select(to_usize(start - next)?));
+            selectors.push(RowSelector::skip(to_usize(end - start)?));
+            next = end;
+        }
+        selectors.push(RowSelector::select(to_usize(range.end - next)?));
+    }
+    Ok(RowSelection::from(selectors))
+}
+
+fn row_groups_in(metadata: &ParquetMetaData, wanted: impl Fn(&Range<u64>) -> bool) -> Vec<usize> {
+    let mut first = 0;
+    let mut found = Vec::new();
+    for (at, group) in metadata.row_groups().iter().enumerate() {
+        let rows = first..first + rows_of(group);
+        first = rows.end;
+        if wanted(&rows) && !rows.is_empty() {
+            found.push(at);
+        }
+    }
+    found
+}
+
+fn rows_of(group: &RowGroupMetaData) -> u64 {
+    u64::try_from(group.num_rows()).unwrap_or(0)
+}
+
+fn first_byte(group: &RowGroupMetaData) -> u64 {
+    group
+        .columns()
+        .iter()
+        .map(|column| column.byte_range().0)
+        .min()
+        .unwrap_or(0)
+}
+
+fn to_usize(value: u64) -> Result<usize> {
+    usize::try_from(value)
+        .map_err(|_| NativeError::internal("a row number does not fit this machine"))
+}
+
+/// A copy that begins at its buffers' first element, if it does not already: Java ignores the offset of an array, and
+/// reads a slice of booleans wrongly without any sign of it.
+fn without_offset(array: ArrayRef) -> Result<ArrayRef> {
+    fn has_offset(data: &ArrayData) -> bool {
+        data.offset() != 0 || data.child_data().iter().any(has_offset)
+    }
+    let data = array.to_data();
+    if !has_offset(&data) {
+        return Ok(array);
+    }
+    let mut copy = MutableArrayData::new(vec![&data], false, data.len());
+    copy.try_extend(0, 0, data.len())?;
+    Ok(make_array(copy.freeze()))
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

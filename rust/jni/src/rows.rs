@@ -1,0 +1,174 @@
+//! Row sets as they travel in splits: whole, runs or bits, whichever is smaller.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lakemark_table::RowSet;
+use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{NativeError, Result};
+
+/// A row set over a range of rows of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Rows {
+    /// All of them.
+    All,
+    /// Alternating numbers of rows to skip and to take, as base64 of LEB128.
+    Runs(String),
+    /// One bit per row, low bits first, as base64.
+    Bits(String),
+}
+
+impl Rows {
+    /// Encodes a row set.
+    pub(crate) fn encode(set: &RowSet) -> Self {
+        if set.is_full() {
+            return Self::All;
+        }
+        let bits_length = set.universe().div_ceil(8) as usize;
+        let mut runs = Vec::new();
+        let mut end = 0;
+        for range in set.iter_ranges() {
+            leb128(&mut runs, range.start - end);
+            leb128(&mut runs, range.end - range.start);
+            end = range.end;
+            if runs.len() > bits_length {
+                return Self::Bits(STANDARD.encode(bits(set, bits_length)));
+            }
+        }
+        Self::Runs(STANDARD.encode(runs))
+    }
+
+    /// The set as a selection over `universe` rows.
+    pub(crate) fn selection(&self, universe: usize) -> Result<RowSelection> {
+        let ranges = match self {
+            Self::All => vec![RowSelector::select(universe)],
+            Self::Runs(text) => {
+                let mut selectors = Vec::new();
+                let bytes = decode(text)?;
+                let mut rest = bytes.as_slice();
+                while !rest.is_empty() {
+                    selectors.push(RowSelector::skip(read_leb128(&mut rest)?));
+                    selectors.push(RowSelector::select(read_leb128(&mut rest)?));
+                }
+                selectors
+            }
+            Self::Bits(text) => {
+                let bytes = decode(text)?;
+                let set = |row: usize| {
+                    bytes
+                        .get(row / 8)
+                        .is_some_and(|byte| byte >> (row % 8) & 1 == 1)
+                };
+                let rows = (0..universe)
+                    .filter(|row| set(*row))
+                    .map(|row| row..row + 1);
+                return Ok(RowSelection::from_consecutive_ranges(rows, universe));
+            }
+        };
+        let named: usize = ranges.iter().map(|selector| selector.row_count).sum();
+        if named > universe {
+            return Err(NativeError::internal(format!(
+                "a split names {named} rows of {universe}"
+            )));
+        }
+        let mut ranges = ranges;
+        ranges.push(RowSelector::skip(universe - named));
+        Ok(RowSelection::from(ranges))
+    }
+}
+
+fn bits(set: &RowSet, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0_u8; length];
+    for row in set.iter() {
+        if let Some(byte) = bytes.get_mut(row as usize / 8) {
+            *byte |= 1 << (row % 8);
+        }
+    }
+    bytes
+}
+
+fn decode(text: &str) -> Result<Vec<u8>> {
+    STANDARD
+        .decode(text)
+        .map_err(|error| NativeError::internal(format!("a split's rows are not base64: {error}")))
+}
+
+fn leb128(out: &mut Vec<u8>, mut value: u32) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn read_leb128(input: &mut &[u8]) -> Result<usize> {
+    let mut value = 0_u64;
+    for shift in (0..35).step_by(7) {
+        let Some((byte, rest)) = input.split_first() else {
+            break;
+        };
+        *input = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return usize::try_from(value)
+                .map_err(|_| NativeError::internal("a split's rows are out of range"));
+        }
+    }
+    Err(NativeError::internal("a split's rows are cut short"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(set: &RowSet) -> Vec<u32> {
+        let universe = set.universe();
+        let selection = Rows::encode(set)
+            .selection(universe as usize)
+            .expect("own encoding");
+        let mut rows = Vec::new();
+        let mut at = 0_u32;
+        for selector in selection.iter() {
+            let count = u32::try_from(selector.row_count).expect("small");
+            if !selector.skip {
+                rows.extend(at..at + count);
+            }
+            at += count;
+        }
+        assert_eq!(at, universe);
+        rows
+    }
+
+    #[test]
+    fn every_shape_comes_back_as_it_was() {
+        let odd: Vec<u32> = (0..1000).filter(|row| row % 2 == 1).collect();
+        for (set, kind) in [
+            (RowSet::full(1000), "All"),
+            (RowSet::empty(1000), "Runs"),
+            (RowSet::from_range(300..700, 1000), "Runs"),
+            (RowSet::from_rows(odd, 1000), "Bits"),
+            (RowSet::from_rows(vec![0, 999], 1000), "Runs"),
+        ] {
+            assert!(
+                format!("{:?}", Rows::encode(&set)).starts_with(kind),
+                "{kind}"
+            );
+            assert_eq!(round_trip(&set), set.iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn damaged_rows_are_errors() {
+        assert!(
+            Rows::Runs("gA==".into()).selection(10).is_err(),
+            "cut short"
+        );
+        assert!(
+            Rows::Runs("AP8B".into()).selection(10).is_err(),
+            "too many rows"
+        );
+        assert!(Rows::Bits("!".into()).selection(10).is_err(), "not base64");
+    }
+}

@@ -1,0 +1,138 @@
+//! What a task is told: the scan, which all tasks share, and its split.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{NativeError, Result};
+use crate::rows::Rows;
+
+/// What all splits of one scan share.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ScanSpec {
+    /// The table as the user named it, for the object store.
+    pub(crate) location: String,
+    /// The store of its marks, if the user named one.
+    pub(crate) store: Option<String>,
+    /// The columns to give, with Spark's types: an empty IPC stream, base64.
+    schema: String,
+}
+
+impl ScanSpec {
+    pub(crate) fn new(location: &str, store: Option<&str>, schema: &SchemaRef) -> Result<Self> {
+        Ok(Self {
+            location: location.to_owned(),
+            store: store.map(str::to_owned),
+            schema: encode(schema, None)?,
+        })
+    }
+
+    pub(crate) fn schema(&self) -> Result<SchemaRef> {
+        Ok(decode(&self.schema)?.0)
+    }
+}
+
+/// The rows of one file that one task reads.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Split {
+    /// Place within the object store.
+    pub(crate) location: String,
+    /// Bytes of the file when it was planned.
+    pub(crate) size: u64,
+    pub(crate) part: Part,
+    /// The file's partition columns among the scan's columns: one row as an IPC stream, base64.
+    constants: Option<String>,
+}
+
+/// Which rows.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// Chosen rows of whole row groups, by the index.
+    Known {
+        /// Rows of the file when it was planned.
+        file_rows: u64,
+        /// First row of the part, the beginning of a row group.
+        start: u64,
+        /// Its length; it ends where a row group ends.
+        length: u64,
+        /// Chosen rows, counted from `start`.
+        rows: Rows,
+        /// How many they are.
+        count: u64,
+    },
+    /// All rows of the row groups that begin in a range of bytes, without deleted ones.
+    Unknown {
+        from_byte: u64,
+        to_byte: u64,
+        /// Rows of the file to leave out, by position in the file; its universe is `deleted_of`.
+        deleted: Option<Rows>,
+        deleted_of: u64,
+    },
+}
+
+impl Split {
+    pub(crate) fn new(location: String, size: u64, part: Part, constants: Option<String>) -> Self {
+        Self {
+            location,
+            size,
+            part,
+            constants,
+        }
+    }
+
+    /// The constant columns by name.
+    pub(crate) fn constants(&self) -> Result<Vec<(String, ArrayRef)>> {
+        let Some(text) = &self.constants else {
+            return Ok(Vec::new());
+        };
+        let (schema, batch) = decode(text)?;
+        let batch = batch.ok_or_else(|| {
+            NativeError::internal("a split has no values for its partition columns")
+        })?;
+        Ok(schema
+            .fields()
+            .iter()
+            .zip(batch.columns())
+            .map(|(field, value)| (field.name().clone(), value.clone()))
+            .collect())
+    }
+}
+
+/// Encodes the partition values of a file.
+pub(crate) fn constants(fields: &[(String, ArrayRef)]) -> Result<Option<String>> {
+    if fields.is_empty() {
+        return Ok(None);
+    }
+    let schema: Vec<Field> = fields
+        .iter()
+        .map(|(name, value)| Field::new(name, value.data_type().clone(), true))
+        .collect();
+    let schema = Arc::new(Schema::new(schema));
+    let columns = fields.iter().map(|(_, value)| Arc::clone(value)).collect();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
+    encode(&schema, Some(&batch)).map(Some)
+}
+
+fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
+    let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
+    if let Some(batch) = batch {
+        writer.write(batch)?;
+    }
+    Ok(STANDARD.encode(writer.into_inner()?))
+}
+
+fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
+    let bytes = STANDARD.decode(text).map_err(|error| {
+        NativeError::internal(format!("a split's schema is not base64: {error}"))
+    })?;
+    let mut reader = StreamReader::try_new(bytes.as_slice(), None)?;
+    let batch = reader.next().transpose()?;
+    Ok((reader.schema(), batch))
+}

@@ -1,0 +1,81 @@
+//! The Arrow C stream of a split: pulls batches, and lets neither errors nor panics escape unmarked.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use arrow::array::{RecordBatch, RecordBatchReader};
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
+
+use crate::error::{NativeError, Result};
+use crate::read::SplitReader;
+use crate::runtime::block_on;
+
+/// Something that gives batches one by one.
+pub(crate) trait Batches: Send {
+    fn schema(&self) -> SchemaRef;
+    fn next(&mut self) -> Result<Option<RecordBatch>>;
+}
+
+impl Batches for SplitReader {
+    fn schema(&self) -> SchemaRef {
+        Self::schema(self)
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        block_on(Self::next(self))?
+    }
+}
+
+/// Panics at the first batch; see [`crate::calls`].
+pub(crate) struct Panicking;
+
+impl Batches for Panicking {
+    fn schema(&self) -> SchemaRef {
+        Schema::empty().into()
+    }
+
+    #[expect(
+        clippy::panic,
+        reason = "it is there to prove that a panic is contained"
+    )]
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        panic!("asked for by the self test of streams")
+    }
+}
+
+/// A reader that the C stream interface can export.
+pub(crate) struct Exported<B> {
+    batches: B,
+    /// After a failure the source may be in any state, so it is not asked again.
+    failed: bool,
+}
+
+impl<B: Batches> Exported<B> {
+    pub(crate) fn new(batches: B) -> Self {
+        Self {
+            batches,
+            failed: false,
+        }
+    }
+}
+
+impl<B: Batches> Iterator for Exported<B> {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        // The caller is C: a panic that passed here would end the JVM.
+        let next = catch_unwind(AssertUnwindSafe(|| self.batches.next()))
+            .unwrap_or_else(|payload| Err(NativeError::panic(payload.as_ref())));
+        self.failed = next.is_err();
+        next.map_err(NativeError::into_arrow).transpose()
+    }
+}
+
+impl<B: Batches> RecordBatchReader for Exported<B> {
+    fn schema(&self) -> SchemaRef {
+        self.batches.schema()
+    }
+}
