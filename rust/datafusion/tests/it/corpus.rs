@@ -10,6 +10,8 @@ use arrow::datatypes::Int64Type;
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use tempfile::TempDir;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 const FILES: [&str; 4] = ["part-0.parquet", "part-1.parquet", "part-2.parquet", "part-3.parquet"];
 
@@ -27,15 +29,15 @@ fn corpus_folder() -> PathBuf {
 
 fn cases() -> Vec<Case> {
     let text = fs::read_to_string(corpus_folder().join("predicates.toml")).unwrap();
-    let document: toml::Table = text.parse().unwrap();
-    let entries = document["predicate"].as_array().unwrap();
+    let document = DeValue::Table(DeTable::parse(&text).unwrap().into_inner());
+    let entries = document["predicate"].get_ref().as_array().unwrap();
     assert!(entries.len() >= 300, "the corpus has {} predicates", entries.len());
-    let case = |entry: &toml::Value| Case {
-        id: entry["id"].as_str().unwrap().to_owned(),
-        sql: entry["sql"].as_str().unwrap().to_owned(),
-        rows: match entry.get("differs").and_then(|differs| differs.get("datafusion")) {
+    let case = |entry: &Spanned<DeValue<'_>>| Case {
+        id: entry.get_ref()["id"].get_ref().as_str().unwrap().to_owned(),
+        sql: entry.get_ref()["sql"].get_ref().as_str().unwrap().to_owned(),
+        rows: match entry.get_ref().get("differs").and_then(|differs| differs.get_ref().get("datafusion")) {
             Some(_) => None,
-            None => entry.get("rows").map(|rows| usize::try_from(rows.as_integer().unwrap()).unwrap()),
+            None => entry.get_ref().get("rows").map(|rows| rows.get_ref().as_integer().unwrap().as_str().parse().unwrap()),
         },
     };
     entries.iter().map(case).collect()
