@@ -277,6 +277,10 @@ proptest! {
         let mut bytes = forge::directory(&directory);
         edit(&mut bytes, &edits);
         let file = forge::container(ContentKind::Segment, segment.id, &forge::stream(&file), &bytes);
+        let trailer = open_tail(&file, file.len() as u64).unwrap().trailer;
+        if let Ok(directory) = SegmentDirectory::decode(&bytes, &trailer) {
+            prop_assert!(directory.encode(trailer.stream_length).unwrap() == bytes, "a directory has one encoding");
+        }
         if let Ok(read) = Segment::read(&file) {
             let rows = read.blocks.iter().flatten().map(|(_, rows)| rows.len()).sum::<usize>();
             let universe = read.files.iter().map(|file| file.rows() as usize).sum::<usize>();
