@@ -3,15 +3,36 @@
 //! A [`Table`] is a set of immutable Parquet files (a folder, a glob, one file or a Delta table) with a *store* of marks
 //! beside it. A [`Snapshot`] pins the files and the marks; [`Snapshot::probe`] turns a predicate into the rows of each file
 //! that are certainly or possibly chosen. Nothing here evaluates an expression or names an engine.
+//!
+//! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
+//! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
+//! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
+//! - `build` and `verify`: data to marks, and marks against data
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+mod build;
+mod columns;
+mod delta;
 pub mod error;
+mod footer;
+mod listing;
+mod location;
 pub mod options;
+mod probe;
 pub mod report;
+mod schema;
+mod segments;
 pub mod snapshot;
+mod store;
 pub mod table;
+mod transaction;
+mod verify;
 
 pub use error::{Error, ErrorKind, Result};
 pub use lakemark_index::{Predicate, Reason, RowSet};
+pub use location::StoreLayer;
 pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, TableOptions};
 pub use report::{BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VerifyReport};
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};

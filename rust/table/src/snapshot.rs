@@ -2,15 +2,29 @@
 
 use std::sync::Arc;
 
+use std::collections::HashMap;
+
 use arrow::array::ArrayRef;
-use arrow::datatypes::{Field, SchemaRef};
-use lakemark_index::{Predicate, RowSet};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex};
+use lakemark_index::{Predicate, RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
-use crate::error::{Error, Result};
+use crate::delta::DeltaState;
+use crate::error::Result;
+use crate::footer::{FileShape, modified_ns};
+use crate::listing::Listing;
 use crate::options::ProbeOptions;
+use crate::probe;
 use crate::report::{IndexInfo, ProbeReport};
+use crate::schema;
+use crate::store::Store;
+use crate::table::{Table, TableFormat};
+
+/// Footers that are read at a time.
+const CONCURRENT_READS: usize = 32;
 
 /// One data file of a snapshot.
 #[derive(Clone, Debug)]
@@ -23,7 +37,7 @@ pub struct DataFile {
     pub partition_values: Vec<ArrayRef>,
     /// Rows that a deletion vector hides.
     pub deleted: Option<Arc<RowSet>>,
-    /// Rows per row group, where the manifest knows them.
+    /// Rows per row group, where the manifest or a footer that was read tells them.
     pub row_groups: Option<Vec<u32>>,
 }
 
@@ -57,6 +71,19 @@ pub enum FileProbe {
     },
 }
 
+/// What is known of a data file beyond the listing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileMarks {
+    /// Its ordinal in the manifest, if a file of its path and size was indexed.
+    pub ordinal: Option<u32>,
+    /// The modification time or entity tag is another one: fingerprints decide.
+    pub doubtful: bool,
+    /// A file of its path was indexed, but of another size.
+    pub changed: bool,
+    /// The columns that it has, if a footer or the manifest told.
+    pub schema: Option<SchemaRef>,
+}
+
 /// A pinned state of a table: the list of data files, and the marks that were there.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -64,11 +91,110 @@ pub struct Snapshot {
     file_schema: SchemaRef,
     partition_columns: Vec<Field>,
     files: Vec<DataFile>,
-    store: Arc<dyn ObjectStore>,
+    object_store: Arc<dyn ObjectStore>,
     root: Url,
+    delta_version: Option<u64>,
+    pub(crate) manifest: Option<Arc<Manifest>>,
+    pub(crate) store: Option<Arc<Store>>,
+    /// One entry per file.
+    pub(crate) marks: Vec<FileMarks>,
 }
 
 impl Snapshot {
+    pub(crate) async fn pin(table: &Table) -> Result<Self> {
+        let manifest = newest_manifest(table).await;
+        match table.format {
+            TableFormat::Parquet => Self::pin_listing(table, manifest).await,
+            TableFormat::Delta => Self::pin_delta(table, manifest).await,
+        }
+    }
+
+    async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>) -> Result<Self> {
+        let listing = Listing::read(&table.location).await?;
+        let mut files: Vec<DataFile> = listing
+            .files
+            .iter()
+            .enumerate()
+            .map(|(place, file)| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: listing.partition_values(place),
+                deleted: None,
+                row_groups: None,
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let unknown: Vec<usize> = (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
+        for (file, shape) in read_shapes(table, &files, unknown).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shape.schema);
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        let schemas = marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
+        let merged = schema::merge(schemas)?;
+        // Some writers store partition columns in the files too; the folder's name is what counts.
+        let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> = merged.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        let all: Vec<_> = stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
+        Ok(Self {
+            schema: Arc::new(Schema::new(all)),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: listing.partition_columns,
+            files,
+            object_store: Arc::clone(&table.location.object_store),
+            root: table.location.root.clone(),
+            delta_version: None,
+            manifest,
+            store: table.store.clone(),
+            marks,
+        })
+    }
+
+    async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>) -> Result<Self> {
+        let state = DeltaState::read(&table.location).await?;
+        let mut files: Vec<DataFile> = state
+            .files
+            .iter()
+            .map(|file| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: file.partition_values.clone(),
+                deleted: None,
+                row_groups: None,
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        // Positions of deleted rows mean nothing without the number of rows.
+        let vectors = || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
+        let unknown = vectors().map(|(file, _)| file).filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
+        for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shape.schema);
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        for (file, vector) in vectors() {
+            let Some(data_file) = files.get_mut(file) else { continue };
+            let rows = data_file.row_groups.iter().flatten().sum();
+            data_file.deleted = Some(state.deleted(vector, rows, &data_file.path, &table.vectors).await?);
+        }
+        let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> = state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        Ok(Self {
+            schema: Arc::clone(&state.schema),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: state.partition_columns,
+            files,
+            object_store: Arc::clone(&table.location.object_store),
+            root: table.location.root.clone(),
+            delta_version: Some(state.version),
+            manifest,
+            store: table.store.clone(),
+            marks,
+        })
+    }
+
     /// Data columns, then partition columns; for Delta the table's own schema.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
@@ -87,7 +213,7 @@ impl Snapshot {
         &self.partition_columns
     }
 
-    /// The data files.
+    /// The data files, by path.
     #[must_use]
     pub fn files(&self) -> &[DataFile] {
         &self.files
@@ -96,7 +222,7 @@ impl Snapshot {
     /// The store that holds the data files.
     #[must_use]
     pub fn object_store(&self) -> Arc<dyn ObjectStore> {
-        Arc::clone(&self.store)
+        Arc::clone(&self.object_store)
     }
 
     /// The URL of the table's root folder.
@@ -108,23 +234,118 @@ impl Snapshot {
     /// The version of the Delta table, if it is one.
     #[must_use]
     pub fn delta_version(&self) -> Option<u64> {
-        None
+        self.delta_version
     }
 
     /// The number of the manifest, if there is one.
     #[must_use]
     pub fn manifest_number(&self) -> Option<u64> {
-        None
+        self.manifest.as_ref().map(|manifest| manifest.number)
     }
 
     /// The indexes and how much of this snapshot they cover.
     #[must_use]
     pub fn indexes(&self) -> Vec<IndexInfo> {
-        Vec::new()
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        manifest.indexes.iter().map(|index| self.index_info(manifest, index)).collect()
     }
 
-    /// Finds the rows for which `predicate` is or may be true.
-    pub async fn probe(&self, _predicate: &Predicate, _options: &ProbeOptions) -> Result<Probe> {
-        Err(Error::internal("probing is being written"))
+    fn index_info(&self, manifest: &Manifest, index: &ManifestIndex) -> IndexInfo {
+        let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
+        let covered: std::collections::HashSet<u32> =
+            segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
+        let fresh = self.marks.iter().filter_map(|mark| mark.ordinal).filter(|ordinal| covered.contains(ordinal));
+        let (mut files_covered, mut rows) = (0, 0);
+        for ordinal in fresh {
+            files_covered += 1;
+            rows += manifest.files.get(ordinal as usize).map_or(0, ManifestFile::rows);
+        }
+        let files_total = self.files.len() as u64;
+        let data_type = self.schema.field_with_name(&index.column).map(|field| field.data_type().to_string());
+        IndexInfo {
+            name: index.name.clone(),
+            kind: index.kind.clone(),
+            encoding: index.encoding.clone(),
+            column: index.column.clone(),
+            data_type: data_type.unwrap_or_else(|_| "gone".to_owned()),
+            options: index.options.clone(),
+            files_covered,
+            files_total,
+            coverage: if files_total == 0 { 1.0 } else { files_covered as f64 / files_total as f64 },
+            segments: segments.len() as u64,
+            bytes: segments.iter().map(|segment| segment.length).sum(),
+            rows,
+        }
     }
+
+    /// The indexes that can answer tests of `column`, as it is typed now.
+    pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
+        let Some(manifest) = &self.manifest else { return Vec::new() };
+        let key_type = self.file_schema.field_with_name(column).ok().and_then(|field| key_type_of(field.data_type()));
+        let same = |index: &&ManifestIndex| index.column == column && Some(index.key_type) == key_type;
+        manifest.indexes.iter().filter(same).collect()
+    }
+
+    /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
+    pub async fn probe(&self, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
+        probe::probe(self, predicate, options).await
+    }
+}
+
+/// Law 5: marks that cannot be read are as good as none.
+async fn newest_manifest(table: &Table) -> Option<Arc<Manifest>> {
+    let store = table.store.as_ref()?;
+    let newest = match store.newest().await {
+        Ok(newest) => newest.manifest,
+        Err(error) => Err(error),
+    };
+    newest.unwrap_or_else(|error| {
+        tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+        None
+    })
+}
+
+/// Finds every data file in the manifest by path and size.
+fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result<Vec<FileMarks>> {
+    let Some(manifest) = manifest else { return Ok(vec![FileMarks::default(); files.len()]) };
+    let schemas = match manifest.schemas.iter().map(|bytes| schema::from_bytes(bytes)).collect::<Result<Vec<_>>>() {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            tracing::warn!(reason = "segment_corrupt", %error, "the marks are not used");
+            return Ok(vec![FileMarks::default(); files.len()]);
+        }
+    };
+    let known: HashMap<&str, (u32, &ManifestFile)> =
+        (0..).zip(&manifest.files).map(|(ordinal, file)| (file.path.as_str(), (ordinal, file))).collect();
+    let match_file = |file: &mut DataFile| {
+        let Some((ordinal, have)) = known.get(file.path.as_str()) else { return FileMarks::default() };
+        if have.size != file.meta.size {
+            return FileMarks { changed: true, ..FileMarks::default() };
+        }
+        let same = match (&have.etag, &file.meta.e_tag) {
+            (Some(have), Some(now)) => have == now,
+            _ => have.modified_ns == modified_ns(&file.meta),
+        };
+        if !same {
+            return FileMarks { ordinal: Some(*ordinal), doubtful: true, ..FileMarks::default() };
+        }
+        file.row_groups = Some(have.row_groups.clone());
+        let schema = schemas.get(have.schema as usize).cloned();
+        FileMarks { ordinal: Some(*ordinal), doubtful: false, changed: false, schema }
+    };
+    Ok(files.iter_mut().map(match_file).collect())
+}
+
+/// Reads the footers of the listed files, some at a time.
+pub(crate) async fn read_shapes(table: &Table, files: &[DataFile], wanted: Vec<usize>) -> Result<Vec<(usize, FileShape)>> {
+    let store = &table.location.object_store;
+    stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
+        .map(|file| async move {
+            let Some(data_file) = files.get(file) else { return Err(crate::Error::internal("a file out of range")) };
+            let shape = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
+            Ok((file, shape))
+        })
+        .buffered(CONCURRENT_READS)
+        .try_collect()
+        .await
 }

@@ -1,12 +1,29 @@
 //! A table and what can be done with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use lakemark_format::ManifestIndex;
+use lakemark_index::key_type_of;
+use object_store::ObjectStore;
+use uuid::Uuid;
+
+use crate::delta::VectorCache;
 use crate::error::{Error, Result};
+use crate::footer::FooterCache;
+use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, TableOptions};
 use crate::report::{BuildReport, VerifyReport};
 use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::transaction::{Edit, commit};
+use crate::{build, verify};
+
+/// The option that says how many data files share a segment.
+pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
+/// The option that records why `auto` chose what it chose.
+const AUTO: &str = "auto";
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,20 +46,33 @@ impl fmt::Display for TableFormat {
 /// A table: a set of Parquet files and the store of its marks.
 #[derive(Debug)]
 pub struct Table {
-    location: String,
-    format: TableFormat,
+    pub(crate) location: Location,
+    pub(crate) format: TableFormat,
+    /// None for a glob or a file without a store: such a table can be read, not indexed.
+    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) footers: FooterCache,
+    pub(crate) vectors: VectorCache,
 }
 
 impl Table {
     /// Opens the table at a path (folder, glob or file) or URL.
-    pub async fn open(_location: &str, _options: TableOptions) -> Result<Arc<Self>> {
-        Err(Error::internal("opening is being written"))
+    pub async fn open(location: &str, options: TableOptions) -> Result<Arc<Self>> {
+        Self::open_layered(location, options, &|store: Arc<dyn ObjectStore>| store).await
+    }
+
+    /// Opens a table with a layer around every object store that it uses, for counters, limits and faults.
+    pub async fn open_layered(location: &str, options: TableOptions, layer: StoreLayer<'_>) -> Result<Arc<Self>> {
+        let location = Location::parse(location, &options.storage_options, layer).await?;
+        let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
+        let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
+        let store = place.map(|place| Arc::new(Store::new(place)));
+        Ok(Arc::new(Self { location, format, store, footers: FooterCache::default(), vectors: VectorCache::default() }))
     }
 
     /// The location as it was given.
     #[must_use]
     pub fn location(&self) -> &str {
-        &self.location
+        &self.location.text
     }
 
     /// How the list of data files is known.
@@ -51,34 +81,124 @@ impl Table {
         self.format
     }
 
-    /// Path or URL of the store.
+    /// Path or URL of the store; none for a glob or a single file opened without one.
     #[must_use]
-    pub fn store_location(&self) -> &str {
-        &self.location
+    pub fn store_location(&self) -> Option<&str> {
+        self.store.as_ref().map(|store| store.text())
     }
 
-    /// Pins the newest state.
+    /// Pins the newest state. Marks that cannot be read give a warning and a snapshot without marks.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        Err(Error::internal("snapshots are being written"))
+        Snapshot::pin(self).await.map(Arc::new)
+    }
+
+    pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
+        self.store.as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
+                self.location.text
+            ))
+        })
     }
 
     /// Declares an index; [`Table::build`] fills it. Says whether it was created now.
-    pub async fn create_index(&self, _spec: IndexSpec, _if_not_exists: bool) -> Result<bool> {
-        Err(Error::internal("indexes are being written"))
+    pub async fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> Result<bool> {
+        let store = self.writable_store()?;
+        let index = declare(&spec, &*self.snapshot().await?)?;
+        Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
     }
 
     /// Drops an index. Says whether there was one.
-    pub async fn drop_index(&self, _name: &str, _if_exists: bool) -> Result<bool> {
-        Err(Error::internal("indexes are being written"))
+    pub async fn drop_index(&self, name: &str, if_exists: bool) -> Result<bool> {
+        let store = self.writable_store()?;
+        Ok(commit(store, &Edit::DropIndex { name: name.to_owned(), if_exists }).await?.changed)
     }
 
-    /// Builds whatever the declared indexes do not cover yet.
-    pub async fn build(&self, _options: BuildOptions) -> Result<BuildReport> {
-        Err(Error::internal("builds are being written"))
+    /// Builds whatever the declared indexes do not cover yet, and commits it at once.
+    pub async fn build(&self, options: BuildOptions) -> Result<BuildReport> {
+        let progress = options.progress.clone();
+        let built = build::build(self, options).await;
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        built
     }
 
     /// Derives every segment from the data again and compares.
     pub async fn verify(&self) -> Result<VerifyReport> {
-        Err(Error::internal("verification is being written"))
+        verify::verify(self).await
     }
+}
+
+/// Checks a declaration against the table.
+fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
+    let column = match spec.columns.as_slice() {
+        [column] => column,
+        [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
+        _ => {
+            return Err(Error::unsupported(
+                "a bitmap index has one column; declare one index for each, predicates on several combine them",
+            ));
+        }
+    };
+    let auto = matches!(spec.kind.as_str(), "" | "auto");
+    if !auto && spec.kind != "bitmap" {
+        return Err(Error::invalid(format!("there is no index kind {}; this release has auto and bitmap", spec.kind)));
+    }
+    if snapshot.partition_columns().iter().any(|field| field.name() == column) {
+        return Err(Error::unsupported(format!(
+            "{column} is a partition column: its value is constant in each file, so that no index is needed"
+        )));
+    }
+    let schema = snapshot.schema();
+    let Ok(field) = schema.field_with_name(column) else {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        return Err(Error::not_found(format!("there is no column {column}; the table has {}", names.join(", "))));
+    };
+    let Some(key_type) = key_type_of(field.data_type()) else {
+        return Err(Error::unsupported(format!(
+            "a bitmap index cannot serve {column}, as no index kind has the type {}; index flat columns",
+            field.data_type()
+        )));
+    };
+    let mut options = check_options(&spec.options)?;
+    if auto {
+        options.push((AUTO.to_owned(), "bitmap, equality: the kind that answers most predicates of this release".to_owned()));
+    }
+    let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
+    if name.trim().is_empty() {
+        return Err(Error::invalid("the name of an index cannot be empty"));
+    }
+    let field_id = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY).and_then(|id| id.parse().ok());
+    Ok(ManifestIndex {
+        id: Uuid::new_v4().into_bytes(),
+        name,
+        kind: "bitmap".to_owned(),
+        encoding: "equality".to_owned(),
+        column: column.clone(),
+        field_id,
+        key_type,
+        options,
+    })
+}
+
+fn check_options(options: &BTreeMap<String, String>) -> Result<Vec<(String, String)>> {
+    for (key, value) in options {
+        match key.as_str() {
+            "encoding" if value == "equality" => {}
+            "encoding" => {
+                return Err(Error::invalid(format!("there is no encoding {value}; this release has equality")));
+            }
+            FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
+            FILES_PER_SEGMENT => {
+                return Err(Error::invalid(format!("{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096")));
+            }
+            _ => {
+                return Err(Error::invalid(format!(
+                    "there is no option {key}; a bitmap index has encoding and {FILES_PER_SEGMENT}"
+                )));
+            }
+        }
+    }
+    Ok(options.iter().filter(|(key, _)| *key != "encoding").map(|(key, value)| (key.clone(), value.clone())).collect())
 }

@@ -1,0 +1,222 @@
+//! Building what declared indexes do not cover yet: data files to segments, then one commit.
+//!
+//! Every row group is a task: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
+//! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
+
+mod group;
+mod spill;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lakemark_format::{Manifest, ManifestIndex};
+
+use crate::error::{Error, Result};
+use crate::footer::fingerprint;
+use crate::options::{BuildOptions, CancelFlag, Progress};
+use crate::report::BuildReport;
+use crate::schema;
+use crate::snapshot::{Snapshot, read_shapes};
+use crate::store::Store;
+use crate::table::{FILES_PER_SEGMENT, Table};
+use crate::transaction::{Built, Edit, commit};
+
+use group::{Group, GroupResult};
+use spill::Budget;
+
+/// Data files that share a segment by default.
+const DEFAULT_FILES_PER_SEGMENT: usize = 16;
+/// Bytes for unfinished parts where the machine does not tell its memory.
+const FALLBACK_MEMORY: u64 = 1 << 30;
+
+/// What all tasks of a build share.
+pub(crate) struct Context {
+    pub snapshot: Arc<Snapshot>,
+    pub store: Arc<Store>,
+    pub budget: Arc<Budget>,
+    pub threads: usize,
+    pub progress: Option<Arc<dyn Progress>>,
+    cancel: Option<CancelFlag>,
+}
+
+impl Context {
+    /// Fails if the caller asked to stop.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        match &self.cancel {
+            Some(flag) if flag.is_cancelled() => Err(Error::cancelled()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Builds, and commits once at the end.
+pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildReport> {
+    let started = Instant::now();
+    let store = Arc::clone(table.writable_store()?);
+    // Reads go on without a damaged manifest, a build must not: it would silently begin a second history.
+    let manifest = store.newest().await?.manifest?;
+    let snapshot = table.snapshot().await?;
+    let indexes = chosen(manifest.as_deref(), options.index.as_deref())?;
+    let (groups, total_rows) = plan(table, &snapshot, &indexes).await?;
+    if let Some(progress) = &options.progress {
+        progress.start(total_rows);
+    }
+    let context = Context {
+        snapshot,
+        store: Arc::clone(&store),
+        budget: Arc::new(Budget::new(options.memory_bytes.unwrap_or_else(default_memory))),
+        threads: options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1),
+        progress: options.progress,
+        cancel: options.cancel,
+    };
+    let mut results: Vec<GroupResult> = Vec::with_capacity(groups.len());
+    let outcome = run(&context, groups, &mut results).await;
+    let written: Vec<String> =
+        results.iter().flat_map(|result| &result.segments).map(|segment| segment.path.clone()).collect();
+    let committed = match outcome {
+        Ok(()) => finish(&store, &results).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = committed {
+        for path in &written {
+            store.discard(path).await;
+        }
+        return Err(error);
+    }
+    Ok(report(&indexes, results, &context.budget, started))
+}
+
+async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResult>) -> Result<()> {
+    for group in groups {
+        context.check_cancel()?;
+        let mut result = GroupResult::default();
+        let outcome = group::build_group(context, &group, &mut result).await;
+        // Also after a failure: what was written so far must be found and removed.
+        results.push(result);
+        outcome?;
+    }
+    context.check_cancel()
+}
+
+async fn finish(store: &Store, results: &[GroupResult]) -> Result<()> {
+    let mut built = Built::default();
+    for result in results {
+        let first = u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?;
+        for (file, schema) in &result.files {
+            let bytes = schema::to_bytes(schema)?;
+            let known = built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
+            let place = known.unwrap_or_else(|| {
+                built.schemas.push(bytes);
+                built.schemas.len() - 1
+            });
+            let mut file = file.clone();
+            file.schema = u32::try_from(place).map_err(|_| Error::unsupported("too many schemas"))?;
+            built.files.push(file);
+        }
+        for segment in &result.segments {
+            let mut segment = segment.clone();
+            for file in &mut segment.files {
+                *file += first;
+            }
+            built.segments.push(segment);
+        }
+    }
+    if built.segments.is_empty() {
+        return Ok(());
+    }
+    commit(store, &Edit::AddSegments(built)).await.map(|_| ())
+}
+
+fn chosen(manifest: Option<&Manifest>, name: Option<&str>) -> Result<Vec<ManifestIndex>> {
+    let all = manifest.map_or(&[][..], |manifest| &manifest.indexes);
+    match name {
+        Some(name) => match all.iter().find(|index| index.name == name) {
+            Some(index) => Ok(vec![index.clone()]),
+            None => Err(Error::not_found(format!("there is no index {name}; declare it with `lakemark index create`"))),
+        },
+        None if all.is_empty() => {
+            Err(Error::not_found("no index is declared yet; declare one with `lakemark index create TABLE --on COLUMN`"))
+        }
+        None => Ok(all.to_vec()),
+    }
+}
+
+/// Indexes that lack the same files share one pass over them; each pass is cut into groups.
+async fn plan(table: &Table, snapshot: &Snapshot, indexes: &[ManifestIndex]) -> Result<(Vec<Group>, u64)> {
+    let mut passes: Vec<(Vec<usize>, usize, Vec<ManifestIndex>)> = Vec::new();
+    for index in indexes {
+        let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
+        if !usable {
+            tracing::warn!(index = index.name, column = index.column, "the column is gone or has another type; the index is left out");
+            continue;
+        }
+        let files = uncovered(snapshot, index);
+        let per_segment = files_per_segment(index);
+        match passes.iter_mut().find(|(have, group, _)| *have == files && *group == per_segment) {
+            Some((_, _, sharing)) => sharing.push(index.clone()),
+            None => passes.push((files, per_segment, vec![index.clone()])),
+        }
+    }
+    let mut wanted: Vec<usize> = passes.iter().flat_map(|(files, ..)| files.iter().copied()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let shapes = read_shapes(table, snapshot.files(), wanted).await?;
+    let rows_of = |file: usize| -> u64 {
+        let place = shapes.binary_search_by_key(&file, |(file, _)| *file);
+        let shape = place.ok().and_then(|place| shapes.get(place));
+        shape.map_or(0, |(_, shape)| shape.row_groups.iter().copied().map(u64::from).sum())
+    };
+    let mut groups = Vec::new();
+    let mut total = 0;
+    for (files, per_segment, indexes) in passes {
+        total += files.iter().map(|file| rows_of(*file)).sum::<u64>();
+        for files in group::cut(snapshot, &files, per_segment, &rows_of)? {
+            groups.push(Group { files, indexes: indexes.clone() });
+        }
+    }
+    Ok((groups, total))
+}
+
+/// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again.
+fn uncovered(snapshot: &Snapshot, index: &ManifestIndex) -> Vec<usize> {
+    let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+    let of_index = segments.filter(|segment| segment.index_id == index.id);
+    let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
+    let marks = snapshot.marks.iter().enumerate();
+    let missing = marks.filter(|(_, mark)| mark.doubtful || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal)));
+    missing.map(|(file, _)| file).collect()
+}
+
+fn files_per_segment(index: &ManifestIndex) -> usize {
+    let option = index.options.iter().find(|(key, _)| key == FILES_PER_SEGMENT);
+    option.and_then(|(_, value)| value.parse().ok()).unwrap_or(DEFAULT_FILES_PER_SEGMENT)
+}
+
+/// A quarter of the physical memory.
+fn default_memory() -> u64 {
+    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    total.map_or(FALLBACK_MEMORY, |kibibytes| kibibytes * 1024 / 4)
+}
+
+fn report(indexes: &[ManifestIndex], results: Vec<GroupResult>, budget: &Budget, started: Instant) -> BuildReport {
+    let mut report = BuildReport { spilled: budget.spilled(), ..BuildReport::default() };
+    let (mut read, mut filled) = (HashSet::new(), HashSet::new());
+    for result in results {
+        report.rows += result.files.iter().map(|(file, _)| file.rows()).sum::<u64>();
+        read.extend(result.files.into_iter().map(|(file, _)| file.path));
+        filled.extend(result.segments.iter().map(|segment| segment.index_id));
+        report.segments += result.segments.len() as u64;
+        report.bytes_written += result.segments.iter().map(|segment| segment.length).sum::<u64>();
+        report.skipped.extend(result.skipped);
+    }
+    report.files = read.len() as u64;
+    report.indexes = indexes.iter().filter(|index| filled.contains(&index.id)).map(|index| index.name.clone()).collect();
+    report.skipped.sort();
+    report.skipped.dedup();
+    report.seconds = started.elapsed().as_secs_f64();
+    report
+}

@@ -1,0 +1,321 @@
+//! One group of data files: read, sorted, merged into one segment per index.
+
+use std::io;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{BuildError, SegmentMeta, merge};
+use object_store::ObjectStoreExt;
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use super::Context;
+use super::spill::{Spill, Taken, Waiting};
+use crate::columns::{column_hash, read_columns};
+use crate::error::{Error, ErrorKind, Result};
+use crate::footer::{Footer, modified_ns};
+use crate::snapshot::{DataFile, Snapshot};
+use crate::store::Store;
+
+/// Files that share segments, and the indexes that lack them.
+pub(crate) struct Group {
+    pub files: Vec<usize>,
+    pub indexes: Vec<ManifestIndex>,
+}
+
+/// What a group gave.
+#[derive(Default)]
+pub(crate) struct GroupResult {
+    pub files: Vec<(ManifestFile, SchemaRef)>,
+    /// Their `files` count in the list above.
+    pub segments: Vec<ManifestSegment>,
+    /// Files that changed under the build.
+    pub skipped: Vec<String>,
+}
+
+/// Cuts files into groups that fit into a segment's row space.
+pub(crate) fn cut(
+    snapshot: &Snapshot,
+    files: &[usize],
+    per_segment: usize,
+    rows_of: &impl Fn(usize) -> u64,
+) -> Result<Vec<Vec<usize>>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut space = 0;
+    for file in files {
+        let rows = rows_of(*file).next_multiple_of(u64::from(BASE_ALIGNMENT));
+        if rows > u64::from(u32::MAX) {
+            let name = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
+            return Err(Error::unsupported(format!("the data file {name} has more than 2^32 rows; write smaller files")));
+        }
+        match groups.last_mut() {
+            Some(group) if group.len() < per_segment && space + rows <= u64::from(u32::MAX) => {
+                group.push(*file);
+                space += rows;
+            }
+            _ => {
+                groups.push(vec![*file]);
+                space = rows;
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// A file of the group while it is read.
+struct Reading<'a> {
+    file: &'a DataFile,
+    footer: Arc<Footer>,
+}
+
+/// The sorted columns of one row group.
+struct Sorted {
+    /// Place in the group, row group.
+    place: (usize, usize),
+    columns: Vec<(Waiting, u64)>,
+}
+
+/// Builds the segments of a group; what was written is in `result` even after a failure.
+pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut GroupResult) -> Result<()> {
+    let fields = fields_of(context, group)?;
+    let readings = open(context, group, result).await?;
+    let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.spill_folder()));
+    let (sorted, lost) = read(context, &readings, &fields, &spill).await?;
+    let mut kept: Vec<usize> = Vec::new();
+    for (place, reading) in readings.iter().enumerate() {
+        if lost.contains(&place) || is_changed(context, reading.file).await? {
+            tracing::warn!(file = reading.file.path, "the data file changed while it was read and is left out");
+            result.skipped.push(reading.file.path.clone());
+        } else {
+            kept.push(place);
+        }
+    }
+    if kept.is_empty() {
+        return Ok(());
+    }
+    for place in &kept {
+        let Some(reading) = readings.get(*place) else { continue };
+        result.files.push((manifest_file(reading), Arc::clone(&reading.footer.schema)));
+    }
+    let jobs = merge_jobs(group, &readings, &kept, sorted)?;
+    let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
+    let mut merged = stream::iter(jobs).map(|job| merge_one(context, job)).buffer_unordered(context.threads);
+    while let Some(segment) = merged.try_next().await? {
+        result.segments.push(ManifestSegment { files: ordinals.clone(), ..segment });
+    }
+    Ok(())
+}
+
+fn fields_of(context: &Context, group: &Group) -> Result<Vec<FieldRef>> {
+    let schema = context.snapshot.file_schema();
+    let field = |index: &ManifestIndex| {
+        let found = schema.fields().iter().find(|field| *field.name() == index.column).cloned();
+        found.ok_or_else(|| Error::internal(format!("the column {} of an index is gone", index.column)))
+    };
+    group.indexes.iter().map(field).collect()
+}
+
+async fn open<'a>(context: &'a Context, group: &Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
+    let store = context.snapshot.object_store();
+    let mut readings = Vec::with_capacity(group.files.len());
+    for file in group.files.iter().filter_map(|file| context.snapshot.files().get(*file)) {
+        match Footer::read(store.as_ref(), &file.meta, &file.path).await {
+            Ok(footer) => readings.push(Reading { file, footer: Arc::new(footer) }),
+            Err(error) if is_changed(context, file).await? => {
+                tracing::warn!(file = file.path, %error, "the data file changed while it was read and is left out");
+                result.skipped.push(file.path.clone());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(readings)
+}
+
+/// Reads all row groups, some at a time. Gives the sorted columns in row order, and the files that changed meanwhile.
+async fn read(
+    context: &Context,
+    readings: &[Reading<'_>],
+    fields: &[FieldRef],
+    spill: &Arc<Spill>,
+) -> Result<(Vec<Sorted>, Vec<usize>)> {
+    let tasks = readings.iter().enumerate().flat_map(|(place, reading)| {
+        (0..reading.footer.row_groups.len()).map(move |row_group| (place, row_group, reading))
+    });
+    let mut done = stream::iter(tasks)
+        .map(|(place, row_group, reading)| async move {
+            let outcome = read_row_group(context, reading, row_group, fields, spill).await;
+            (place, row_group, outcome)
+        })
+        .buffer_unordered(context.threads);
+    let (mut sorted, mut lost) = (Vec::new(), Vec::new());
+    while let Some((place, row_group, outcome)) = done.next().await {
+        match outcome {
+            Ok(columns) => sorted.push(Sorted { place: (place, row_group), columns }),
+            Err(error) => {
+                let file = readings.get(place).map(|reading| reading.file);
+                let changed = match file {
+                    Some(file) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Io) => {
+                        is_changed(context, file).await?
+                    }
+                    _ => false,
+                };
+                if !changed {
+                    return Err(error);
+                }
+                lost.push(place);
+            }
+        }
+    }
+    sorted.sort_by_key(|sorted| sorted.place);
+    Ok((sorted, lost))
+}
+
+async fn read_row_group(
+    context: &Context,
+    reading: &Reading<'_>,
+    row_group: usize,
+    fields: &[FieldRef],
+    spill: &Arc<Spill>,
+) -> Result<Vec<(Waiting, u64)>> {
+    context.check_cancel()?;
+    let store = context.snapshot.object_store();
+    let file = reading.file;
+    let columns = read_columns(store.as_ref(), &file.meta, &file.path, &reading.footer, row_group, fields).await?;
+    let spill = Arc::clone(spill);
+    let keep = move || -> io::Result<Vec<(Waiting, u64)>> {
+        columns.into_iter().map(|column| Ok((spill.keep(column.chunk)?, column.hash))).collect()
+    };
+    let kept = spawn_blocking(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
+    if let Some(progress) = &context.progress {
+        progress.advance(reading.footer.row_groups.get(row_group).copied().unwrap_or_default().into());
+    }
+    Ok(kept)
+}
+
+fn disk_error(context: &Context, error: io::Error) -> Error {
+    Error::io(format!(
+        "temporary files in {} cannot be written or read (disk full?); the last snapshot is untouched: \
+         make room, give more memory, or choose another place with --store, and run it again",
+        context.store.spill_folder().display()
+    ))
+    .with_source(error)
+}
+
+/// Whether the file is not the one that was listed any more.
+async fn is_changed(context: &Context, file: &DataFile) -> Result<bool> {
+    let now = match context.snapshot.object_store().head(&file.meta.location).await {
+        Ok(now) => now,
+        Err(object_store::Error::NotFound { .. }) => return Ok(true),
+        Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
+    };
+    // The Delta log has its own times and no entity tags.
+    let of_log = context.snapshot.delta_version().is_some();
+    let same_time = match (&file.meta.e_tag, &now.e_tag) {
+        (Some(was), Some(is)) => was == is,
+        _ => modified_ns(&file.meta) == modified_ns(&now),
+    };
+    Ok(now.size != file.meta.size || !(of_log || same_time))
+}
+
+fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
+    ManifestFile {
+        path: reading.file.path.clone(),
+        size: reading.file.meta.size,
+        modified_ns: modified_ns(&reading.file.meta),
+        etag: reading.file.meta.e_tag.clone(),
+        footer_hash: reading.footer.hash,
+        schema: 0,
+        row_groups: reading.footer.row_groups.clone(),
+    }
+}
+
+/// One segment to write: its files with their fingerprints, and its chunks at their places.
+struct MergeJob {
+    meta: SegmentMeta,
+    chunks: Vec<(u32, Waiting)>,
+}
+
+fn merge_jobs(group: &Group, readings: &[Reading<'_>], kept: &[usize], sorted: Vec<Sorted>) -> Result<Vec<MergeJob>> {
+    let mut jobs: Vec<MergeJob> = group
+        .indexes
+        .iter()
+        .map(|index| MergeJob {
+            meta: SegmentMeta {
+                segment_id: Uuid::new_v4().into_bytes(),
+                index_id: index.id,
+                column: index.column.clone(),
+                key_type: index.key_type,
+                files: Vec::with_capacity(kept.len()),
+            },
+            chunks: Vec::new(),
+        })
+        .collect();
+    let mut sorted = sorted.into_iter().peekable();
+    let mut base = 0u32;
+    for (place, reading) in readings.iter().enumerate() {
+        let mut hashes: Vec<Vec<u64>> = vec![Vec::new(); jobs.len()];
+        let mut row = base;
+        while let Some(part) = sorted.next_if(|part| part.place.0 == place) {
+            if !kept.contains(&place) {
+                continue;
+            }
+            for ((job, hashes), (chunk, hash)) in jobs.iter_mut().zip(&mut hashes).zip(part.columns) {
+                job.chunks.push((row, chunk));
+                hashes.push(hash);
+            }
+            row += reading.footer.row_groups.get(part.place.1).copied().unwrap_or_default();
+        }
+        if !kept.contains(&place) {
+            continue;
+        }
+        for (job, hashes) in jobs.iter_mut().zip(hashes) {
+            job.meta.files.push(SegmentFile {
+                path: reading.file.path.clone(),
+                base,
+                row_groups: reading.footer.row_groups.clone(),
+                footer_hash: reading.footer.hash,
+                column_hash: column_hash(hashes),
+            });
+        }
+        // The last file may end where the row space ends: nothing follows it.
+        base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+    }
+    Ok(jobs)
+}
+
+async fn merge_one(context: &Context, job: MergeJob) -> Result<ManifestSegment> {
+    context.check_cancel()?;
+    let mut pending = context.store.start_file().await?;
+    let (id, index_id) = (job.meta.segment_id, job.meta.index_id);
+    let work = move || {
+        let summary = write_segment(job, &mut |bytes| pending.write(bytes));
+        summary.map(|()| pending)
+    };
+    let written = spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
+    let pending = written.map_err(|error| match error {
+        BuildError::Io(error) => disk_error(context, error),
+        BuildError::Format(error) => {
+            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment").with_source(error)
+        }
+    })?;
+    let (path, length) = (Store::segment_path(id), pending.length);
+    context.store.publish(pending, &path).await?;
+    Ok(ManifestSegment { id, index_id, path, length, files: Vec::new() })
+}
+
+fn write_segment(job: MergeJob, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), BuildError> {
+    let key_type = job.meta.key_type;
+    let mut taken: Vec<Option<Taken>> = Vec::with_capacity(job.chunks.len());
+    let mut sources = Vec::with_capacity(job.chunks.len());
+    for (first_row, chunk) in job.chunks {
+        let (source, memory) = chunk.into_source(first_row, key_type)?;
+        sources.push(source);
+        taken.push(memory);
+    }
+    merge(job.meta, sources, sink)?;
+    drop(taken);
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Delta tables: the files of the current version, their partition values and deletion vectors.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Field, SchemaRef};
+use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
+use chrono::{DateTime, Utc};
+use deltalake_core::kernel::LogicalFileView;
+use deltalake_core::logstore::LogStoreRef;
+use deltalake_core::{DeltaTableBuilder, DeltaTableError};
+use futures::TryStreamExt;
+use lakemark_index::RowSet;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use crate::error::{Error, Result};
+use crate::location::Location;
+
+/// Deletion vectors that a table remembers.
+const CACHE_ENTRIES: usize = 10_000;
+
+/// A Delta table at one version.
+pub(crate) struct DeltaState {
+    pub version: u64,
+    pub schema: SchemaRef,
+    pub partition_columns: Vec<Field>,
+    pub files: Vec<DeltaFile>,
+    log_store: LogStoreRef,
+}
+
+/// A data file of a version.
+pub(crate) struct DeltaFile {
+    pub meta: ObjectMeta,
+    pub path: String,
+    pub partition_values: Vec<ArrayRef>,
+    pub vector: Option<DeletionVectorDescriptor>,
+}
+
+/// Deleted rows by vector.
+#[derive(Debug, Default)]
+pub(crate) struct VectorCache(Mutex<HashMap<String, Arc<RowSet>>>);
+
+fn delta_error(location: &Location, error: DeltaTableError) -> Error {
+    Error::io(format!("the Delta log of {} cannot be read", location.text)).with_source(error)
+}
+
+impl DeltaState {
+    /// Reads the log.
+    pub(crate) async fn read(location: &Location) -> Result<Self> {
+        let builder = DeltaTableBuilder::from_url(location.root.clone())
+            .map_err(|error| delta_error(location, error))?
+            .with_storage_backend(Arc::clone(&location.object_store), location.root.clone());
+        let table = builder.load().await.map_err(|error| delta_error(location, error))?;
+        let log_store = table.log_store();
+        let state = table.snapshot().map_err(|error| delta_error(location, error))?.snapshot().clone();
+        let metadata = state.metadata();
+        let mapping = metadata.configuration().get("delta.columnMapping.mode").map(String::as_str);
+        if mapping.is_some_and(|mode| mode != "none") {
+            return Err(Error::unsupported(format!(
+                "the Delta table {} uses column mapping, which this release does not read; copy it to a table without",
+                location.text
+            )));
+        }
+        let schema = state.arrow_schema();
+        let partition_columns = metadata
+            .partition_columns()
+            .iter()
+            .map(|name| schema.field_with_name(name).cloned())
+            .collect::<Result<Vec<Field>, _>>()
+            .map_err(|error| Error::corrupt("the Delta log names a partition column that it lacks").with_source(error))?;
+        let views: Vec<LogicalFileView> = state
+            .file_views(log_store.as_ref(), None)
+            .try_collect()
+            .await
+            .map_err(|error| delta_error(location, error))?;
+        let mut files =
+            views.iter().map(|view| data_file(location, view, &partition_columns)).collect::<Result<Vec<_>>>()?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Self { version: state.version(), schema, partition_columns, files, log_store })
+    }
+
+    /// The rows that a vector deletes, of a file with `rows` rows.
+    pub(crate) async fn deleted(
+        &self,
+        vector: &DeletionVectorDescriptor,
+        rows: u32,
+        path: &str,
+        cache: &VectorCache,
+    ) -> Result<Arc<RowSet>> {
+        let key = format!("{}|{:?}|{:?}|{rows}", vector.unique_id(), vector.size_in_bytes, vector.cardinality);
+        if let Some(known) = cache.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let engine = self.log_store.engine(None);
+        let mut root = self.log_store.root_url().clone();
+        if !root.path().ends_with('/') {
+            root.set_path(&format!("{}/", root.path()));
+        }
+        let (vector, name) = (vector.clone(), path.to_owned());
+        // The kernel's storage handler blocks.
+        let positions = tokio::task::spawn_blocking(move || vector.row_indexes(engine.storage_handler(), &root))
+            .await
+            .map_err(|error| Error::task(&error))?
+            .map_err(|error| {
+                Error::corrupt(format!("the deletion vector of {name} cannot be read; restore the Delta table")).with_source(error)
+            })?;
+        let positions: Option<Vec<u32>> =
+            positions.into_iter().map(|row| u32::try_from(row).ok().filter(|row| *row < rows)).collect();
+        let Some(positions) = positions else {
+            return Err(Error::corrupt(format!(
+                "the deletion vector of {path} deletes rows that the file does not have; restore the Delta table"
+            )));
+        };
+        let deleted = Arc::new(RowSet::from_rows(positions, rows));
+        let mut known = cache.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CACHE_ENTRIES {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&deleted));
+        Ok(deleted)
+    }
+}
+
+fn data_file(location: &Location, view: &LogicalFileView, partition_columns: &[Field]) -> Result<DeltaFile> {
+    let path = view.path().into_owned();
+    if path.contains("://") || path.starts_with('/') {
+        return Err(Error::unsupported(format!(
+            "the Delta table {} has files outside its folder (a shallow clone?), which this release does not read: {path}",
+            location.text
+        )));
+    }
+    let full = if location.prefix.as_ref().is_empty() { path.clone() } else { format!("{}/{path}", location.prefix) };
+    let place = Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()));
+    let size = u64::try_from(view.size()).map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
+    let last_modified = DateTime::<Utc>::from_timestamp_millis(view.modification_time()).unwrap_or_default();
+    let raw = view.partition_values_map();
+    let partition_values = partition_columns
+        .iter()
+        .map(|field| partition_value(field, raw.get(field.name()).and_then(Option::as_deref), &path))
+        .collect::<Result<_>>()?;
+    let vector = view
+        .deletion_vector_descriptor()
+        .map(DeletionVectorDescriptor::try_from)
+        .transpose()
+        .map_err(|error| Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error))?;
+    let meta = ObjectMeta { location: place, last_modified, size, e_tag: None, version: None };
+    Ok(DeltaFile { meta, path, partition_values, vector })
+}
+
+/// The protocol writes partition values as text; an empty text is NULL.
+fn partition_value(field: &Field, raw: Option<&str>, path: &str) -> Result<ArrayRef> {
+    let text = StringArray::from(vec![raw.filter(|raw| !raw.is_empty())]);
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(&text, field.data_type(), &options).map_err(|error| {
+        Error::corrupt(format!("the partition value of {} in {path} is no {}", field.name(), field.data_type()))
+            .with_source(error)
+    })
+}

@@ -1,0 +1,162 @@
+//! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field};
+use futures::TryStreamExt;
+use object_store::{ObjectMeta, ObjectStoreExt};
+use percent_encoding::percent_decode_str;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::{Location, Shape};
+
+/// The folder name that stands for NULL.
+const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// A data file that was found.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedFile {
+    pub meta: ObjectMeta,
+    /// Path below the root.
+    pub path: String,
+    /// Names and raw values of the `k=v` folders on the way.
+    folders: Vec<(String, Option<String>)>,
+}
+
+/// What a listing found, by path.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub files: Vec<ListedFile>,
+    pub partition_columns: Vec<Field>,
+    /// Per partition column, one value per file.
+    columns: Vec<ArrayRef>,
+}
+
+impl Listing {
+    /// Lists the data files of `location`.
+    pub(crate) async fn read(location: &Location) -> Result<Self> {
+        let mut files = match &location.shape {
+            Shape::File(name) => vec![one_file(location, name).await?],
+            Shape::Folder | Shape::Glob(_) => many_files(location).await?,
+        };
+        if files.is_empty() {
+            let text = &location.text;
+            return Err(Error::not_found(match &location.shape {
+                Shape::Glob(_) => format!("no file matches {text}; quote the glob and check it"),
+                _ => format!("the folder {text} has no .parquet file; write data first, or give a glob or a file"),
+            }));
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let (partition_columns, columns) = partitions(&files)?;
+        Ok(Self { files, partition_columns, columns })
+    }
+
+    /// The partition values of a file, each an array of length 1.
+    pub(crate) fn partition_values(&self, file: usize) -> Vec<ArrayRef> {
+        self.columns.iter().map(|column| column.slice(file, 1)).collect()
+    }
+}
+
+async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {
+    let meta = location.object_store.head(&location.prefix.clone().join(name)).await?;
+    Ok(ListedFile { meta, path: name.to_owned(), folders: Vec::new() })
+}
+
+async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
+    let prefix = (!location.prefix.as_ref().is_empty()).then_some(&location.prefix);
+    let mut listed = location.object_store.list(prefix);
+    let mut files = Vec::new();
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    while let Some(meta) = listed.try_next().await? {
+        let Some(parts) = meta.location.prefix_match(&location.prefix) else { continue };
+        // Object store paths are percent-encoded where a file's name has unusual characters.
+        let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+        if parts.is_empty() || parts.iter().any(|part| is_hidden(part)) {
+            continue;
+        }
+        let path = parts.join("/");
+        let wanted = match &location.shape {
+            Shape::Glob(pattern) => pattern.matches_with(&path, options),
+            _ => path.to_ascii_lowercase().ends_with(".parquet"),
+        };
+        if wanted {
+            let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
+            let folders = folders.iter().filter_map(|part| hive_folder(part)).collect();
+            files.push(ListedFile { meta, path, folders });
+        }
+    }
+    Ok(files)
+}
+
+/// As in Spark: a folder of a partition column may begin with an underscore.
+fn is_hidden(part: &str) -> bool {
+    part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
+}
+
+fn hive_folder(part: &str) -> Option<(String, Option<String>)> {
+    let (name, value) = part.split_once('=')?;
+    if name.is_empty() {
+        return None;
+    }
+    let value = percent_decode_str(value).decode_utf8_lossy().into_owned();
+    Some((percent_decode_str(name).decode_utf8_lossy().into_owned(), (value != HIVE_NULL).then_some(value)))
+}
+
+fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
+    let Some(first) = files.first() else { return Ok((Vec::new(), Vec::new())) };
+    let names: Vec<&str> = first.folders.iter().map(|(name, _)| name.as_str()).collect();
+    for file in files {
+        let same = file.folders.len() == names.len() && file.folders.iter().zip(&names).all(|((name, _), have)| name == have);
+        if !same {
+            return Err(Error::new(
+                ErrorKind::SchemaMismatch,
+                format!(
+                    "the file {} is not in folders {} as {} is; give each layout as a table of its own",
+                    file.path,
+                    if names.is_empty() { "without k=v".to_owned() } else { names.join("=…/") + "=…" },
+                    first.path
+                ),
+            ));
+        }
+    }
+    let columns: Vec<ArrayRef> = (0..names.len())
+        .map(|column| {
+            let values = files.iter().map(|file| file.folders.get(column).and_then(|(_, value)| value.as_deref()));
+            infer(&values.collect::<Vec<_>>())
+        })
+        .collect();
+    let fields = names.iter().zip(&columns).map(|(name, column)| Field::new(*name, column.data_type().clone(), true));
+    Ok((fields.collect(), columns))
+}
+
+/// Integers if all values are, else dates, else text.
+fn infer(values: &[Option<&str>]) -> ArrayRef {
+    let some = || values.iter().flatten();
+    if some().next().is_some() {
+        if some().all(|value| is_plain_integer(value)) {
+            return Arc::new(values.iter().map(|value| value.and_then(|value| value.parse().ok())).collect::<Int64Array>());
+        }
+        if some().all(|value| is_plain_date(value)) {
+            let text: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
+            let dates = cast(&text, &DataType::Date32).ok();
+            // A day that no calendar has (2024-02-31) casts to NULL: the column is text then.
+            if let Some(dates) = dates.filter(|dates| dates.null_count() == text.null_count()) {
+                return Arc::new(Date32Array::from(dates.to_data()));
+            }
+        }
+    }
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+/// An integer that prints as it was written: `007` is text.
+fn is_plain_integer(value: &str) -> bool {
+    value.parse::<i64>().is_ok_and(|number| number.to_string() == value)
+}
+
+fn is_plain_date(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    bytes.len() == 10
+        && bytes.iter().enumerate().all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() })
+}

@@ -1,0 +1,252 @@
+//! From a predicate to the rows of each file that are certainly or possibly chosen.
+//!
+//! ```text
+//! predicate ─ simplify ─▶ leaves ─▶ answers per leaf and file ─ algebra per file ─▶ certain, uncertain
+//!                                   partition column: a constant
+//!                                   column that the file lacks: NULLs
+//!                                   index: segment, two rounds of reads
+//!                                   else: unknown, with the reason
+//! ```
+//!
+//! Whatever goes wrong with a mark makes rows unknown, never the query fail (laws 1 and 5).
+
+mod answers;
+mod count;
+mod identity;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lakemark_index::{Candidates, Predicate, Reason, RowSet};
+use tokio::task::JoinSet;
+
+use crate::error::{Error, Result};
+use crate::options::ProbeOptions;
+use crate::report::{LeafReport, ProbeReport};
+use crate::segments::ReadCounter;
+use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+
+pub(crate) use answers::{Answer, Answers};
+pub(crate) use identity::Identities;
+
+/// Files of the algebra that one task takes.
+const FILES_PER_TASK: usize = 64;
+/// Rows from which the algebra is spread over the cores.
+const PARALLEL_ROWS: u64 = 1 << 18;
+
+/// Probes a snapshot.
+pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
+    let started = Instant::now();
+    let predicate = predicate.clone().simplify();
+    let counter = Arc::new(ReadCounter::default());
+    if !options.use_index {
+        return Ok(disabled(snapshot, &predicate, started));
+    }
+    let identities = Identities::default();
+    let mut counted = vec![None; snapshot.files().len()];
+    if options.count_only {
+        count::from_directories(snapshot, &predicate, &identities, &counter, &mut counted).await;
+    }
+    let answers = Answers::gather(snapshot, &predicate, &counted, &identities, &counter).await?;
+    let row_groups = row_groups(snapshot, &answers);
+    let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
+    let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
+    (report.index_reads, report.index_bytes) = counter.totals();
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(Probe { files, report })
+}
+
+fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
+    let mut leaves: Vec<LeafReport> = Vec::new();
+    for_each_condition(predicate, &mut |condition| {
+        leaves.push(LeafReport { reason: Some(condition.reason().unwrap_or(Reason::IndexDisabled)), ..condition.report() });
+    });
+    let files = vec![FileProbe::Unknown; snapshot.files().len()];
+    let total = files.len() as u64;
+    let seconds = started.elapsed().as_secs_f64();
+    Probe { files, report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() } }
+}
+
+/// A condition of a predicate: a leaf, or what could not be translated.
+enum Condition<'a> {
+    Leaf(&'a lakemark_index::Leaf),
+    Unknown(Reason, &'a str),
+}
+
+impl Condition<'_> {
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Leaf(_) => None,
+            Self::Unknown(reason, _) => Some(*reason),
+        }
+    }
+
+    fn report(&self) -> LeafReport {
+        let (text, column) = match self {
+            Self::Leaf(leaf) => (leaf.text.clone(), Some(leaf.column.clone())),
+            Self::Unknown(_, text) => ((*text).to_owned(), None),
+        };
+        LeafReport { text, column, index: None, reason: self.reason(), rows: None }
+    }
+}
+
+/// Visits leaves and untranslated conditions in the order of the text, which is that of [`Predicate::leaves`].
+fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Condition<'a>)) {
+    match predicate {
+        Predicate::Const(_) => {}
+        Predicate::Leaf(leaf) => visit(Condition::Leaf(leaf)),
+        Predicate::Unknown { reason, text } => visit(Condition::Unknown(*reason, text)),
+        Predicate::Not(inner) => for_each_condition(inner, visit),
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| for_each_condition(part, visit)),
+    }
+}
+
+/// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
+fn row_groups(snapshot: &Snapshot, answers: &Answers) -> Vec<Option<Vec<u32>>> {
+    let known = |(file, data_file): (usize, &DataFile)| data_file.row_groups.clone().or_else(|| answers.row_groups(file));
+    snapshot.files().iter().enumerate().map(known).collect()
+}
+
+async fn combine(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    answers: &Answers,
+    row_groups: &[Option<Vec<u32>>],
+    counted: &[Option<u64>],
+    options: &ProbeOptions,
+) -> Result<Vec<FileProbe>> {
+    let work = |file: usize| Work {
+        row_groups: row_groups.get(file).cloned().flatten(),
+        deleted: snapshot.files().get(file).and_then(|file| file.deleted.clone()),
+        answers: answers.of_file(file),
+        counted: counted.get(file).copied().flatten(),
+    };
+    let rows: u64 = row_groups.iter().flatten().flatten().copied().map(u64::from).sum();
+    let files = snapshot.files().len();
+    if rows < PARALLEL_ROWS || files == 1 {
+        return Ok((0..files).map(|file| work(file).run(predicate, options.count_only)).collect());
+    }
+    let mut tasks = JoinSet::new();
+    let predicate = Arc::new(predicate.clone());
+    let count_only = options.count_only;
+    let per_task = FILES_PER_TASK.min(files.div_ceil(std::thread::available_parallelism().map_or(2, Into::into))).max(1);
+    for first in (0..files).step_by(per_task) {
+        let batch: Vec<Work> = (first..files.min(first + per_task)).map(work).collect();
+        let predicate = Arc::clone(&predicate);
+        tasks.spawn_blocking(move || {
+            let probes: Vec<FileProbe> = batch.into_iter().map(|work| work.run(&predicate, count_only)).collect();
+            (first, probes)
+        });
+    }
+    let mut done = Vec::new();
+    while let Some(part) = tasks.join_next().await {
+        done.push(part.map_err(|error| Error::task(&error))?);
+    }
+    done.sort_by_key(|(first, _)| *first);
+    Ok(done.into_iter().flat_map(|(_, probes)| probes).collect())
+}
+
+/// The algebra of one file.
+struct Work {
+    row_groups: Option<Vec<u32>>,
+    deleted: Option<Arc<RowSet>>,
+    answers: Vec<Answer>,
+    counted: Option<u64>,
+}
+
+impl Work {
+    fn run(self, predicate: &Predicate, count_only: bool) -> FileProbe {
+        if let Some(rows) = self.counted {
+            return FileProbe::Counted { rows };
+        }
+        // Without row positions the answers that hold for whole files still may rule the file out.
+        let rows = self.row_groups.as_ref().map_or(1, |groups| groups.iter().copied().fold(0u32, u32::saturating_add));
+        let mut answers = self.answers.iter();
+        let candidates = Candidates::of(predicate, rows, &mut |leaf| match answers.next() {
+            Some(answer) if self.row_groups.is_some() => answer.candidates(leaf, rows),
+            Some(answer) => answer.of_whole_file(leaf),
+            None => Candidates::unknown(rows),
+        });
+        let (mut certain, mut uncertain) = (candidates.certain_true(), candidates.uncertain_true());
+        let Some(row_groups) = self.row_groups else {
+            if certain.is_empty() && uncertain.is_empty() {
+                let none = RowSet::empty(0);
+                return FileProbe::Known { row_groups: Vec::new(), certain: none.clone(), uncertain: none };
+            }
+            return FileProbe::Unknown;
+        };
+        if uncertain.is_full() && rows > 0 {
+            return FileProbe::Unknown;
+        }
+        if let Some(deleted) = &self.deleted {
+            certain = certain.minus(deleted);
+            uncertain = uncertain.minus(deleted);
+        }
+        if count_only && uncertain.is_empty() {
+            return FileProbe::Counted { rows: u64::from(certain.len()) };
+        }
+        FileProbe::Known { row_groups, certain, uncertain }
+    }
+}
+
+fn summarize(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    answers: &Answers,
+    files: &[FileProbe],
+    row_groups: &[Option<Vec<u32>>],
+    counted: &[Option<u64>],
+) -> ProbeReport {
+    let mut leaves = Vec::new();
+    let mut place = 0;
+    for_each_condition(predicate, &mut |condition| {
+        let mut report = condition.report();
+        if let Condition::Leaf(_) = condition {
+            answers.fill(place, &mut report);
+            place += 1;
+        }
+        leaves.push(report);
+    });
+    let mut report = ProbeReport { leaves, files_total: files.len() as u64, ..ProbeReport::default() };
+    for (file, known) in files.iter().zip(row_groups) {
+        add_file(&mut report, file, known.as_deref());
+    }
+    let covered = (0..snapshot.files().len()).filter(|file| {
+        counted.get(*file).is_some_and(Option::is_some) || answers.is_covered(*file, row_groups.get(*file).is_some_and(Option::is_some))
+    });
+    let covered = covered.count();
+    report.coverage = if files.is_empty() { 1.0 } else { covered as f64 / files.len() as f64 };
+    report
+}
+
+fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {
+    let rows: u64 = known.iter().flat_map(|groups| groups.iter()).copied().map(u64::from).sum();
+    match file {
+        FileProbe::Unknown => report.files_unknown += 1,
+        FileProbe::Counted { rows: counted } => {
+            report.files_pruned += 1;
+            let groups = known.map_or(0, |groups| groups.len() as u64);
+            report.row_groups_total += groups;
+            report.row_groups_pruned += groups;
+            report.rows_total += rows;
+            report.rows_certain += counted;
+        }
+        FileProbe::Known { row_groups, certain, uncertain } => {
+            if certain.is_empty() && uncertain.is_empty() {
+                report.files_pruned += 1;
+            }
+            let mut start = 0;
+            for length in row_groups {
+                let end = start + length;
+                report.row_groups_total += 1;
+                if certain.count_in(start, end) == 0 && uncertain.count_in(start, end) == 0 {
+                    report.row_groups_pruned += 1;
+                }
+                start = end;
+            }
+            report.rows_total += rows;
+            report.rows_certain += u64::from(certain.len());
+            report.rows_uncertain += u64::from(uncertain.len());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What is known of every leaf in every file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{LeafRows, Search};
+use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
+use tokio::task::JoinSet;
+
+use super::Identities;
+use crate::error::{Error, Result};
+use crate::report::LeafReport;
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+
+/// What partition columns are called in reports.
+const PARTITION: &str = "partition";
+
+/// What is known of one leaf in one file.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Nothing, and why.
+    Unknown(Reason),
+    /// The same for every row.
+    Constant(Truth),
+    /// Rows of a segment, in which the file's rows start at `base`.
+    Rows { rows: Arc<LeafRows>, base: u32, row_groups: Vec<u32> },
+}
+
+impl Answer {
+    /// The candidates of a file with `rows` rows.
+    pub(crate) fn candidates(&self, _leaf: &Leaf, rows: u32) -> Candidates {
+        match self {
+            Self::Unknown(_) => Candidates::unknown(rows),
+            Self::Constant(truth) => Candidates::constant(*truth, rows),
+            Self::Rows { rows: found, base, .. } => found.candidates(*base, base.saturating_add(rows)),
+        }
+    }
+
+    /// The candidates of the file as if it were one row.
+    pub(crate) fn of_whole_file(&self, _leaf: &Leaf) -> Candidates {
+        match self {
+            Self::Constant(truth) => Candidates::constant(*truth, 1),
+            Self::Unknown(_) | Self::Rows { .. } => Candidates::unknown(1),
+        }
+    }
+}
+
+/// What is known of all leaves in all files.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    /// By leaf, then by file.
+    leaves: Vec<Vec<Answer>>,
+    /// By leaf: the index that answers, or `partition`.
+    sources: Vec<Option<String>>,
+}
+
+/// A segment to be asked one leaf.
+struct Question {
+    leaf: usize,
+    test: Test,
+    index: ManifestIndex,
+    segment: ManifestSegment,
+    /// Files of the snapshot that it may answer for, with their paths.
+    files: Vec<(usize, String)>,
+}
+
+impl Answers {
+    /// Answers every leaf for every file that was not counted already.
+    pub(crate) async fn gather(
+        snapshot: &Snapshot,
+        predicate: &Predicate,
+        counted: &[Option<u64>],
+        identities: &Identities,
+        counter: &Arc<ReadCounter>,
+    ) -> Result<Self> {
+        let leaves = predicate.leaves();
+        let mut answers = Self { leaves: Vec::with_capacity(leaves.len()), sources: vec![None; leaves.len()] };
+        let mut tasks = JoinSet::new();
+        for (place, leaf) in leaves.iter().enumerate() {
+            let (constants, source) = constants(snapshot, leaf);
+            answers.leaves.push(constants);
+            if let Some(slot) = answers.sources.get_mut(place) {
+                *slot = source;
+            }
+            for question in answers.questions(snapshot, place, leaf, counted) {
+                let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
+                tasks.spawn(async move {
+                    let asked = match &store {
+                        Some(store) => ask(store, &question, &counter).await,
+                        None => Err(Damage::corrupt("no store")),
+                    };
+                    (question, asked)
+                });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            let (question, asked) = done.map_err(|error| Error::task(&error))?;
+            answers.take(snapshot, identities, question, asked).await;
+        }
+        Ok(answers)
+    }
+
+    /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
+    fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf, counted: &[Option<u64>]) -> Vec<Question> {
+        let Some(manifest) = &snapshot.manifest else { return Vec::new() };
+        let indexes = snapshot.indexes_of(&leaf.column);
+        let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
+        let mut open: HashMap<u32, usize> = HashMap::new();
+        for (file, mark) in snapshot.marks.iter().enumerate() {
+            let answered = matches!(answers.get(file), Some(Answer::Constant(_)));
+            if let (false, None, Some(ordinal)) = (answered, counted.get(file).copied().flatten(), mark.ordinal) {
+                open.insert(ordinal, file);
+            }
+        }
+        let mut questions = Vec::new();
+        for index in &indexes {
+            for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+                let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
+                let files: Vec<(usize, String)> =
+                    files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
+                if !files.is_empty() {
+                    let (index, segment) = ((*index).clone(), segment.clone());
+                    questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
+                }
+            }
+        }
+        if let (Some(index), Some(slot)) = (indexes.first(), self.sources.get_mut(place)) {
+            slot.get_or_insert_with(|| index.name.clone());
+        }
+        questions
+    }
+
+    /// Enters what a segment said, file by file.
+    async fn take(
+        &mut self,
+        snapshot: &Snapshot,
+        identities: &Identities,
+        question: Question,
+        asked: Result<(Segment, Arc<LeafRows>), Damage>,
+    ) {
+        let (segment, rows) = match asked {
+            Ok(asked) => asked,
+            Err(damage) => {
+                let (index, path, reason) = (&question.index.name, &question.segment.path, damage.reason.code());
+                tracing::warn!(index, segment = path, reason, problem = damage.problem, "a mark cannot be used; its files are scanned");
+                for (file, _) in &question.files {
+                    self.set(question.leaf, *file, Answer::Unknown(damage.reason));
+                }
+                return;
+            }
+        };
+        let entries: HashMap<&str, &SegmentFile> =
+            segment.directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+        for (file, path) in &question.files {
+            let answer = match entries.get(path.as_str()) {
+                Some(entry) if identities.holds(snapshot, *file, entry, &question.segment, &segment.directory).await => {
+                    Answer::Rows { rows: Arc::clone(&rows), base: entry.base, row_groups: entry.row_groups.clone() }
+                }
+                _ => {
+                    tracing::warn!(file = path, reason = Reason::FileChanged.code(), "a data file changed since it was indexed and is scanned");
+                    Answer::Unknown(Reason::FileChanged)
+                }
+            };
+            self.set(question.leaf, *file, answer);
+        }
+    }
+
+    fn set(&mut self, leaf: usize, file: usize, answer: Answer) {
+        if let Some(slot) = self.leaves.get_mut(leaf).and_then(|files| files.get_mut(file)) {
+            *slot = answer;
+        }
+    }
+
+    /// The answers of one file, by leaf.
+    pub(crate) fn of_file(&self, file: usize) -> Vec<Answer> {
+        let of_leaf = |answers: &Vec<Answer>| answers.get(file).cloned().unwrap_or(Answer::Unknown(Reason::FileNotCovered));
+        self.leaves.iter().map(of_leaf).collect()
+    }
+
+    /// Row groups of a file that a segment vouches for.
+    pub(crate) fn row_groups(&self, file: usize) -> Option<Vec<u32>> {
+        self.leaves.iter().find_map(|answers| match answers.get(file) {
+            Some(Answer::Rows { row_groups, .. }) => Some(row_groups.clone()),
+            _ => None,
+        })
+    }
+
+    /// Whether marks did for the file all that they can do: something was answered and nothing is missing or stale.
+    pub(crate) fn is_covered(&self, file: usize, rows_known: bool) -> bool {
+        if self.leaves.is_empty() {
+            return rows_known;
+        }
+        let mut answered = false;
+        for answers in &self.leaves {
+            match answers.get(file) {
+                Some(Answer::Unknown(Reason::NoIndex | Reason::TypeNotIndexed)) => {}
+                Some(Answer::Unknown(_)) | None => return false,
+                Some(_) => answered = true,
+            }
+        }
+        answered
+    }
+
+    /// Enters what is known of a leaf into its report.
+    pub(crate) fn fill(&self, leaf: usize, report: &mut LeafReport) {
+        let Some(answers) = self.leaves.get(leaf) else { return };
+        report.index = self.sources.get(leaf).cloned().flatten();
+        report.reason = answers.iter().find_map(|answer| match answer {
+            Answer::Unknown(reason) => Some(*reason),
+            _ => None,
+        });
+        let rows = answers.iter().filter_map(|answer| match answer {
+            Answer::Rows { rows, base, row_groups } => {
+                Some(u64::from(rows.t.count_in(*base, row_groups.iter().fold(*base, |end, rows| end.saturating_add(*rows)))))
+            }
+            _ => None,
+        });
+        let rows: Vec<u64> = rows.collect();
+        report.rows = (!rows.is_empty()).then(|| rows.iter().sum());
+    }
+}
+
+/// What is known of a leaf without any index, and the reason where nothing is.
+fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) {
+    let files = snapshot.files();
+    if let Some(place) = snapshot.partition_columns().iter().position(|field| *field.name() == leaf.column) {
+        let of_file = |value: Option<&Arc<dyn Array>>| match value.and_then(|value| test_value(value.as_ref(), &leaf.test)) {
+            Some(truth) => Answer::Constant(truth),
+            None => Answer::Unknown(Reason::TypeNotIndexed),
+        };
+        let answers = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
+        return (answers, Some(PARTITION.to_owned()));
+    }
+    let has_index = !snapshot.indexes_of(&leaf.column).is_empty();
+    let field = snapshot.file_schema();
+    let indexable = field.field_with_name(&leaf.column).is_ok_and(|field| key_type_of(field.data_type()).is_some());
+    let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
+    let answers = snapshot.marks.iter().map(|mark| match &mark.schema {
+        Some(schema) if schema.field_with_name(&leaf.column).is_err() => Answer::Constant(null),
+        _ if !indexable => Answer::Unknown(Reason::TypeNotIndexed),
+        _ if !has_index => Answer::Unknown(Reason::NoIndex),
+        _ if mark.changed => Answer::Unknown(Reason::FileChanged),
+        _ => Answer::Unknown(Reason::FileNotCovered),
+    });
+    (answers.collect(), None)
+}
+
+/// The truth of a test of a constant.
+fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
+    let key = encode_literal(value)?;
+    Some(match (key, test) {
+        (LiteralKey::Null, Test::IsNull) => Truth::True,
+        (LiteralKey::Null, Test::Ranges(_)) => Truth::Null,
+        (LiteralKey::Key(_), Test::IsNull) => Truth::False,
+        (LiteralKey::Key(key), Test::Ranges(ranges)) if ranges.contains(&key) => Truth::True,
+        (LiteralKey::Key(_), Test::Ranges(_)) => Truth::False,
+    })
+}
+
+/// Asks a segment: opens it, then two rounds of reads.
+async fn ask(
+    store: &Arc<crate::store::Store>,
+    question: &Question,
+    counter: &ReadCounter,
+) -> Result<(Segment, Arc<LeafRows>), Damage> {
+    let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
+    let mut search = Search::new(&segment.directory, &question.test);
+    let first = segment.read(&search.first_ranges(), counter).await?;
+    let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
+    let second = segment.read(&wanted, counter).await?;
+    let rows = search.finish(&second).map_err(Damage::corrupt)?;
+    let rows = Arc::new(rows);
+    Ok((segment, rows))
+}

@@ -1,0 +1,97 @@
+//! One schema for many files: union by name, with an error where types disagree.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::ipc::convert::try_schema_from_ipc_buffer;
+use arrow::ipc::writer::StreamWriter;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The schema that a table takes from one file: dictionaries are an encoding, metadata of the
+/// file as a whole is of no use to a table, and any column may be missing elsewhere.
+pub(crate) fn normalize(schema: &Schema) -> SchemaRef {
+    let fields: Vec<Field> = schema
+        .fields()
+        .iter()
+        .map(|field| {
+            let data_type = match field.data_type() {
+                DataType::Dictionary(_, value) => value.as_ref().clone(),
+                other => other.clone(),
+            };
+            Field::new(field.name(), data_type, true).with_metadata(field.metadata().clone())
+        })
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+/// Merges the schemas of files, each with the name of a file that has it.
+pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = (&'a SchemaRef, &'a str)>) -> Result<SchemaRef> {
+    let mut fields: Vec<FieldRef> = Vec::new();
+    let mut places: HashMap<String, (usize, &'a str)> = HashMap::new();
+    let mut last: Option<&SchemaRef> = None;
+    for (schema, file) in schemas {
+        // Neighbours mostly share their schema: a table of 100,000 files is merged in no time.
+        if last.is_some_and(|last| Arc::ptr_eq(last, schema)) {
+            continue;
+        }
+        last = Some(schema);
+        for field in schema.fields() {
+            let Some((place, first_file)) = places.get(field.name()) else {
+                places.insert(field.name().clone(), (fields.len(), file));
+                fields.push(Arc::clone(field));
+                continue;
+            };
+            let Some(have) = fields.get_mut(*place) else { continue };
+            match common_type(have.data_type(), field.data_type()) {
+                Some(data_type) if data_type == *have.data_type() => {}
+                Some(data_type) => *have = Arc::new(have.as_ref().clone().with_data_type(data_type)),
+                None => {
+                    return Err(Error::new(
+                        ErrorKind::SchemaMismatch,
+                        format!(
+                            "the column {} is {} in the file {file} but {} in {first_file}; \
+                             rewrite one of them, or give each set of files as a table of its own",
+                            field.name(),
+                            field.data_type(),
+                            have.data_type()
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// The type that two files' column has in the table. Only representations of the same values are brought together:
+/// a silently widened integer would hide that writers disagree.
+fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
+    if a == b {
+        return Some(a.clone());
+    }
+    let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let binary = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
+    match (a, b) {
+        (a, b) if text(a) && text(b) => Some(DataType::LargeUtf8),
+        (a, b) if binary(a) && binary(b) => Some(DataType::LargeBinary),
+        (a, b) if a.is_nested() && a.equals_datatype(b) => Some(a.clone()),
+        _ => None,
+    }
+}
+
+/// The bytes of a schema for the manifest: the opening of an Arrow IPC stream.
+pub(crate) fn to_bytes(schema: &Schema) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    StreamWriter::try_new(&mut bytes, schema)
+        .map_err(|error| Error::internal("the schema cannot be encoded").with_source(error))?;
+    Ok(bytes)
+}
+
+/// Reads what [`to_bytes`] wrote.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Result<SchemaRef> {
+    let schema = try_schema_from_ipc_buffer(bytes)
+        .map_err(|error| Error::corrupt("the manifest has a schema that cannot be read").with_source(error))?;
+    Ok(Arc::new(schema))
+}

@@ -1,0 +1,227 @@
+//! Opening and reading segments: one tail read opens one, answers take coalesced reads.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use bytes::Bytes;
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical};
+use lakemark_index::Reason;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::store::Store;
+
+/// One read of this many bytes opens most segments.
+const TAIL_BYTES: u64 = 64 * 1024;
+/// Ranges that are this close are read at once: cheaper than another request.
+const GAP_BYTES: u64 = 64 * 1024;
+/// Bytes of directories that the process remembers.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// Counts reads of the store.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounter {
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadCounter {
+    fn add(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Reads and their bytes.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// Why a segment cannot answer.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    pub reason: Reason,
+    pub problem: String,
+}
+
+impl Damage {
+    pub(crate) fn corrupt(problem: impl ToString) -> Self {
+        Self { reason: Reason::SegmentCorrupt, problem: problem.to_string() }
+    }
+
+    fn read(error: &object_store::Error) -> Self {
+        let missing = matches!(error, object_store::Error::NotFound { .. });
+        let reason = if missing { Reason::SegmentMissing } else { Reason::SegmentCorrupt };
+        let problem = if missing { "the file is missing".to_owned() } else { error.to_string() };
+        Self { reason, problem }
+    }
+}
+
+/// A segment that is open for reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    store: Arc<Store>,
+    path: String,
+    pub directory: Arc<SegmentDirectory>,
+    trailer: Trailer,
+}
+
+#[derive(Clone)]
+struct Cached {
+    directory: Arc<SegmentDirectory>,
+    trailer: Trailer,
+    bytes: u64,
+    used: u64,
+}
+
+/// A store's address, a segment's id and its length.
+type CacheKey = (String, [u8; 16], u64);
+
+#[derive(Default)]
+struct Cache {
+    entries: HashMap<CacheKey, Cached>,
+    bytes: u64,
+    clock: u64,
+}
+
+static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
+
+impl Cache {
+    fn get(&mut self, key: &CacheKey) -> Option<Cached> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.clone())
+    }
+
+    fn insert(&mut self, key: CacheKey, mut entry: Cached) {
+        self.clock += 1;
+        entry.used = self.clock;
+        self.bytes += entry.bytes;
+        if let Some(old) = self.entries.insert(key, entry) {
+            self.bytes -= old.bytes;
+        }
+        while self.bytes > CACHE_BYTES && self.entries.len() > 1 {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            if let Some(entry) = oldest.and_then(|key| self.entries.remove(&key)) {
+                self.bytes -= entry.bytes;
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Opens a segment that the manifest names, from memory if the process has opened it before.
+    pub(crate) async fn open(
+        store: &Arc<Store>,
+        segment: &ManifestSegment,
+        index: &ManifestIndex,
+        counter: &ReadCounter,
+    ) -> Result<Self, Damage> {
+        let key = (store.text().to_owned(), segment.id, segment.length);
+        let known = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        let cached = match known {
+            Some(cached) => cached,
+            None => {
+                let cached = read_directory(store, segment, index, counter).await?;
+                CACHE.lock().unwrap_or_else(PoisonError::into_inner).insert(key, cached.clone());
+                cached
+            }
+        };
+        Ok(Self { store: Arc::clone(store), path: segment.path.clone(), directory: cached.directory, trailer: cached.trailer })
+    }
+
+    /// Opens a segment as it is on the disk now.
+    pub(crate) async fn open_afresh(
+        store: &Arc<Store>,
+        segment: &ManifestSegment,
+        index: &ManifestIndex,
+        counter: &ReadCounter,
+    ) -> Result<Self, Damage> {
+        let cached = read_directory(store, segment, index, counter).await?;
+        Ok(Self { store: Arc::clone(store), path: segment.path.clone(), directory: cached.directory, trailer: cached.trailer })
+    }
+
+    /// Reads logical ranges, checking every page; neighbours are read at once.
+    pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
+        let physical: Vec<Range<u64>> = ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
+        let merged = coalesce(&physical);
+        let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
+        if !merged.is_empty() {
+            let path = self.store.object_path(&self.path);
+            let read = self.store.object_store().get_ranges(&path, &merged).await.map_err(|error| Damage::read(&error))?;
+            for (range, bytes) in merged.iter().zip(read) {
+                counter.add(bytes.len());
+                parts.push((range.start, bytes));
+            }
+        }
+        let mut logical = Vec::with_capacity(ranges.len());
+        for (range, place) in ranges.iter().zip(&physical) {
+            let pages = slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
+            logical.push(read_logical(pages, range.clone(), &self.trailer).map_err(Damage::corrupt)?);
+        }
+        Ok(logical)
+    }
+}
+
+/// The bytes of `place` among the parts that were read.
+fn slice_of<'a>(parts: &'a [(u64, Bytes)], place: &Range<u64>) -> Option<&'a [u8]> {
+    if place.is_empty() {
+        return Some(&[]);
+    }
+    let (start, bytes) = parts.get(parts.partition_point(|(start, _)| *start <= place.start).checked_sub(1)?)?;
+    let from = usize::try_from(place.start - start).ok()?;
+    let to = usize::try_from(place.end - start).ok()?;
+    bytes.get(from..to)
+}
+
+fn coalesce(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(GAP_BYTES) => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+async fn read_directory(
+    store: &Arc<Store>,
+    segment: &ManifestSegment,
+    index: &ManifestIndex,
+    counter: &ReadCounter,
+) -> Result<Cached, Damage> {
+    let path = store.object_path(&segment.path);
+    let start = segment.length.saturating_sub(TAIL_BYTES);
+    let read = async |range: Range<u64>| {
+        let expected = range.end - range.start;
+        let bytes = store.object_store().get_range(&path, range).await.map_err(|error| Damage::read(&error))?;
+        counter.add(bytes.len());
+        if bytes.len() as u64 == expected { Ok(bytes) } else { Err(Damage::corrupt("the file was cut short")) }
+    };
+    let tail = read(start..segment.length).await?;
+    let opened = open_tail(&tail, segment.length).map_err(Damage::corrupt)?;
+    let trailer = opened.trailer;
+    let rest;
+    let bytes: &[u8] = match opened.directory {
+        Some(directory) => directory,
+        None => {
+            rest = read(trailer.directory_range()).await?;
+            trailer.check_directory(&rest).map_err(Damage::corrupt)?;
+            &rest
+        }
+    };
+    let directory = SegmentDirectory::decode(bytes, &trailer).map_err(Damage::corrupt)?;
+    let same = directory.segment_id == segment.id
+        && directory.index_id == segment.index_id
+        && directory.key_type == index.key_type
+        && directory.column == index.column;
+    if !same {
+        return Err(Damage::corrupt("the file is another segment than the manifest says"));
+    }
+    Ok(Cached { directory: Arc::new(directory), trailer, bytes: bytes.len() as u64 * 4, used: 0 })
+}

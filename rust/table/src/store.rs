@@ -1,0 +1,285 @@
+//! The store of marks: numbered manifests and segment files, each written once.
+//!
+//! Reads go through the object store. On a local file system writes do not: `object_store` never syncs, so that a
+//! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
+//! synced folder.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::TryStreamExt;
+use lakemark_format::Manifest;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, WriteMultipart};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Place;
+
+const MANIFESTS: &str = "manifest";
+const MARKS: &str = "marks";
+const MANIFEST_SUFFIX: &str = ".lmm";
+/// Files above this go to remote stores in parts.
+const PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// The store of a table.
+#[derive(Debug)]
+pub(crate) struct Store {
+    place: Place,
+    cache: Mutex<Option<(ObjectMeta, Arc<Manifest>)>>,
+}
+
+/// The newest manifest.
+#[derive(Debug)]
+pub(crate) struct Newest {
+    /// Its number; 0 where there is none yet.
+    pub number: u64,
+    /// The manifest, or why it cannot be read; none where there is none yet.
+    pub manifest: Result<Option<Arc<Manifest>>>,
+}
+
+impl Store {
+    pub(crate) fn new(place: Place) -> Self {
+        Self { place, cache: Mutex::default() }
+    }
+
+    /// Path or URL, for people.
+    pub(crate) fn text(&self) -> &str {
+        &self.place.text
+    }
+
+    pub(crate) fn object_store(&self) -> &Arc<dyn ObjectStore> {
+        &self.place.object_store
+    }
+
+    /// The place of a file of the store, by its path in the store.
+    pub(crate) fn object_path(&self, relative: &str) -> Path {
+        relative.split('/').fold(self.place.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Finds and reads the newest manifest: one listing and one read.
+    pub(crate) async fn newest(&self) -> Result<Newest> {
+        let folder = self.object_path(MANIFESTS);
+        let listed: Vec<ObjectMeta> = match self.place.object_store.list(Some(&folder)).try_collect().await {
+            Ok(listed) => listed,
+            Err(object_store::Error::NotFound { .. }) => Vec::new(),
+            Err(error) => return Err(self.unreadable(error)),
+        };
+        let newest = listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta)));
+        let Some((number, meta)) = newest.max_by_key(|(number, _)| *number) else {
+            return Ok(Newest { number: 0, manifest: Ok(None) });
+        };
+        Ok(Newest { number, manifest: self.manifest(number, meta).await.map(Some) })
+    }
+
+    async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Arc<Manifest>> {
+        if let Some((have, manifest)) = &*self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+            && *have == meta
+        {
+            return Ok(Arc::clone(manifest));
+        }
+        let bytes = match self.place.object_store.get(&meta.location).await {
+            Ok(result) => result.bytes().await.map_err(|error| self.unreadable(error))?,
+            Err(error) => return Err(self.unreadable(error)),
+        };
+        let damaged = || {
+            Error::corrupt(format!(
+                "the manifest {number} in {} is damaged: queries go on without marks; to index again, delete the store folder",
+                self.text()
+            ))
+        };
+        let manifest = Manifest::decode(&bytes).map_err(|error| damaged().with_source(error))?;
+        if manifest.number != number {
+            return Err(damaged());
+        }
+        let manifest = Arc::new(manifest);
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, Arc::clone(&manifest)));
+        Ok(manifest)
+    }
+
+    fn unreadable(&self, error: object_store::Error) -> Error {
+        Error::io(format!("the store {} cannot be read", self.text())).with_source(error)
+    }
+
+    /// Commits a manifest if its number is still free; says whether it was.
+    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
+        let bytes = manifest.encode().map_err(|error| {
+            Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
+        })?;
+        let name = format!("{:020}{MANIFEST_SUFFIX}", manifest.number);
+        if let Some(folder) = &self.place.local {
+            let folder = folder.join(MANIFESTS);
+            let written = spawn_blocking(move || link_new(&folder, &name, &bytes)).await.map_err(|error| Error::task(&error))?;
+            return written.map_err(|error| self.unwritable(error));
+        }
+        let path = self.object_path(&format!("{MANIFESTS}/{name}"));
+        match self.place.object_store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(self.unwritable(error)),
+        }
+    }
+
+    fn unwritable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::new(
+            ErrorKind::Io,
+            format!(
+                "the store {} cannot be written (disk full, or no permission?); the last snapshot is untouched: \
+                 make room, or choose another place with --store, and run it again",
+                self.text()
+            ),
+        )
+        .with_source(error)
+    }
+
+    /// Starts a file whose bytes become a segment when it is published.
+    pub(crate) async fn start_file(&self) -> Result<PendingFile> {
+        let folder = self.spill_folder();
+        let file = spawn_blocking(move || PendingFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
+        file.map_err(|error| self.unwritable(error))
+    }
+
+    /// Where unfinished files are.
+    pub(crate) fn spill_folder(&self) -> PathBuf {
+        match &self.place.local {
+            Some(folder) => folder.join(MARKS),
+            None => std::env::temp_dir(),
+        }
+    }
+
+    /// The path that the segment of this id has in the store.
+    pub(crate) fn segment_path(id: [u8; 16]) -> String {
+        format!("{MARKS}/{}.lmx", Uuid::from_bytes(id))
+    }
+
+    /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
+    pub(crate) async fn publish(&self, mut pending: PendingFile, relative: &str) -> Result<()> {
+        if let Some(folder) = &self.place.local {
+            let target = folder.join(relative);
+            return spawn_blocking(move || pending.rename(&target))
+                .await
+                .map_err(|error| Error::task(&error))?
+                .map_err(|error| self.unwritable(error));
+        }
+        self.upload(&mut pending, relative).await
+    }
+
+    async fn upload(&self, pending: &mut PendingFile, relative: &str) -> Result<()> {
+        let path = self.object_path(relative);
+        let bytes = tokio::fs::read(&pending.path).await.map_err(|error| self.unwritable(error))?;
+        if bytes.len() <= PART_BYTES {
+            let put = self.place.object_store.put(&path, PutPayload::from(bytes)).await;
+            return put.map(|_| ()).map_err(|error| self.unwritable(error));
+        }
+        let upload = self.place.object_store.put_multipart(&path).await.map_err(|error| self.unwritable(error))?;
+        let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        for part in bytes.chunks(PART_BYTES) {
+            writer.wait_for_capacity(4).await.map_err(|error| self.unwritable(error))?;
+            writer.write(part);
+        }
+        writer.finish().await.map(|_| ()).map_err(|error| self.unwritable(error))
+    }
+
+    /// Removes a segment that no manifest names any more. Failing is harmless: the file is only waste.
+    pub(crate) async fn discard(&self, relative: &str) {
+        if let Err(error) = self.place.object_store.delete(&self.object_path(relative)).await
+            && !matches!(error, object_store::Error::NotFound { .. })
+        {
+            tracing::warn!(segment = relative, %error, "an unused segment could not be deleted");
+        }
+    }
+}
+
+fn manifest_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(MANIFEST_SUFFIX)?;
+    (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
+}
+
+/// A file that is being written; removed when it is dropped unpublished.
+#[derive(Debug)]
+pub(crate) struct PendingFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// Bytes written.
+    pub length: u64,
+}
+
+impl PendingFile {
+    /// Starts a file with a name of its own in `folder`.
+    pub(crate) fn create(folder: &FsPath) -> std::io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!(".tmp-{}", Uuid::new_v4()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        Ok(Self { path, file: Some(file), length: 0 })
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.write_all(bytes)?;
+            self.length += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Sees to it that the bytes are on the disk, then moves the file to its final place.
+    fn rename(&mut self, target: &FsPath) -> std::io::Result<()> {
+        if let Some(file) = self.file.take() {
+            file.sync_all()?;
+        }
+        let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
+        make_folder(folder)?;
+        fs::rename(&self.path, target)?;
+        sync_folder(folder)
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        // After a rename there is nothing under this name any more.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Writes `folder/name` if it does not exist; says whether it did not.
+fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
+    make_folder(folder)?;
+    let mut pending = PendingFile::create(folder)?;
+    pending.write(bytes)?;
+    if let Some(file) = pending.file() {
+        file.sync_all()?;
+    }
+    match fs::hard_link(&pending.path, folder.join(name)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    sync_folder(folder)?;
+    Ok(true)
+}
+
+/// Creates a folder so that it survives a crash: the name is synced in its parent.
+fn make_folder(folder: &FsPath) -> std::io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    for parent in folder.ancestors().skip(1).take(2) {
+        if parent.is_dir() {
+            sync_folder(parent)?;
+        }
+    }
+    Ok(())
+}
+
+fn sync_folder(folder: &FsPath) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,230 @@
+//! Changing the store: an edit is applied to the newest manifest and committed as the next one.
+//!
+//! An edit says *what* changes and not what the result is, so that rebasing after a lost race is applying it again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::Store;
+
+/// Races that are lost in a row before giving up.
+const MAX_ATTEMPTS: u32 = 20;
+
+/// A change of the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    /// Declares an index.
+    CreateIndex { index: ManifestIndex, if_not_exists: bool },
+    /// Drops an index with its segments.
+    DropIndex { name: String, if_exists: bool },
+    /// Adds segments that were built.
+    AddSegments(Built),
+}
+
+/// Segments that were built, with the data files that they cover.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    /// Distinct schemas; `ManifestFile::schema` counts in here.
+    pub schemas: Vec<Vec<u8>>,
+    pub files: Vec<ManifestFile>,
+    /// `ManifestSegment::files` counts in `files`.
+    pub segments: Vec<ManifestSegment>,
+}
+
+/// What a commit did.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// Whether anything changed.
+    pub changed: bool,
+    /// Paths of segments that no manifest names (any more).
+    pub unused: Vec<String>,
+}
+
+/// Commits an edit; a lost race is tried again on the newer manifest.
+pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
+    for attempt in 0..MAX_ATTEMPTS {
+        let newest = store.newest().await?;
+        let base = match newest.manifest? {
+            Some(manifest) => manifest,
+            None => Arc::new(empty_manifest()),
+        };
+        let (next, committed) = apply(&base, edit)?;
+        let Some(mut next) = next else {
+            discard(store, &committed.unused).await;
+            return Ok(committed);
+        };
+        next.number = newest.number + 1;
+        next.created_ms = chrono::Utc::now().timestamp_millis();
+        if store.put_manifest(&next).await? {
+            discard(store, &committed.unused).await;
+            return Ok(committed);
+        }
+        tracing::debug!(attempt, number = next.number, "another writer committed first; trying again");
+        tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
+    }
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
+    ))
+}
+
+async fn discard(store: &Store, paths: &[String]) {
+    for path in paths {
+        store.discard(path).await;
+    }
+}
+
+fn empty_manifest() -> Manifest {
+    Manifest {
+        store_id: Uuid::new_v4().into_bytes(),
+        number: 0,
+        created_ms: 0,
+        schemas: Vec::new(),
+        files: Vec::new(),
+        indexes: Vec::new(),
+        segments: Vec::new(),
+    }
+}
+
+/// The manifest after the edit; none if nothing changes.
+pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, Committed)> {
+    match edit {
+        Edit::CreateIndex { index, if_not_exists } => {
+            if base.indexes.iter().any(|have| have.name == index.name) {
+                if *if_not_exists {
+                    return Ok((None, Committed::default()));
+                }
+                return Err(Error::new(
+                    ErrorKind::AlreadyExists,
+                    format!("the index {} exists already; drop it first or choose another name", index.name),
+                ));
+            }
+            let mut next = base.clone();
+            next.indexes.push(index.clone());
+            Ok((Some(next), Committed { changed: true, unused: Vec::new() }))
+        }
+        Edit::DropIndex { name, if_exists } => drop_index(base, name, *if_exists),
+        Edit::AddSegments(built) => Ok(add_segments(base, built)),
+    }
+}
+
+fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Manifest>, Committed)> {
+    let Some(index) = base.indexes.iter().find(|have| have.name == name) else {
+        if if_exists {
+            return Ok((None, Committed::default()));
+        }
+        return Err(Error::not_found(format!("there is no index {name}; `lakemark index list` shows those that exist")));
+    };
+    let id = index.id;
+    let mut next = base.clone();
+    next.indexes.retain(|have| have.id != id);
+    next.segments.retain(|segment| segment.index_id != id);
+    let unused = base.segments.iter().filter(|segment| segment.index_id == id).map(|segment| segment.path.clone());
+    let unused = unused.collect();
+    collect_garbage(&mut next);
+    Ok((Some(next), Committed { changed: true, unused }))
+}
+
+fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed) {
+    let mut next = base.clone();
+    let ordinals = merge_files(&mut next, built);
+    let mut covered: HashSet<([u8; 16], u32)> = HashSet::new();
+    for segment in &next.segments {
+        covered.extend(segment.files.iter().map(|file| (segment.index_id, *file)));
+    }
+    let mut changed = false;
+    for segment in &built.segments {
+        let mut files: Vec<u32> =
+            segment.files.iter().filter_map(|file| ordinals.get(*file as usize).copied()).collect();
+        files.sort_unstable();
+        let declared = next.indexes.iter().any(|index| index.id == segment.index_id);
+        // A builder that was faster may have covered the same files; an index may have been dropped meanwhile.
+        if !declared || files.iter().all(|file| covered.contains(&(segment.index_id, *file))) {
+            continue;
+        }
+        next.segments.push(ManifestSegment { files, ..segment.clone() });
+        changed = true;
+    }
+    collect_garbage(&mut next);
+    let kept: HashSet<&str> = next.segments.iter().map(|segment| segment.path.as_str()).collect();
+    let all = base.segments.iter().chain(&built.segments).map(|segment| segment.path.clone());
+    let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
+    (changed.then_some(next), Committed { changed, unused })
+}
+
+/// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
+fn merge_files(next: &mut Manifest, built: &Built) -> Vec<u32> {
+    let mut schemas: HashMap<Vec<u8>, u32> = HashMap::new();
+    for (ordinal, schema) in next.schemas.iter().enumerate() {
+        schemas.insert(schema.clone(), ordinal_of(ordinal));
+    }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (ordinal, file) in next.files.iter().enumerate() {
+        places.insert(file.path.clone(), ordinal);
+    }
+    let mut replaced: HashSet<u32> = HashSet::new();
+    let mut ordinals = Vec::with_capacity(built.files.len());
+    for file in &built.files {
+        let bytes = built.schemas.get(file.schema as usize).cloned().unwrap_or_default();
+        let schema = *schemas.entry(bytes.clone()).or_insert_with(|| {
+            next.schemas.push(bytes);
+            ordinal_of(next.schemas.len() - 1)
+        });
+        let file = ManifestFile { schema, ..file.clone() };
+        let place = *places.entry(file.path.clone()).or_insert_with(|| {
+            next.files.push(file.clone());
+            next.files.len() - 1
+        });
+        ordinals.push(ordinal_of(place));
+        if let Some(have) = next.files.get_mut(place)
+            && *have != file
+        {
+            *have = file;
+            replaced.insert(ordinal_of(place));
+        }
+    }
+    for segment in &mut next.segments {
+        segment.files.retain(|file| !replaced.contains(file));
+    }
+    ordinals
+}
+
+fn ordinal_of(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// Forgets segments without files, files without segments, schemas without files.
+fn collect_garbage(manifest: &mut Manifest) {
+    manifest.segments.retain(|segment| !segment.files.is_empty());
+    let used: HashSet<u32> = manifest.segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
+    let files = compact(&mut manifest.files, &used);
+    for segment in &mut manifest.segments {
+        for file in &mut segment.files {
+            *file = files.get(file).copied().unwrap_or(*file);
+        }
+    }
+    let used: HashSet<u32> = manifest.files.iter().map(|file| file.schema).collect();
+    let schemas = compact(&mut manifest.schemas, &used);
+    for file in &mut manifest.files {
+        file.schema = schemas.get(&file.schema).copied().unwrap_or(file.schema);
+    }
+}
+
+/// Keeps the used entries in their order; gives old to new ordinals.
+fn compact<T>(entries: &mut Vec<T>, used: &HashSet<u32>) -> HashMap<u32, u32> {
+    let mut moved = HashMap::new();
+    let mut old = 0;
+    entries.retain(|_| {
+        let keep = used.contains(&old);
+        if keep {
+            moved.insert(old, ordinal_of(moved.len()));
+        }
+        old += 1;
+        keep
+    });
+    moved
+}
