@@ -1,0 +1,275 @@
+"""A second reader of Lakemark's files, made from docs/format.md alone: slow, plain, and it believes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from dataclasses import dataclass
+
+MAGIC = b"LAKEMARK"
+BYTE_TYPES = (19, 20, 21)
+DECIMAL = 13
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return table
+
+
+CRC_TABLE = _crc_table()
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ CRC_TABLE[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+class Cursor:
+    """Fields one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, length: int) -> bytes:
+        piece = self.data[self.at : self.at + length]
+        assert len(piece) == length, "cut short"
+        self.at += length
+        return piece
+
+    def number(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "little")
+
+    def signed(self, width: int) -> int:
+        return int.from_bytes(self.take(width), "little", signed=True)
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def zigzag(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def blob(self) -> bytes:
+        return self.take(self.varint())
+
+    def string(self) -> str:
+        return self.blob().decode()
+
+    def varints(self) -> list[int]:
+        return [self.varint() for _ in range(self.varint())]
+
+    def packed(self, count: int, width: int) -> list[int]:
+        bits = int.from_bytes(self.take((count * width + 7) // 8), "little")
+        return [bits >> (i * width) & ((1 << width) - 1) for i in range(count)]
+
+    def key_type(self) -> tuple[int, ...]:
+        code = self.number(1)
+        widths = {13: (2, 1, 1), 16: (1,), 17: (1,), 18: (1, 1), 21: (4,)}.get(code, ())
+        return (code, *(self.number(width) for width in widths))
+
+    def end(self) -> None:
+        assert self.at == len(self.data), "bytes left over"
+
+
+def open_container(data: bytes) -> tuple[int, bytes, bytes]:
+    """The content kind, the stream and the directory, with every checksum verified."""
+    trailer = data[-64:]
+    fields = struct.unpack("<QQQII16sBBHI8s", trailer)
+    stream_length, offset, file_length, length, directory_crc, file_id, kind, reserved, version, crc, magic = fields
+    assert (magic, version, reserved, file_length) == (MAGIC, 1, 0, len(data))
+    assert crc == crc32c(file_id + struct.pack("<Q", 2**64 - 2) + trailer[:52])
+    assert offset == stream_length + 4 * -(-stream_length // 4092)
+    assert file_length == offset + length + 64
+    stream = b""
+    for number, start in enumerate(range(0, offset, 4096)):
+        page = data[start : min(start + 4096, offset)]
+        assert crc32c(file_id + struct.pack("<Q", number) + page[:-4]) == int.from_bytes(page[-4:], "little")
+        stream += page[:-4]
+    directory = data[offset : offset + length]
+    assert directory_crc == crc32c(file_id + b"\xff" * 8 + directory)
+    assert stream[:64] == MAGIC + bytes([1, 0, kind]) + bytes(5) + file_id + bytes(32)
+    return kind, stream, directory
+
+
+def elias_fano(cursor: Cursor, count: int, below: int) -> list[int]:
+    low_bits = max((below // count).bit_length() - 1, 0)
+    low = cursor.packed(count, low_bits)
+    high = cursor.packed(count + (below >> low_bits), 1)
+    ones = [position for position, bit in enumerate(high) if bit]
+    assert len(ones) == count
+    return [(position - i) << low_bits | low[i] for i, position in enumerate(ones)]
+
+
+def posting_block(cursor: Cursor, count: int, universe: int) -> list[int]:
+    form = cursor.number(1)
+    if form == 0:
+        return elias_fano(cursor, count, universe)
+    if form == 3:
+        rows: list[int] = []
+        end = 0
+        for _ in range(cursor.varint()):
+            first = end + cursor.varint()
+            end = first + cursor.varint()
+            rows += range(first, end)
+        return rows
+    base, span = cursor.varint(), cursor.varint()
+    if form == 1:
+        return [base + row for row in elias_fano(cursor, count, span)]
+    assert form == 2
+    return [base + row for row, bit in enumerate(cursor.packed(span, 1)) if bit]
+
+
+def posting(data: bytes, count: int, universe: int) -> list[int]:
+    cursor = Cursor(data)
+    rows: list[int] = []
+    while len(rows) < count:
+        block = min(count - len(rows), 4096)
+        rows += posting_block(cursor, block, universe)
+    cursor.end()
+    assert len(rows) == count
+    assert all(a < b for a, b in itertools.pairwise(rows))
+    assert not rows or rows[-1] < universe
+    return rows
+
+
+@dataclass
+class Segment:
+    """All that a segment says."""
+
+    column: str
+    key_type: tuple[int, ...]
+    universe: int
+    files: list[tuple[str, int, list[int]]]
+    nulls: list[int]
+    opaque: list[int]
+    values: list[tuple[int | bytes, list[int]]]
+
+
+def has_number_keys(key_type: tuple[int, ...]) -> bool:
+    return key_type[0] not in BYTE_TYPES and not (key_type[0] == DECIMAL and key_type[1] > 64)
+
+
+def value_block(data: bytes, first: int | bytes) -> list[tuple[int | bytes, int, int]]:
+    """Key, rows and posting length of each value."""
+    cursor = Cursor(data)
+    count = cursor.varint()
+    keys = [first]
+    if isinstance(first, int):
+        key = first
+        for gap in cursor.packed(count - 1, cursor.number(1)):
+            key += gap + 1
+            keys.append(key)
+    else:
+        text = first
+        for _ in range(count - 1):
+            text = text[: cursor.varint()] + cursor.blob()
+            keys.append(text)
+    columns = []
+    for _ in range(2):
+        least = cursor.varint()
+        columns.append([least + number for number in cursor.packed(count, cursor.number(1))])
+    cursor.end()
+    return list(zip(keys, *columns, strict=True))
+
+
+def read_segment(data: bytes) -> Segment:
+    kind, stream, directory = open_container(data)
+    assert kind == 1
+    cursor = Cursor(directory)
+    cursor.take(16)
+    column, key_type, universe = cursor.string(), cursor.key_type(), cursor.varint()
+    files = []
+    lowest = 0
+    for _ in range(cursor.varint()):
+        path, base, row_groups = cursor.string(), 64 * cursor.varint() + lowest, cursor.varints()
+        cursor.take(16)
+        files.append((path, base, row_groups))
+        lowest = -(-(base + sum(row_groups)) // 64) * 64
+    lists = []
+    for _ in range(2):
+        offset, length, count = cursor.varint(), cursor.varint(), cursor.varint()
+        lists.append(posting(stream[offset : offset + length], count, universe))
+    value_count = cursor.varint()
+    values = []
+    key: int | bytes = 0
+    place = 64
+    for _ in range(cursor.varint()):
+        key = key + cursor.varint() if isinstance(key, int) and has_number_keys(key_type) else cursor.blob()
+        count = cursor.varint()
+        rows = count + cursor.varint()
+        postings = place + cursor.zigzag()
+        postings_end = postings + cursor.varint()
+        block = postings_end + cursor.zigzag()
+        place = block + cursor.varint()
+        found = value_block(stream[block:place], key)
+        assert (len(found), sum(entry[1] for entry in found)) == (count, rows)
+        for value, length_rows, length in found:
+            values.append((value, posting(stream[postings : postings + length], length_rows, universe)))
+            postings += length
+        assert postings == postings_end
+    if values:
+        assert (cursor.varint() if has_number_keys(key_type) else cursor.blob()) == values[-1][0]
+    cursor.end()
+    assert len(values) == value_count
+    return Segment(column, key_type, universe, files, lists[0], lists[1], values)
+
+
+@dataclass
+class Manifest:
+    """All that a manifest says, but for options and schemas."""
+
+    number: int
+    files: list[tuple[str, int, list[int]]]
+    indexes: list[tuple[str, str]]
+    segments: list[tuple[str, int, list[int]]]
+
+
+def read_manifest(data: bytes) -> Manifest:
+    kind, stream, directory = open_container(data)
+    assert (kind, len(stream)) == (2, 64)
+    cursor = Cursor(directory)
+    number, _created = cursor.number(8), cursor.signed(8)
+    schemas = [cursor.blob() for _ in range(cursor.varint())]
+    files = []
+    for _ in range(cursor.varint()):
+        path, size, _modified = cursor.string(), cursor.varint(), cursor.signed(8)
+        if cursor.number(1):
+            cursor.string()
+        cursor.take(8)
+        assert cursor.varint() < len(schemas)
+        files.append((path, size, cursor.varints()))
+    indexes = []
+    for _ in range(cursor.varint()):
+        cursor.take(16)
+        name, _kind, _encoding, column = (cursor.string() for _ in range(4))
+        if cursor.number(1):
+            cursor.signed(4)
+        cursor.key_type()
+        for _ in range(cursor.varint()):
+            cursor.string()
+            cursor.string()
+        indexes.append((name, column))
+    segments = []
+    for _ in range(cursor.varint()):
+        cursor.take(32)
+        path, length = cursor.string(), cursor.varint()
+        ordinals: list[int] = []
+        for _ in range(cursor.varint()):
+            ordinals.append((ordinals[-1] + 1 if ordinals else 0) + cursor.varint())
+        segments.append((path, length, ordinals))
+    cursor.end()
+    return Manifest(number, files, indexes, segments)

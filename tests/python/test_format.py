@@ -1,0 +1,82 @@
+"""What Lakemark writes is what docs/format.md says: a second reader, made from that page, reads it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from format_reader import Segment, read_manifest, read_segment
+
+if TYPE_CHECKING:
+    from conftest import Judged
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
+SIGN = 1 << 63
+
+
+def key_of(value: Any) -> int | bytes:
+    """The key of section 4 of the format."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value + SIGN
+    if isinstance(value, dt.date):
+        return (value - dt.date(1970, 1, 1)).days + SIGN
+    if isinstance(value, float):
+        bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
+        return bits ^ (2**64 - 1) if bits & SIGN else bits | SIGN
+    return str(value).encode()
+
+
+def test_golden_segments_are_read_by_the_second_reader() -> None:
+    read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
+    assert len(read) == 5
+    assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
+    numbers = read["numbers.lmx"]
+    assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
+    assert (numbers.nulls, numbers.opaque) == ([0, 15], [64])
+    values = [(-(2**31), [1]), (-7, [2, 3, 4, 5]), (0, [6, 8, 10, 12, 14]), (1, [7, 9, 11, 13, 65])]
+    assert numbers.values == [(key_of(value), rows) for value, rows in [*values, (2**31 - 1, [66, 67])]]
+    strings = read["strings.lmx"].values
+    assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
+    pages = read["pages.lmx"]
+    assert len(pages.nulls) + sum(len(rows) for _, rows in pages.values) == pages.universe == 3 << 16
+
+
+def test_golden_manifests_are_read_by_the_second_reader() -> None:
+    empty = read_manifest((GOLDEN / "empty.lmm").read_bytes())
+    assert (empty.number, empty.files, empty.indexes, empty.segments) == (0, [], [], [])
+    table = read_manifest((GOLDEN / "table.lmm").read_bytes())
+    assert table.files[1] == ("year=2025/größe.parquet", 0, [])
+    assert table.indexes == [("by_city", "city"), ("by_time", "time")]
+    assert table.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+
+
+@pytest.mark.parametrize("column", ["id", "city", "amount", "day", "paid"])
+def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str) -> None:
+    plain.table.create_index(column, using="bitmap", progress=False)
+    store = plain.folder / "_lakemark"
+    manifest = read_manifest(max((store / "manifest").iterdir()).read_bytes())
+    assert [entry[1] for entry in manifest.indexes] == [column]
+    checked = 0
+    for path, length, ordinals in manifest.segments:
+        data = (store / path).read_bytes()
+        segment = read_segment(data)
+        assert (len(data), segment.column) == (length, column)
+        assert [file[0] for file in segment.files] == [manifest.files[ordinal][0] for ordinal in ordinals]
+        found: dict[int, int | bytes | None] = dict.fromkeys(segment.nulls)
+        for key, rows in segment.values:
+            found.update(dict.fromkeys(rows, key))
+        for name, base, row_groups in segment.files:
+            values = pq.read_table(plain.folder / name, columns=[column])[column].to_pylist()
+            assert len(values) == sum(row_groups)
+            keys = [None if value is None else key_of(value) for value in values]
+            assert [found.pop(base + row) for row in range(len(values))] == keys
+            checked += 1
+        assert (found, segment.opaque) == ({}, [])
+    assert checked == 4
