@@ -22,6 +22,7 @@ SPARK_VERSIONS ?= 4.1.4 4.3.0
 N ?= 10000
 SEED ?= 1
 ROWS ?= 10000000
+SECONDS_EACH ?= 5
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
 CARGO := cd rust && cargo
@@ -91,10 +92,10 @@ fuzz-queries: ## N=10000 SEED=1: random predicates over random tables; marks on 
 	$(CARGO) build --workspace --example fuzz-queries
 	$(DEBUG)/examples/fuzz-queries $(N) $(SEED)
 
-fuzz: ## decoders against arbitrary bytes: a smoke run
-	rust/fuzz/smoke
+fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is installed into the cache at first)
+	rust/fuzz/smoke $(SECONDS_EACH)
 
-ci: ## what CI runs: lint, build, every test, fuzz smoke; prints how long each part took
+ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints how long each part took
 	@rm -f $(LAKEMARK_CACHE)/parts
 	@$(PART) setup $(MAKE) --no-print-directory setup
 	@$(PART) lint $(MAKE) --no-print-directory lint
@@ -102,6 +103,7 @@ ci: ## what CI runs: lint, build, every test, fuzz smoke; prints how long each p
 	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
 	@$(PART) python-tests $(MAKE) --no-print-directory test-python
 	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
+	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
 	@$(PART) --summary ci
 
