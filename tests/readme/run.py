@@ -67,7 +67,7 @@ def main() -> None:
         variables = environment(folder)
         for name in dict.fromkeys(["shell", *wanted]):
             run(name, codes[name], folder, variables)
-    print(f"README: {len(wanted)} quick starts passed ({', '.join(wanted)})")
+    sys.stdout.write(f"README: {len(wanted)} quick starts passed ({', '.join(wanted)})\n")
 
 
 if __name__ == "__main__":

@@ -53,9 +53,9 @@ impl From<lakemark_table::Error> for Failure {
     fn from(error: lakemark_table::Error) -> Self {
         match error.kind() {
             ErrorKind::Cancelled => Self::Interrupted(error.to_string()),
-            ErrorKind::Internal => {
-                Self::Error(format!("{error}\nThis is a defect of Lakemark: please report it with the command you ran."))
-            }
+            ErrorKind::Internal => Self::Error(format!(
+                "{error}\nThis is a defect of Lakemark: please report it with the command you ran."
+            )),
             _ => Self::Error(error.to_string()),
         }
     }

@@ -4,9 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
-use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport,
-};
+use lakemark_table::{BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport};
 use serde_json::json;
 
 use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VerifyArgs};
@@ -16,6 +14,8 @@ use crate::output;
 use crate::progress::{Bar, CtrlC};
 
 pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
     let mut options = std::collections::BTreeMap::new();
     for (key, value) in args.options {
@@ -39,22 +39,27 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
         [one] => Some((*one).clone()),
         _ => args.name,
     };
-    let report = run_build(&table, only, &args.tuning).await?;
+    let report = run_build(&table, only, &args.tuning, cancel).await?;
     output::text(&format!("created index {}\n{}", comma(&created), build_text(&report)))
 }
 
 pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
-    let report = run_build(&table, args.index, &args.tuning).await?;
+    let report = run_build(&table, args.index, &args.tuning, cancel).await?;
     match args.format {
         TextFormat::Json => output::json_value(&report),
         TextFormat::Text => output::text(&build_text(&report)),
     }
 }
 
-async fn run_build(table: &Table, index: Option<String>, tuning: &Tuning) -> Result<BuildReport, Failure> {
-    let cancel = CancelFlag::new();
-    let _listening = CtrlC::sets(cancel.clone());
+async fn run_build(
+    table: &Table,
+    index: Option<String>,
+    tuning: &Tuning,
+    cancel: CancelFlag,
+) -> Result<BuildReport, Failure> {
     let options = BuildOptions {
         memory_bytes: tuning.memory,
         threads: tuning.threads.map(std::num::NonZeroUsize::get),
@@ -201,7 +206,12 @@ fn info_json(table: &Table, snapshot: &Snapshot) -> serde_json::Value {
 }
 
 fn info_text(table: &Table, snapshot: &Snapshot) -> String {
-    let mut text = format!("table:    {} ({})\nstore:    {}\n", table.location(), table.format(), table.store_location().unwrap_or("none"));
+    let mut text = format!(
+        "table:    {} ({})\nstore:    {}\n",
+        table.location(),
+        table.format(),
+        table.store_location().unwrap_or("none")
+    );
     if let Some(version) = snapshot.delta_version() {
         let _ = writeln!(text, "version:  {version}");
     }

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lakemark_table::{CancelFlag, Progress};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::failure::INTERRUPTED;
+use crate::failure::{Failure, INTERRUPTED};
 
 /// A bar on stderr; nothing is drawn where stderr is no terminal.
 pub struct Bar(ProgressBar);
@@ -42,18 +43,19 @@ impl Progress for Bar {
 pub struct CtrlC(JoinHandle<()>);
 
 impl CtrlC {
-    /// Sets `flag` at the first Ctrl-C.
-    pub fn sets(flag: CancelFlag) -> Self {
-        Self(tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_err() {
+    /// Sets `flag` at the first Ctrl-C. Listens from this call on, not from when the runtime gets to it.
+    pub fn sets(flag: CancelFlag) -> Result<Self, Failure> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        Ok(Self(tokio::spawn(async move {
+            if interrupts.recv().await.is_none() {
                 return;
             }
             flag.cancel();
             let _ = writeln!(io::stderr(), "stopping; press Ctrl-C again to stop at once");
-            if tokio::signal::ctrl_c().await.is_ok() {
+            if interrupts.recv().await.is_some() {
                 std::process::exit(INTERRUPTED);
             }
-        }))
+        })))
     }
 }
 

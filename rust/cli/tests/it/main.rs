@@ -1,0 +1,9 @@
+//! The real binary on real Parquet files: what it prints, what it leaves on disk, how it fails.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod bad_input;
+mod interrupt;
+mod shell;
+mod table;
+mod verbs;
