@@ -114,7 +114,7 @@ def test_a_data_file_cut_short(plain: Judged) -> None:
         plain.table.create_index("city", progress=False)
 
 
-@pytest.mark.parametrize("condition", ["city =", "SELECT 1", "city = 'Oslo' ; DROP TABLE t", "sum(id) > 3", ""])
+@pytest.mark.parametrize("condition", ["city =", "SELECT 1", "city = 'Oslo' ; DROP TABLE t", "id + 1", ""])
 def test_conditions_that_are_none(plain: Judged, condition: str) -> None:
     with pytest.raises(lakemark.InvalidInputError):
         plain.table.count(condition)

@@ -62,11 +62,13 @@ def test_to_arrow_to_pandas_and_to_polars_agree_with_the_judge(marked: Judged, r
 def test_polars_and_duckdb_read_the_stream_themselves(marked: Judged, rows: lakemark.Rows) -> None:
     expected = marked.count(CONDITION)
     assert pl.DataFrame(rows).height == expected
-    assert duckdb.sql("SELECT count(*), min(city) FROM rows").fetchone() == (expected, "Wien")
+    assert duckdb.sql("SELECT count(*), min(city) FROM rows").fetchall() == [(expected, "Wien")]
 
 
 def test_rows_are_computed_anew_each_time(rows: lakemark.Rows) -> None:
-    assert rows.to_arrow().equals(rows.to_arrow())
+    first, second = rows.to_arrow().sort_by("id"), rows.to_arrow().sort_by("id")
+    assert first.num_rows > 0
+    assert first.equals(second)
 
 
 def test_no_columns_still_have_a_number_of_rows(marked: Judged) -> None:

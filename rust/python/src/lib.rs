@@ -6,6 +6,7 @@
 
 mod error;
 mod progress;
+mod provider;
 mod rows;
 mod runtime;
 mod schema;
