@@ -475,6 +475,9 @@ mod tests {
     }
 
     proptest! {
+        // Each case is thousands of rows.
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
         #[test]
         fn decode_of_encode_is_the_same(
             gaps in prop::collection::vec(prop_oneof![Just(1u32), 1u32..4, 1u32..100, 1u32..40_000], 0..9_000),
