@@ -1,0 +1,98 @@
+//! Small tables, and the rows of a predicate found by looking at every value.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use lakemark_format::Key;
+use lakemark_format::key::key_of_i64;
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
+use lakemark_table::{BuildOptions, BuildReport, FileProbe, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+pub const ROW_GROUP_ROWS: usize = 100;
+
+/// Values of `k`: every seventh is NULL, the rest cycle through 0..10.
+pub fn k_values(first: usize, rows: usize) -> Vec<Option<i32>> {
+    (first..first + rows).map(|row| (row % 7 != 0).then_some((row % 10) as i32)).collect()
+}
+
+pub fn batch(first: usize, rows: usize) -> RecordBatch {
+    let names: StringArray = (first..first + rows).map(|row| Some(format!("name{}", row % 13))).collect();
+    let k: ArrayRef = Arc::new(Int32Array::from(k_values(first, rows)));
+    RecordBatch::try_from_iter([("k", k), ("s", Arc::new(names) as ArrayRef)]).unwrap()
+}
+
+pub fn write(path: &Path, batch: &RecordBatch) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// A folder with `files` files of 250 rows in three row groups.
+pub fn folder(files: usize) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..files {
+        write(&folder.path().join(format!("f{file:04}.parquet")), &batch(file * 250, 250));
+    }
+    folder
+}
+
+pub async fn open(path: &Path) -> Arc<Table> {
+    Table::open(path.to_str().unwrap(), TableOptions::default()).await.unwrap()
+}
+
+pub fn spec(column: &str) -> IndexSpec {
+    IndexSpec { columns: vec![column.to_owned()], ..IndexSpec::default() }
+}
+
+pub fn spec_with(column: &str, key: &str, value: &str) -> IndexSpec {
+    IndexSpec { options: BTreeMap::from([(key.to_owned(), value.to_owned())]), ..spec(column) }
+}
+
+/// Declares an index on `k` and builds it.
+pub async fn mark(table: &Table) -> BuildReport {
+    table.create_index(spec("k"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap()
+}
+
+pub fn leaf(column: &str, ranges: KeyRanges) -> Predicate {
+    Predicate::Leaf(Leaf { column: column.to_owned(), test: Test::Ranges(ranges), text: format!("{column} in ranges") })
+}
+
+pub fn int_key(value: i64) -> Key {
+    Key::Fixed(key_of_i64(value))
+}
+
+pub fn equals(column: &str, value: i64) -> Predicate {
+    leaf(column, KeyRanges::point(int_key(value)))
+}
+
+pub fn is_null(column: &str) -> Predicate {
+    Predicate::Leaf(Leaf { column: column.to_owned(), test: Test::IsNull, text: format!("{column} IS NULL") })
+}
+
+pub async fn probe(snapshot: &Snapshot, predicate: &Predicate) -> lakemark_table::Probe {
+    snapshot.probe(predicate, &ProbeOptions::default()).await.unwrap()
+}
+
+/// Rows that a file's probe says are certainly chosen; panics where it is unknown or uncertain.
+pub fn certain(file: &FileProbe) -> Vec<u32> {
+    match file {
+        FileProbe::Known { certain, uncertain, .. } => {
+            assert!(uncertain.is_empty(), "{uncertain:?}");
+            certain.iter().collect()
+        }
+        other => panic!("expected known rows, got {other:?}"),
+    }
+}
+
+/// Rows of `values` equal to `value`.
+pub fn rows_of(values: &[Option<i32>], value: i32) -> Vec<u32> {
+    (0..).zip(values).filter(|(_, have)| **have == Some(value)).map(|(row, _)| row).collect()
+}

@@ -1,0 +1,114 @@
+//! An object store that counts its operations and fails from a chosen one on.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
+    PutOptions, PutPayload, PutResult, Result,
+};
+
+#[derive(Debug)]
+pub struct Layer {
+    inner: Arc<dyn ObjectStore>,
+    log: Arc<Log>,
+}
+
+/// Operations so far, and which one fails.
+#[derive(Debug)]
+pub struct Log {
+    pub operations: Mutex<Vec<String>>,
+    count: AtomicU64,
+    /// The operation of this number, from 1, and all later ones fail.
+    pub fail_from: AtomicU64,
+}
+
+impl Log {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { operations: Mutex::default(), count: AtomicU64::new(0), fail_from: AtomicU64::new(u64::MAX) })
+    }
+
+    pub fn matching(&self, part: &str) -> Vec<String> {
+        self.operations.lock().unwrap().iter().filter(|operation| operation.contains(part)).cloned().collect()
+    }
+
+    pub fn clear(&self) {
+        self.operations.lock().unwrap().clear();
+        self.count.store(0, Ordering::SeqCst);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    fn note(&self, operation: &str, path: &str) -> Result<()> {
+        self.operations.lock().unwrap().push(format!("{operation} {path}"));
+        if self.count.fetch_add(1, Ordering::SeqCst) + 1 >= self.fail_from.load(Ordering::SeqCst) {
+            let source = std::io::Error::new(std::io::ErrorKind::StorageFull, "No space left on device");
+            return Err(Error::Generic { store: "layer", source: Box::new(source) });
+        }
+        Ok(())
+    }
+}
+
+impl Layer {
+    pub fn new(inner: Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<dyn ObjectStore> {
+        Arc::new(Self { inner, log: Arc::clone(log) })
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "layer over {}", self.inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Layer {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.log.note("put", path.as_ref())?;
+        self.inner.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(&self, path: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        self.log.note("put_multipart", path.as_ref())?;
+        self.inner.put_multipart_opts(path, options).await
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.log.note(if options.head { "head" } else { "get" }, path.as_ref())?;
+        self.inner.get_opts(path, options).await
+    }
+
+    async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.log.note("get_ranges", path.as_ref())?;
+        self.inner.get_ranges(path, ranges).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.inner.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.log.note("list", prefix.map_or("", |prefix| prefix.as_ref())) {
+            Ok(()) => self.inner.list(prefix),
+            Err(error) => futures::stream::once(async move { Err(error) }).boxed(),
+        }
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.log.note("list_with_delimiter", prefix.map_or("", |prefix| prefix.as_ref()))?;
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.log.note("copy", from.as_ref())?;
+        self.inner.copy_opts(from, to, options).await
+    }
+}

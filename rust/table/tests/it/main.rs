@@ -1,0 +1,10 @@
+//! Tables end to end, below any engine: data files in, rows of a probe out, judged by the rows themselves.
+
+mod building;
+mod delta;
+mod faults;
+mod fixture;
+mod layer;
+mod locations;
+mod probing;
+mod transactions;
