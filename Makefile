@@ -116,8 +116,8 @@ test-rust:
 rust:
 	$(CARGO) build --workspace
 
-# The libraries that cargo built go where Python and the jar look for them. maturin is for wheels only: it would build
-# with other features. install(1) makes a new inode, so that a process that has the old library open keeps it.
+# The libraries that cargo built go where Python and the jar look for them; maturin is for wheels only. install(1) makes a
+# new inode, so that a process that has the old library open keeps it.
 native: rust setup
 	install -D -m 755 $(DEBUG)/liblakemark_python.so python/lakemark/_internal.abi3.so
 
@@ -126,9 +126,11 @@ jar: rust
 	$(MVN) --quiet -DskipTests -Dlakemark.native.dir=$(LAKEMARK_CACHE)/native package
 	install -D -m 644 $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar python/lakemark/jars/lakemark-spark.jar
 
-# A wheel with shell, library and Spark jar, built with optimisation: for releases, not for tests.
+# A wheel with shell, library and Spark jar. maturin takes what cargo compiled (.cargo/config.toml says how) and links it
+# without symbols. A wheel to give away is made with WHEEL_PROFILE=release, which compiles everything once more.
+WHEEL_PROFILE ?= dev
 wheel: native jar
-	cd rust/python && $(VENV)/bin/maturin build --release --out $(CURDIR)/dist
+	$(VENV)/bin/maturin build --profile $(WHEEL_PROFILE) --out dist
 
 # Made again when the list of tools changes, and once per version of Spark.
 $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup

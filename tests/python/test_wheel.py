@@ -1,4 +1,4 @@
-"""The wheel: `pip install` of it gives library, command and Spark jar together, and building it compiles nothing twice."""
+"""The wheel: `pip install` gives library, command and Spark jar together, and building it compiles nothing twice."""
 
 from __future__ import annotations
 
