@@ -101,7 +101,8 @@ impl Store {
     }
 
     fn unreadable(&self, error: object_store::Error) -> Error {
-        Error::io(format!("the store {} cannot be read", self.text())).with_source(error)
+        Error::io(format!("the store {} cannot be read; mend it, or choose another place with --store", self.text()))
+            .with_source(error)
     }
 
     /// Commits a manifest if its number is still free; says whether it was.

@@ -1,5 +1,255 @@
-//! Deriving segments from the data again and comparing.
-use crate::error::Result;
-use crate::report::VerifyReport;
+//! Deriving segments from the data again and comparing them with what is stored, value by value.
+//!
+//! The comparison is of postings and not of bytes, so that a segment which another release encoded otherwise is sound.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use lakemark_format::posting::{self, RowSink};
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, value_block};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+
+use crate::columns::read_columns;
+use crate::error::{Error, Result};
+use crate::footer::Footer;
+use crate::location::Place;
+use crate::probe::Identities;
+use crate::report::{Finding, IndexVerdict, VerifyReport};
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::table::Table;
-pub(crate) async fn verify(_table: &Table) -> Result<VerifyReport> { Ok(VerifyReport::default()) }
+
+/// Verifies every segment of every index.
+pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
+    let Some(store) = &table.store else { return Ok(VerifyReport::default()) };
+    // Unlike a query, a verification fails if there is nothing to verify against.
+    let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
+    let snapshot = table.snapshot().await?;
+    let mut report = VerifyReport::default();
+    for index in &manifest.indexes {
+        let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            verify_segment(&snapshot, store, &manifest, index, segment, &mut verdict).await?;
+        }
+        report.indexes.push(verdict);
+    }
+    Ok(report)
+}
+
+async fn verify_segment(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    index: &ManifestIndex,
+    segment: &ManifestSegment,
+    verdict: &mut IndexVerdict,
+) -> Result<()> {
+    let counter = ReadCounter::default();
+    let damaged = |problem: String| Finding { path: segment.path.clone(), problem };
+    let stored = match Segment::open_afresh(store, segment, index, &counter).await {
+        Ok(stored) => stored,
+        Err(damage) => {
+            verdict.damaged.push(damaged(damage.problem));
+            return Ok(());
+        }
+    };
+    let field = snapshot.file_schema().fields().iter().find(|field| *field.name() == index.column).cloned();
+    let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
+    let (Some(field), true) = (field, usable) else {
+        verdict.stale.push(Finding { path: index.column.clone(), problem: "the column is gone or has another type".to_owned() });
+        return Ok(());
+    };
+    let mut fresh: Vec<(usize, &SegmentFile)> = Vec::new();
+    for ordinal in &segment.files {
+        let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+        let Some(entry) = stored.directory.files.iter().find(|entry| entry.path == known.path) else {
+            verdict.damaged.push(damaged(format!("the segment does not cover {} as the manifest says", known.path)));
+            continue;
+        };
+        match freshness(snapshot, &known.path, entry, segment, &stored).await {
+            Ok(file) => fresh.push((file, entry)),
+            Err(problem) => verdict.stale.push(Finding { path: known.path.clone(), problem: problem.to_owned() }),
+        }
+    }
+    fresh.sort_by_key(|(_, entry)| entry.base);
+    let derived = derive(snapshot, index, &field, &fresh).await?;
+    match compare(&stored, &derived, &counter).await {
+        Ok(()) => verdict.files_ok += fresh.len() as u64,
+        Err(damage) => verdict.damaged.push(damaged(damage.problem)),
+    }
+    Ok(())
+}
+
+/// The file of the snapshot that a segment's entry is about, if it is still the same.
+async fn freshness(
+    snapshot: &Snapshot,
+    path: &str,
+    entry: &SegmentFile,
+    segment: &ManifestSegment,
+    stored: &Segment,
+) -> Result<usize, &'static str> {
+    let Some(file) = snapshot.files().iter().position(|file| file.path == path) else {
+        return Err("the data file is gone");
+    };
+    if Identities.holds(snapshot, file, entry, segment, &stored.directory).await {
+        Ok(file)
+    } else {
+        Err("the data file changed since it was indexed")
+    }
+}
+
+/// Builds the segment of the fresh files anew, in memory.
+async fn derive(snapshot: &Snapshot, index: &ManifestIndex, field: &FieldRef, fresh: &[(usize, &SegmentFile)]) -> Result<Segment> {
+    let data = snapshot.object_store();
+    let (mut files, mut chunks, mut base) = (Vec::with_capacity(fresh.len()), Vec::new(), 0u32);
+    for (file, entry) in fresh {
+        let Some(data_file) = snapshot.files().get(*file) else { continue };
+        let footer = Arc::new(Footer::read(data.as_ref(), &data_file.meta, &data_file.path).await?);
+        let mut row = base;
+        for (row_group, rows) in footer.row_groups.iter().enumerate() {
+            let fields = std::slice::from_ref(field);
+            let columns = read_columns(data.as_ref(), &data_file.meta, &data_file.path, &footer, row_group, fields).await?;
+            chunks.extend(columns.into_iter().map(|column| ChunkSource::memory(row, column.chunk)));
+            row = row.saturating_add(*rows);
+        }
+        files.push(SegmentFile { base, ..(*entry).clone() });
+        base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+    }
+    let id = [0; 16];
+    let meta = SegmentMeta { segment_id: id, index_id: index.id, column: index.column.clone(), key_type: index.key_type, files };
+    let work = move || {
+        let mut bytes = Vec::new();
+        let merged = merge(meta, chunks, &mut |part| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        });
+        merged.map(|_| bytes)
+    };
+    let bytes = tokio::task::spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
+    let bytes = bytes.map_err(|error| Error::internal("the segment cannot be derived again").with_source(error))?;
+    let memory = Arc::new(InMemory::new());
+    let (path, length) = ("derived".to_owned(), bytes.len() as u64);
+    memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
+    let place = Place { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
+    let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
+    let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, index, &ReadCounter::default()).await;
+    opened.map_err(|damage| Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem)))
+}
+
+async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> Result<(), Damage> {
+    let places = places(stored, derived);
+    for (name, list) in [("NULL rows", stored.directory.nulls), ("opaque rows", stored.directory.opaque)] {
+        let other = if name == "NULL rows" { derived.directory.nulls } else { derived.directory.opaque };
+        let have = moved(read_rows(stored, list, counter).await?, &places);
+        if have != read_rows(derived, other, counter).await? {
+            return Err(Damage::corrupt(format!("the {name} are not those of the data")));
+        }
+    }
+    let mut have = Walk { segment: stored, block: 0, values: VecDeque::new() };
+    let mut want = Walk { segment: derived, block: 0, values: VecDeque::new() };
+    loop {
+        let expected = want.next(counter).await?;
+        let found = loop {
+            match have.next(counter).await? {
+                None => break None,
+                Some((key, rows)) => {
+                    let rows = moved(rows, &places);
+                    // A value that only files had which changed since.
+                    if !rows.is_empty() {
+                        break Some((key, rows));
+                    }
+                }
+            }
+        };
+        match (found, expected) {
+            (None, None) => return Ok(()),
+            (found, expected) if found == expected => {}
+            (found, expected) => {
+                let key = |value: Option<(Key, Vec<u32>)>| value.map_or("no value".to_owned(), |(key, rows)| format!("{key:?} in {} rows", rows.len()));
+                return Err(Damage::corrupt(format!("{} is stored where the data has {}", key(found), key(expected))));
+            }
+        }
+    }
+}
+
+/// Where the rows of each stored file are among the derived ones; none for files that are not compared.
+fn places(stored: &Segment, derived: &Segment) -> Vec<(Range<u32>, Option<u32>)> {
+    let place = |file: &SegmentFile| {
+        let rows = u32::try_from(file.rows()).unwrap_or(u32::MAX);
+        let to = derived.directory.files.iter().find(|other| other.path == file.path).map(|other| other.base);
+        (file.base..file.base.saturating_add(rows), to)
+    };
+    stored.directory.files.iter().map(place).collect()
+}
+
+fn moved(rows: Vec<u32>, places: &[(Range<u32>, Option<u32>)]) -> Vec<u32> {
+    let place = |row: u32| {
+        let (range, to) = places.get(places.partition_point(|(range, _)| range.end <= row))?;
+        range.contains(&row).then_some((*to)? + (row - range.start))
+    };
+    rows.into_iter().filter_map(place).collect()
+}
+
+async fn read_rows(segment: &Segment, list: PostingRef, counter: &ReadCounter) -> Result<Vec<u32>, Damage> {
+    let range = list.offset..list.offset + u64::from(list.length);
+    let bytes = segment.read(&[range], counter).await?.pop().unwrap_or_default();
+    decode_rows(&bytes, list.rows, segment)
+}
+
+fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, Damage> {
+    let mut rows = Rows(Vec::with_capacity((count as usize).min(segment.directory.universe as usize)));
+    posting::decode(bytes, count, segment.directory.universe, &mut rows).map_err(Damage::corrupt)?;
+    Ok(rows.0)
+}
+
+/// Goes through the values of a segment, a block at a time.
+struct Walk<'a> {
+    segment: &'a Segment,
+    block: usize,
+    values: VecDeque<(Key, Vec<u32>)>,
+}
+
+impl Walk<'_> {
+    async fn next(&mut self, counter: &ReadCounter) -> Result<Option<(Key, Vec<u32>)>, Damage> {
+        while self.values.is_empty() {
+            let Some(block) = self.segment.directory.blocks.get(self.block) else { return Ok(None) };
+            self.block += 1;
+            let ranges = [
+                block.offset..block.offset + u64::from(block.length),
+                block.postings_offset..block.postings_offset + block.postings_length,
+            ];
+            let mut read = self.segment.read(&ranges, counter).await?.into_iter();
+            let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
+            let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type).map_err(Damage::corrupt)?;
+            let mut rest = postings.as_slice();
+            for value in values {
+                let split = rest.split_at_checked(value.posting_length as usize);
+                let (posting, later) = split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
+                self.values.push_back((value.key, decode_rows(posting, value.rows, self.segment)?));
+                rest = later;
+            }
+        }
+        Ok(self.values.pop_front())
+    }
+}
+
+struct Rows(Vec<u32>);
+
+impl RowSink for Rows {
+    fn rows(&mut self, rows: &[u32]) {
+        self.0.extend_from_slice(rows);
+    }
+    fn word(&mut self, first: u32, bits: u64) {
+        self.0.extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + bit));
+    }
+    fn run(&mut self, first: u32, length: u32) {
+        self.0.extend(first..first.saturating_add(length));
+    }
+}

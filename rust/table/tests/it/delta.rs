@@ -1,1 +1,139 @@
+//! Delta tables whose logs are written here by hand.
 
+use std::path::Path;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Date32Type};
+use lakemark_index::Predicate;
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, TableFormat};
+use roaring::RoaringTreemap;
+use serde_json::json;
+
+use crate::fixture::{batch, certain, equals, is_null, k_values, mark, open, probe, rows_of, write};
+
+fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
+    let log = root.join("_delta_log");
+    std::fs::create_dir_all(&log).unwrap();
+    let lines: Vec<String> = actions.iter().map(ToString::to_string).collect();
+    std::fs::write(log.join(format!("{version:020}.json")), lines.join("\n")).unwrap();
+}
+
+fn opening(features: bool, configuration: serde_json::Value) -> Vec<serde_json::Value> {
+    let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
+    let schema = json!({"type": "struct", "fields": [field("day", "date"), field("k", "integer"), field("s", "string")]});
+    let protocol = if features {
+        json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]})
+    } else {
+        json!({"minReaderVersion": 1, "minWriterVersion": 2})
+    };
+    vec![
+        json!({"protocol": protocol}),
+        json!({"metaData": {"id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11", "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema.to_string(), "partitionColumns": ["day"], "configuration": configuration, "createdTime": 0}}),
+    ]
+}
+
+fn add(root: &Path, path: &str, day: Option<&str>) -> serde_json::Value {
+    let size = std::fs::metadata(root.join(path)).unwrap().len();
+    json!({"add": {"path": path, "partitionValues": {"day": day}, "size": size, "modificationTime": 1_700_000_000_000u64, "dataChange": true}})
+}
+
+/// A table of two files in two days.
+fn table(features: bool, configuration: serde_json::Value) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &batch(0, 250));
+    write(&root.join("b.parquet"), &batch(250, 250));
+    write(&root.join("not-in-the-log.parquet"), &batch(0, 10));
+    let mut actions = opening(features, configuration);
+    actions.push(add(root, "a.parquet", Some("2024-01-31")));
+    actions.push(add(root, "b.parquet", None));
+    commit(root, 0, &actions);
+    folder
+}
+
+/// The bytes of an inline deletion vector.
+fn inline_vector(rows: &[u64]) -> serde_json::Value {
+    let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
+    RoaringTreemap::from_iter(rows.iter().copied()).serialize_into(&mut bytes).unwrap();
+    let size = bytes.len();
+    bytes.resize(size.next_multiple_of(4), 0);
+    json!({"storageType": "i", "pathOrInlineDv": z85::encode(&bytes), "sizeInBytes": size, "cardinality": rows.len()})
+}
+
+#[tokio::test]
+async fn the_log_says_which_files_and_partition_values_there_are() {
+    let folder = table(false, json!({}));
+    let table = open(folder.path()).await;
+    assert_eq!(table.format(), TableFormat::Delta);
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.delta_version(), Some(0));
+    assert_eq!(snapshot.files().iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["a.parquet", "b.parquet"]);
+    let names: Vec<_> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["day", "k", "s"]);
+    assert_eq!(snapshot.partition_columns()[0].data_type(), &DataType::Date32);
+    assert_eq!(snapshot.files()[0].partition_values[0].as_primitive::<Date32Type>().value(0), 19753);
+    let found = probe(&snapshot, &is_null("day")).await;
+    assert_eq!(certain(&found.files[0]), Vec::<u32>::new());
+
+    mark(&table).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let both = Predicate::And(vec![is_null("day"), equals("k", 3)]);
+    let found = probe(&snapshot, &both).await;
+    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (vec![], rows_of(&k_values(250, 250), 3)));
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn rows_of_a_deletion_vector_are_taken_out_and_come_back_with_it() {
+    let folder = table(true, json!({"delta.enableDeletionVectors": "true"}));
+    let root = folder.path();
+    let table = open(root).await;
+    mark(&table).await;
+    let all = rows_of(&k_values(0, 250), 3);
+    let deleted = [u64::from(all[0]), u64::from(all[2]), 249];
+    let mut with_vector = add(root, "a.parquet", Some("2024-01-31"));
+    with_vector["add"]["deletionVector"] = inline_vector(&deleted);
+    let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": true}});
+    commit(root, 1, &[remove, with_vector]);
+
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.delta_version(), Some(1));
+    let file = snapshot.files()[0].deleted.as_ref().unwrap();
+    assert_eq!(file.iter().map(u64::from).collect::<Vec<_>>(), deleted);
+    // The marks cover physical rows, so that they still hold.
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    let left: Vec<u32> = all.iter().copied().filter(|row| !deleted.contains(&u64::from(*row))).collect();
+    assert_eq!(certain(&found.files[0]), left);
+    assert_eq!(found.report.coverage, 1.0);
+    let count = snapshot.probe(&equals("k", 3), &ProbeOptions { use_index: true, count_only: true }).await.unwrap();
+    let counted: u64 = count.files.iter().map(|file| if let FileProbe::Counted { rows } = file { *rows } else { panic!("{file:?}") }).sum();
+    assert_eq!(counted as usize, left.len() + rows_of(&k_values(250, 250), 3).len());
+
+    let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 2, "dataChange": true, "deletionVector": inline_vector(&deleted)}});
+    commit(root, 2, &[remove, add(root, "a.parquet", Some("2024-01-31"))]);
+    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    assert_eq!(certain(&found.files[0]), all);
+}
+
+#[tokio::test]
+async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
+    let folder = table(false, json!({}));
+    let root = folder.path();
+    let table = open(root).await;
+    mark(&table).await;
+    write(&root.join("c.parquet"), &batch(500, 50));
+    commit(root, 1, &[add(root, "c.parquet", Some("2024-02-01"))]);
+    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    assert_eq!(found.files[2], FileProbe::Unknown);
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
+    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 50), 3));
+}
+
+#[tokio::test]
+async fn column_mapping_is_refused() {
+    let folder = table(false, json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}));
+    let error = open(folder.path()).await.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
