@@ -1,6 +1,8 @@
 //! Writes results to stdout: rows as a table, JSON or CSV, and reports as text or JSON.
 
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::csv;
@@ -61,50 +63,63 @@ enum Wanted {
 }
 
 /// JSON and CSV are written as rows arrive; a table waits for all of them, because its widths do.
-enum RowWriter {
+struct RowWriter {
+    kind: Kind,
+    /// Set once nobody reads our output any more.
+    closed: Arc<AtomicBool>,
+}
+
+enum Kind {
     Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows: usize, max_rows: usize },
-    Json(Box<json::Writer<BufWriter<io::Stdout>, JsonArray>>),
-    Csv { writer: Box<csv::Writer<BufWriter<io::Stdout>>>, schema: SchemaRef, rows: usize },
+    Json(Box<json::Writer<Out, JsonArray>>),
+    Csv { writer: Box<csv::Writer<Out>>, schema: SchemaRef, rows: usize },
 }
 
 impl RowWriter {
     fn new(format: Format, schema: SchemaRef, max_rows: usize) -> Self {
-        let out = BufWriter::new(io::stdout());
-        match format {
+        let closed = Arc::new(AtomicBool::new(false));
+        let out = Out { inner: BufWriter::new(io::stdout()), closed: Arc::clone(&closed) };
+        let kind = match format {
             Format::Table => {
                 let max_rows = if max_rows == 0 { usize::MAX } else { max_rows };
-                Self::Table { batches: Vec::new(), schema, rows: 0, max_rows }
+                Kind::Table { batches: Vec::new(), schema, rows: 0, max_rows }
             }
-            Format::Json => Self::Json(Box::new(json::WriterBuilder::new().with_explicit_nulls(true).build(out))),
+            Format::Json => Kind::Json(Box::new(json::WriterBuilder::new().with_explicit_nulls(true).build(out))),
             Format::Csv => {
-                Self::Csv { writer: Box::new(csv::WriterBuilder::new().with_header(true).build(out)), schema, rows: 0 }
+                Kind::Csv { writer: Box::new(csv::WriterBuilder::new().with_header(true).build(out)), schema, rows: 0 }
             }
-        }
+        };
+        Self { kind, closed }
     }
 
     fn write(&mut self, batch: RecordBatch) -> Result<Wanted, Failure> {
         if batch.num_rows() == 0 {
             return Ok(Wanted::More);
         }
-        match self {
-            Self::Table { batches, rows, max_rows, .. } => {
+        match &mut self.kind {
+            Kind::Table { batches, rows, max_rows, .. } => {
                 *rows += batch.num_rows();
                 batches.push(batch);
                 // One row too many tells that there are more.
                 return Ok(if *rows > *max_rows { Wanted::Enough } else { Wanted::More });
             }
-            Self::Json(writer) => writer.write(&batch).map_err(failure)?,
-            Self::Csv { writer, rows, .. } => {
+            Kind::Json(writer) => writer.write(&batch).map_err(failure)?,
+            Kind::Csv { writer, rows, .. } => {
                 *rows += batch.num_rows();
                 writer.write(&batch).map_err(failure)?;
             }
         }
+        self.reader_is_there()?;
         Ok(Wanted::More)
     }
 
+    fn reader_is_there(&self) -> Result<(), Failure> {
+        if self.closed.load(Ordering::Relaxed) { Err(Failure::PipeClosed) } else { Ok(()) }
+    }
+
     fn finish(self) -> Result<(), Failure> {
-        match self {
-            Self::Table { mut batches, schema, rows, max_rows } => {
+        match self.kind {
+            Kind::Table { mut batches, schema, rows, max_rows } => {
                 let cut = rows.saturating_sub(max_rows);
                 if let Some(last) = batches.pop() {
                     batches.push(last.slice(0, last.num_rows().saturating_sub(cut)));
@@ -119,13 +134,13 @@ impl RowWriter {
                 }
                 Ok(())
             }
-            Self::Json(mut writer) => {
+            Kind::Json(mut writer) => {
                 writer.finish().map_err(failure)?;
                 let mut out = writer.into_inner();
                 out.write_all(b"\n")?;
                 Ok(out.flush()?)
             }
-            Self::Csv { mut writer, schema, rows } => {
+            Kind::Csv { mut writer, schema, rows } => {
                 if rows == 0 {
                     // The header is written with the first batch, so that no rows need an empty one.
                     writer.write(&RecordBatch::new_empty(schema)).map_err(failure)?;
@@ -133,6 +148,36 @@ impl RowWriter {
                 Ok(writer.into_inner().flush()?)
             }
         }
+    }
+}
+
+/// Stdout for writers that turn every error into text: a reader that went away is remembered instead.
+struct Out {
+    inner: BufWriter<io::Stdout>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Out {
+    fn forgive<T>(&self, outcome: io::Result<T>, instead: T) -> io::Result<T> {
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.closed.store(true, Ordering::Relaxed);
+                Ok(instead)
+            }
+            other => other,
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let outcome = self.inner.write(bytes);
+        self.forgive(outcome, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let outcome = self.inner.flush();
+        self.forgive(outcome, ())
     }
 }
 
