@@ -39,11 +39,7 @@ impl Candidates {
     #[must_use]
     pub fn unknown(universe: u32) -> Self {
         let all = RowSet::full(universe);
-        Self(Form::Bounds {
-            t: all.clone(),
-            f: all.clone(),
-            n: all,
-        })
+        Self(Form::Bounds { t: all.clone(), f: all.clone(), n: all })
     }
 
     /// The same truth value for every row.
@@ -70,11 +66,7 @@ impl Candidates {
             return Self::exact(t, n);
         }
         let f = t.or(&n).not();
-        Self(Form::Bounds {
-            t: t.or(opaque),
-            f,
-            n,
-        })
+        Self(Form::Bounds { t: t.or(opaque), f, n })
     }
 
     /// Rows where the predicate may be TRUE.
@@ -139,11 +131,7 @@ impl Candidates {
         if let (Form::Exact { t: ta, .. }, Form::Exact { t: tb, .. }) = (&self.0, &other.0) {
             return Self::exact(ta.and(tb), n());
         }
-        Self(Form::Bounds {
-            t: self.t().and(&other.t()),
-            f: self.f().or(&other.f()),
-            n: n(),
-        })
+        Self(Form::Bounds { t: self.t().and(&other.t()), f: self.f().or(&other.f()), n: n() })
     }
 
     /// The candidates of `self OR other`.
@@ -157,11 +145,7 @@ impl Candidates {
         }
         let (na, nb, fa) = (self.n(), other.n(), self.f());
         let n = na.and(&other.f().or(&nb)).or(&fa.and(&nb));
-        Self(Form::Bounds {
-            t: self.t().or(&other.t()),
-            f: fa.and(&other.f()),
-            n,
-        })
+        Self(Form::Bounds { t: self.t().or(&other.t()), f: fa.and(&other.f()), n })
     }
 
     /// The candidates of `NOT self`.
@@ -169,11 +153,7 @@ impl Candidates {
     pub fn not(&self) -> Self {
         match &self.0 {
             Form::Exact { n, .. } => Self::exact(self.f(), n.clone()),
-            Form::Bounds { t, f, n } => Self(Form::Bounds {
-                t: f.clone(),
-                f: t.clone(),
-                n: n.clone(),
-            }),
+            Form::Bounds { t, f, n } => Self(Form::Bounds { t: f.clone(), f: t.clone(), n: n.clone() }),
         }
     }
 
@@ -186,15 +166,11 @@ impl Candidates {
             Predicate::Not(inner) => Self::of(inner, universe, leaf).not(),
             Predicate::And(parts) => {
                 let start = Self::constant(Truth::True, universe);
-                parts
-                    .iter()
-                    .fold(start, |all, part| all.and(&Self::of(part, universe, leaf)))
+                parts.iter().fold(start, |all, part| all.and(&Self::of(part, universe, leaf)))
             }
             Predicate::Or(parts) => {
                 let start = Self::constant(Truth::False, universe);
-                parts
-                    .iter()
-                    .fold(start, |any, part| any.or(&Self::of(part, universe, leaf)))
+                parts.iter().fold(start, |any, part| any.or(&Self::of(part, universe, leaf)))
             }
         }
     }

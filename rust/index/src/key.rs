@@ -6,14 +6,12 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, TimeUnit as ArrowTimeUnit,
-};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, TimeUnit as ArrowTimeUnit};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use lakemark_format::key::{
-    Key, KeyType, MAX_KEY_LENGTH, TimeUnit, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
-    key_of_i128, key_of_i256_be,
+    Key, KeyType, MAX_KEY_LENGTH, TimeUnit, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64, key_of_i128,
+    key_of_i256_be,
 };
 
 /// A literal of a predicate in the order of a column's keys.
@@ -49,11 +47,7 @@ impl<K> Cell<K> {
 /// How values of `data_type` become keys; none for types that no index serves.
 #[must_use]
 pub fn key_type_of(data_type: &DataType) -> Option<KeyType> {
-    let decimal = |width_bits, precision: u8, scale: i8| KeyType::Decimal {
-        width_bits,
-        precision,
-        scale,
-    };
+    let decimal = |width_bits, precision: u8, scale: i8| KeyType::Decimal { width_bits, precision, scale };
     Some(match data_type {
         DataType::Boolean => KeyType::Bool,
         DataType::Int8 => KeyType::Int8,
@@ -73,16 +67,9 @@ pub fn key_type_of(data_type: &DataType) -> Option<KeyType> {
         DataType::Decimal256(precision, scale) => decimal(256, *precision, *scale),
         DataType::Date32 => KeyType::Date32,
         DataType::Date64 => KeyType::Date64,
-        DataType::Time32(unit) => KeyType::Time32 {
-            unit: time_unit(*unit),
-        },
-        DataType::Time64(unit) => KeyType::Time64 {
-            unit: time_unit(*unit),
-        },
-        DataType::Timestamp(unit, zone) => KeyType::Timestamp {
-            unit: time_unit(*unit),
-            zoned: zone.is_some(),
-        },
+        DataType::Time32(unit) => KeyType::Time32 { unit: time_unit(*unit) },
+        DataType::Time64(unit) => KeyType::Time64 { unit: time_unit(*unit) },
+        DataType::Timestamp(unit, zone) => KeyType::Timestamp { unit: time_unit(*unit), zoned: zone.is_some() },
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => KeyType::Utf8,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => KeyType::Binary,
         DataType::FixedSizeBinary(length) => KeyType::FixedBinary(u32::try_from(*length).ok()?),
@@ -132,10 +119,8 @@ impl CellVisitor for OnlyCell {
 /// Text of a literal for reports.
 #[must_use]
 pub fn literal_text(literal: &dyn Array) -> String {
-    ArrayFormatter::try_new(literal, &FormatOptions::default().with_null("NULL")).map_or_else(
-        |_| "?".to_owned(),
-        |formatter| formatter.value(0).to_string(),
-    )
+    ArrayFormatter::try_new(literal, &FormatOptions::default().with_null("NULL"))
+        .map_or_else(|_| "?".to_owned(), |formatter| formatter.value(0).to_string())
 }
 
 /// Receives the cells of an array in row order: numbers or bytes, by the array's key type.
@@ -182,9 +167,7 @@ pub(crate) fn visit(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result
         }
         DataType::Decimal256(..) => {
             let values = array.as_primitive::<Decimal256Type>();
-            return bytes(array, visitor, |row| {
-                key_of_i256_be(values.value(row).to_be_bytes())
-            });
+            return bytes(array, visitor, |row| key_of_i256_be(values.value(row).to_be_bytes()));
         }
         DataType::Utf8 => return bytes(array, visitor, |row| array.as_string::<i32>().value(row)),
         DataType::LargeUtf8 => {
@@ -203,9 +186,7 @@ pub(crate) fn visit(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result
             return bytes(array, visitor, |row| array.as_binary_view().value(row));
         }
         DataType::FixedSizeBinary(_) => {
-            return bytes(array, visitor, |row| {
-                array.as_fixed_size_binary().value(row)
-            });
+            return bytes(array, visitor, |row| array.as_fixed_size_binary().value(row));
         }
         _ => {}
     }
@@ -215,10 +196,9 @@ pub(crate) fn visit(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result
 /// Integers and all that is stored as one: dates, times, timestamps, small decimals.
 fn integers(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result<(), ArrowError> {
     use arrow::datatypes::{
-        Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type, Int16Type, Int32Type,
-        Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-        Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
-        TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
+        Date32Type, Date64Type, Decimal32Type, Decimal64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
         UInt64Type,
     };
     match array.data_type() {
@@ -232,29 +212,17 @@ fn integers(array: &dyn Array, visitor: &mut impl CellVisitor) -> Result<(), Arr
         DataType::Decimal64(..) => signed::<Decimal64Type>(array, visitor),
         DataType::Time32(ArrowTimeUnit::Second) => signed::<Time32SecondType>(array, visitor),
         DataType::Time32(_) => signed::<Time32MillisecondType>(array, visitor),
-        DataType::Time64(ArrowTimeUnit::Microsecond) => {
-            signed::<Time64MicrosecondType>(array, visitor)
-        }
+        DataType::Time64(ArrowTimeUnit::Microsecond) => signed::<Time64MicrosecondType>(array, visitor),
         DataType::Time64(_) => signed::<Time64NanosecondType>(array, visitor),
-        DataType::Timestamp(ArrowTimeUnit::Second, _) => {
-            signed::<TimestampSecondType>(array, visitor)
-        }
-        DataType::Timestamp(ArrowTimeUnit::Millisecond, _) => {
-            signed::<TimestampMillisecondType>(array, visitor)
-        }
-        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => {
-            signed::<TimestampMicrosecondType>(array, visitor)
-        }
-        DataType::Timestamp(ArrowTimeUnit::Nanosecond, _) => {
-            signed::<TimestampNanosecondType>(array, visitor)
-        }
+        DataType::Timestamp(ArrowTimeUnit::Second, _) => signed::<TimestampSecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Millisecond, _) => signed::<TimestampMillisecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Microsecond, _) => signed::<TimestampMicrosecondType>(array, visitor),
+        DataType::Timestamp(ArrowTimeUnit::Nanosecond, _) => signed::<TimestampNanosecondType>(array, visitor),
         DataType::UInt8 => unsigned::<UInt8Type>(array, visitor),
         DataType::UInt16 => unsigned::<UInt16Type>(array, visitor),
         DataType::UInt32 => unsigned::<UInt32Type>(array, visitor),
         DataType::UInt64 => unsigned::<UInt64Type>(array, visitor),
-        other => Err(ArrowError::NotYetImplemented(format!(
-            "no index serves the type {other}"
-        ))),
+        other => Err(ArrowError::NotYetImplemented(format!("no index serves the type {other}"))),
     }
 }
 
@@ -263,9 +231,7 @@ fn signed<T: ArrowPrimitiveType<Native: Into<i64>>>(
     visitor: &mut impl CellVisitor,
 ) -> Result<(), ArrowError> {
     let values = array.as_primitive::<T>().values();
-    fixed(array, visitor, |row| {
-        values.get(row).map(|&value| key_of_i64(value.into()))
-    })
+    fixed(array, visitor, |row| values.get(row).map(|&value| key_of_i64(value.into())))
 }
 
 fn unsigned<T: ArrowPrimitiveType<Native: Into<u64>>>(
@@ -273,9 +239,7 @@ fn unsigned<T: ArrowPrimitiveType<Native: Into<u64>>>(
     visitor: &mut impl CellVisitor,
 ) -> Result<(), ArrowError> {
     let values = array.as_primitive::<T>().values();
-    fixed(array, visitor, |row| {
-        values.get(row).map(|&value| value.into())
-    })
+    fixed(array, visitor, |row| values.get(row).map(|&value| value.into()))
 }
 
 /// Rows without a key are opaque.
@@ -306,14 +270,7 @@ fn bytes<B: AsRef<[u8]>>(
         }
         let value = key(row);
         let value = value.as_ref();
-        visitor.bytes(
-            row,
-            if value.len() > MAX_KEY_LENGTH {
-                Cell::Opaque
-            } else {
-                Cell::Key(value)
-            },
-        );
+        visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { Cell::Opaque } else { Cell::Key(value) });
     }
     Ok(())
 }

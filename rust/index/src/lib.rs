@@ -1,24 +1,23 @@
 //! Index structures of Lakemark: Arrow arrays to indexes, predicates to candidate rows.
 //!
 //! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
-//! the reading. See the modules: [`predicate`] says what is asked, [`rows`] what is answered,
+//! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
 //! become ordered keys, and [`bitmap`] is the first index kind.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(
-    not(test),
-    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod algebra;
 pub mod bitmap;
 pub mod key;
 pub mod predicate;
+pub mod ranges;
 pub mod rows;
 
 pub use algebra::Candidates;
 pub use key::{LiteralKey, encode_literal, key_type_of};
-pub use predicate::{KeyRange, KeyRanges, Leaf, Predicate, Reason, Test, Truth};
+pub use predicate::{Leaf, Predicate, Reason, Test, Truth};
+pub use ranges::{KeyRange, KeyRanges};
 pub use rows::{RowSet, RowSetBuilder};

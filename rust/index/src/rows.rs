@@ -15,7 +15,15 @@
 //! bitmap beyond the universe are zero; `Empty` and `Full` are canonical (no list or bitmap
 //! holds none or all of the rows).
 
+mod builder;
+mod lists;
+mod words;
+
 use std::ops::Range;
+
+pub use builder::RowSetBuilder;
+use lists::{intersect_lists, merge_lists};
+use words::{clear_bit, cut_words, find_bit, for_each_bit, get_bit, set_bit, trim, word_count};
 
 /// A list costs 32 bits a row, a bitmap one: below this density the list is smaller.
 const BITS_PER_LIST_ROW: u32 = 32;
@@ -40,20 +48,13 @@ impl RowSet {
     /// No row of `universe` rows.
     #[must_use]
     pub fn empty(universe: u32) -> Self {
-        Self {
-            universe,
-            form: Form::Empty,
-        }
+        Self { universe, form: Form::Empty }
     }
 
     /// Every row of `universe` rows.
     #[must_use]
     pub fn full(universe: u32) -> Self {
-        let form = if universe == 0 {
-            Form::Empty
-        } else {
-            Form::Full
-        };
+        let form = if universe == 0 { Form::Empty } else { Form::Full };
         Self { universe, form }
     }
 
@@ -88,22 +89,13 @@ impl RowSet {
             return Self::full(universe);
         }
         if prefers_list(len as u64, universe) {
-            return Self {
-                universe,
-                form: Form::List(rows),
-            };
+            return Self { universe, form: Form::List(rows) };
         }
         let mut words = vec![0u64; word_count(universe)];
         for &row in &rows {
             set_bit(&mut words, row);
         }
-        Self {
-            universe,
-            form: Form::Bitmap {
-                words,
-                len: len as u32,
-            },
-        }
+        Self { universe, form: Form::Bitmap { words, len: len as u32 } }
     }
 
     /// Takes `ceil(universe / 64)` words whose bits beyond the universe are zero.
@@ -118,15 +110,9 @@ impl RowSet {
         if prefers_list(u64::from(len), universe) {
             let mut rows = Vec::with_capacity(len as usize);
             for_each_bit(&words, |row| rows.push(row));
-            return Self {
-                universe,
-                form: Form::List(rows),
-            };
+            return Self { universe, form: Form::List(rows) };
         }
-        Self {
-            universe,
-            form: Form::Bitmap { words, len },
-        }
+        Self { universe, form: Form::Bitmap { words, len } }
     }
 
     /// How many rows could be chosen.
@@ -180,13 +166,8 @@ impl RowSet {
             (Form::Full, _) => other.clone(),
             (_, Form::Full) => self.clone(),
             (Form::List(a), Form::List(b)) => Self::from_list(intersect_lists(a, b), universe),
-            (Form::List(list), Form::Bitmap { words, .. })
-            | (Form::Bitmap { words, .. }, Form::List(list)) => {
-                let rows = list
-                    .iter()
-                    .copied()
-                    .filter(|&row| get_bit(words, row))
-                    .collect();
+            (Form::List(list), Form::Bitmap { words, .. }) | (Form::Bitmap { words, .. }, Form::List(list)) => {
+                let rows = list.iter().copied().filter(|&row| get_bit(words, row)).collect();
                 Self::from_list(rows, universe)
             }
             (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
@@ -202,8 +183,7 @@ impl RowSet {
             (Form::Empty, _) | (_, Form::Full) => other.clone(),
             (_, Form::Empty) | (Form::Full, _) => self.clone(),
             (Form::List(a), Form::List(b)) => Self::from_list(merge_lists(a, b), self.universe),
-            (Form::List(list), Form::Bitmap { words, .. })
-            | (Form::Bitmap { words, .. }, Form::List(list)) => {
+            (Form::List(list), Form::Bitmap { words, .. }) | (Form::Bitmap { words, .. }, Form::List(list)) => {
                 let mut words = words.clone();
                 for &row in list {
                     set_bit(&mut words, row);
@@ -223,11 +203,7 @@ impl RowSet {
             (Form::Empty, _) | (_, Form::Full) => Self::empty(self.universe),
             (_, Form::Empty) => self.clone(),
             (Form::List(list), _) => {
-                let rows = list
-                    .iter()
-                    .copied()
-                    .filter(|&row| !other.contains(row))
-                    .collect();
+                let rows = list.iter().copied().filter(|&row| !other.contains(row)).collect();
                 Self::from_list(rows, self.universe)
             }
             (Form::Full | Form::Bitmap { .. }, _) => {
@@ -273,9 +249,7 @@ impl RowSet {
                 let cut = rows.get(from..to).unwrap_or_default();
                 Self::from_list(cut.iter().map(|&row| row - start).collect(), universe)
             }
-            Form::Bitmap { words, .. } => {
-                Self::from_words(cut_words(words, start, universe), universe)
-            }
+            Form::Bitmap { words, .. } => Self::from_words(cut_words(words, start, universe), universe),
         }
     }
 
@@ -288,13 +262,11 @@ impl RowSet {
             Form::Empty => 0,
             Form::Full => end - start,
             Form::List(rows) => {
-                (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start))
-                    as u32
+                (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start)) as u32
             }
-            Form::Bitmap { words, .. } => cut_words(words, start, end - start)
-                .iter()
-                .map(|word| word.count_ones())
-                .sum(),
+            Form::Bitmap { words, .. } => {
+                cut_words(words, start, end - start).iter().map(|word| word.count_ones()).sum()
+            }
         }
     }
 
@@ -306,11 +278,7 @@ impl RowSet {
     /// The chosen rows as maximal ranges in ascending order: what a Parquet reader selects by.
     #[must_use]
     pub fn iter_ranges(&self) -> Ranges<'_> {
-        Ranges {
-            set: self,
-            next: 0,
-            index: 0,
-        }
+        Ranges { set: self, next: 0, index: 0 }
     }
 
     fn to_words(&self) -> Vec<u64> {
@@ -367,11 +335,7 @@ impl Iterator for Ranges<'_> {
             Form::List(rows) => {
                 let rest = rows.get(self.index..)?;
                 let start = *rest.first()?;
-                let run = rest
-                    .iter()
-                    .zip(start..)
-                    .take_while(|(row, want)| *row == want)
-                    .count();
+                let run = rest.iter().zip(start..).take_while(|(row, want)| *row == want).count();
                 self.index += run;
                 Some(start..start + run as u32)
             }
@@ -385,248 +349,6 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// Gathers rows in any order: a list while few, a bitmap from then on.
-#[derive(Debug)]
-pub struct RowSetBuilder {
-    universe: u32,
-    list: Vec<u32>,
-    words: Vec<u64>,
-}
-
-impl RowSetBuilder {
-    /// Starts with no row.
-    #[must_use]
-    pub fn new(universe: u32) -> Self {
-        Self {
-            universe,
-            list: Vec::new(),
-            words: Vec::new(),
-        }
-    }
-
-    /// Starts with room for `rows` rows; many rows start as a bitmap at once.
-    #[must_use]
-    pub fn with_capacity(universe: u32, rows: u64) -> Self {
-        let mut builder = Self::new(universe);
-        if !prefers_list(rows, universe) {
-            builder.widen();
-        }
-        builder
-    }
-
-    /// The bitmap's words once there is one: sinks that write whole words ask for it.
-    fn widen(&mut self) {
-        if self.words.is_empty() {
-            self.words = vec![0; word_count(self.universe)];
-            for row in self.list.drain(..) {
-                set_bit(&mut self.words, row);
-            }
-        }
-    }
-
-    /// Adds ascending or unordered rows. Rows outside the universe are ignored.
-    pub fn extend_from_slice(&mut self, rows: &[u32]) {
-        if self.words.is_empty() {
-            self.list.extend_from_slice(rows);
-            if !prefers_list(self.list.len() as u64, self.universe) {
-                let universe = self.universe;
-                self.list.retain(|&row| row < universe);
-                self.widen();
-            }
-        } else {
-            rows.iter().for_each(|&row| set_bit(&mut self.words, row));
-            trim(&mut self.words, self.universe);
-        }
-    }
-
-    /// Adds the rows of a range (cut to the universe).
-    pub fn insert_range(&mut self, range: Range<u32>) {
-        let range = range.start..range.end.min(self.universe);
-        if range.is_empty() {
-            return;
-        }
-        let len = u64::from(range.end - range.start);
-        if self.words.is_empty() && prefers_list(self.list.len() as u64 + len, self.universe) {
-            self.list.extend(range);
-            return;
-        }
-        self.widen();
-        set_range(&mut self.words, range);
-    }
-
-    /// Adds 64 rows at once: bit `i` of `bits` stands for row `first + i`.
-    pub fn insert_word(&mut self, first: u32, bits: u64) {
-        if self.words.is_empty() {
-            let mut rest = bits;
-            while rest != 0 {
-                self.list.push(first.saturating_add(rest.trailing_zeros()));
-                rest &= rest - 1;
-            }
-            if !prefers_list(self.list.len() as u64, self.universe) {
-                let universe = self.universe;
-                self.list.retain(|&row| row < universe);
-                self.widen();
-            }
-            return;
-        }
-        let (word, shift) = (first as usize / WORD_BITS, first % u64::BITS);
-        if let Some(slot) = self.words.get_mut(word) {
-            *slot |= bits << shift;
-        }
-        if shift != 0
-            && let Some(slot) = self.words.get_mut(word + 1)
-        {
-            *slot |= bits >> (u64::BITS - shift);
-        }
-    }
-
-    /// The set.
-    #[must_use]
-    pub fn finish(mut self) -> RowSet {
-        if self.words.is_empty() {
-            return RowSet::from_rows(self.list, self.universe);
-        }
-        trim(&mut self.words, self.universe);
-        RowSet::from_words(self.words, self.universe)
-    }
-}
-
 fn prefers_list(rows: u64, universe: u32) -> bool {
     rows * u64::from(BITS_PER_LIST_ROW) <= u64::from(universe)
-}
-
-fn word_count(universe: u32) -> usize {
-    (universe as usize).div_ceil(WORD_BITS)
-}
-
-#[inline]
-fn get_bit(words: &[u64], row: u32) -> bool {
-    words
-        .get(row as usize / WORD_BITS)
-        .is_some_and(|word| word >> (row % u64::BITS) & 1 == 1)
-}
-
-#[inline]
-fn set_bit(words: &mut [u64], row: u32) {
-    if let Some(word) = words.get_mut(row as usize / WORD_BITS) {
-        *word |= 1 << (row % u64::BITS);
-    }
-}
-
-fn clear_bit(words: &mut [u64], row: u32) {
-    if let Some(word) = words.get_mut(row as usize / WORD_BITS) {
-        *word &= !(1 << (row % u64::BITS));
-    }
-}
-
-fn set_range(words: &mut [u64], range: Range<u32>) {
-    let (first, last) = (
-        range.start as usize / WORD_BITS,
-        (range.end - 1) as usize / WORD_BITS,
-    );
-    let head = u64::MAX << (range.start % u64::BITS);
-    let tail = u64::MAX >> (u64::BITS - 1 - (range.end - 1) % u64::BITS);
-    for (index, word) in words.iter_mut().enumerate().take(last + 1).skip(first) {
-        let mut mask = u64::MAX;
-        if index == first {
-            mask &= head;
-        }
-        if index == last {
-            mask &= tail;
-        }
-        *word |= mask;
-    }
-}
-
-/// Clears the bits beyond the universe.
-fn trim(words: &mut [u64], universe: u32) {
-    if !universe.is_multiple_of(u64::BITS)
-        && let Some(last) = words.get_mut(universe as usize / WORD_BITS)
-    {
-        *last &= u64::MAX >> (u64::BITS - universe % u64::BITS);
-    }
-}
-
-/// First position at or after `from` whose bit is `value`.
-fn find_bit(words: &[u64], from: u32, value: bool) -> Option<u32> {
-    let flip = if value { 0 } else { u64::MAX };
-    let first = from as usize / WORD_BITS;
-    for (index, &word) in words.iter().enumerate().skip(first) {
-        let mut bits = word ^ flip;
-        if index == first {
-            bits &= u64::MAX << (from % u64::BITS);
-        }
-        if bits != 0 {
-            return Some((index * WORD_BITS) as u32 + bits.trailing_zeros());
-        }
-    }
-    None
-}
-
-fn for_each_bit(words: &[u64], mut visit: impl FnMut(u32)) {
-    for (index, &word) in words.iter().enumerate() {
-        let mut bits = word;
-        while bits != 0 {
-            visit((index * WORD_BITS) as u32 + bits.trailing_zeros());
-            bits &= bits - 1;
-        }
-    }
-}
-
-/// `universe` bits of `words` from bit `start`.
-fn cut_words(words: &[u64], start: u32, universe: u32) -> Vec<u64> {
-    let (first, shift) = (start as usize / WORD_BITS, start % u64::BITS);
-    let mut cut: Vec<u64> = (first..first + word_count(universe))
-        .map(|index| {
-            let low = words.get(index).copied().unwrap_or(0);
-            if shift == 0 {
-                return low;
-            }
-            let high = words.get(index + 1).copied().unwrap_or(0);
-            low >> shift | high << (u64::BITS - shift)
-        })
-        .collect();
-    trim(&mut cut, universe);
-    cut
-}
-
-fn intersect_lists(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    // Far apart in size: search the long list for each row of the short one.
-    if short.len() * 16 < long.len() {
-        let mut rest = long;
-        return short
-            .iter()
-            .copied()
-            .filter(|row| {
-                rest = rest
-                    .get(rest.partition_point(|x| x < row)..)
-                    .unwrap_or_default();
-                rest.first() == Some(row)
-            })
-            .collect();
-    }
-    let mut rows = Vec::with_capacity(short.len());
-    let mut others = long.iter().copied().peekable();
-    for &row in short {
-        while others.next_if(|&other| other < row).is_some() {}
-        if others.peek() == Some(&row) {
-            rows.push(row);
-        }
-    }
-    rows
-}
-
-fn merge_lists(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut rows = Vec::with_capacity(a.len() + b.len());
-    let mut others = b.iter().copied().peekable();
-    for &row in a {
-        while let Some(other) = others.next_if(|&other| other < row) {
-            rows.push(other);
-        }
-        others.next_if_eq(&row);
-        rows.push(row);
-    }
-    rows.extend(others);
-    rows
 }

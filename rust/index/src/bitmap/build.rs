@@ -65,9 +65,7 @@ pub struct ChunkSource {
 
 impl std::fmt::Debug for ChunkSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkSource")
-            .field("first_row", &self.first_row)
-            .finish_non_exhaustive()
+        f.debug_struct("ChunkSource").field("first_row", &self.first_row).finish_non_exhaustive()
     }
 }
 
@@ -75,25 +73,15 @@ impl ChunkSource {
     /// A chunk in memory.
     #[must_use]
     pub fn memory(first_row: u32, chunk: Chunk) -> Self {
-        Self {
-            first_row,
-            cursor: chunk.into_cursor(),
-        }
+        Self { first_row, cursor: chunk.into_cursor() }
     }
 
     /// A chunk that [`Chunk::spill`] wrote. Give a buffered reader.
     ///
     /// # Errors
     /// Those of `input`.
-    pub fn spilled(
-        first_row: u32,
-        input: Box<dyn io::Read + Send>,
-        key_type: KeyType,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            first_row,
-            cursor: ChunkCursor::spilled(input, key_type)?,
-        })
+    pub fn spilled(first_row: u32, input: Box<dyn io::Read + Send>, key_type: KeyType) -> io::Result<Self> {
+        Ok(Self { first_row, cursor: ChunkCursor::spilled(input, key_type)? })
     }
 }
 
@@ -108,13 +96,11 @@ pub fn merge(
 ) -> Result<SegmentSummary, BuildError> {
     let universe = match meta.files.last() {
         None => 0,
-        Some(file) => {
-            u32::try_from(u64::from(file.base) + file.rows()).map_err(|_| FormatError::TooLong {
-                what: "the rows of a segment",
-                got: u64::from(file.base) + file.rows(),
-                limit: u64::from(u32::MAX),
-            })?
-        }
+        Some(file) => u32::try_from(u64::from(file.base) + file.rows()).map_err(|_| FormatError::TooLong {
+            what: "the rows of a segment",
+            got: u64::from(file.base) + file.rows(),
+            limit: u64::from(u32::MAX),
+        })?,
     };
     let mut writer = SegmentWriter::new(&meta, universe, sink);
     let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
@@ -135,11 +121,7 @@ pub fn merge(
         // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
         if let Some(chunk) = chunks.get_mut(index) {
             let first_row = chunk.first_row;
-            chunk.cursor.take_rows(|rows| {
-                writer
-                    .pending
-                    .extend(rows.iter().map(|row| row + first_row))
-            });
+            chunk.cursor.take_rows(|rows| writer.pending.extend(rows.iter().map(|row| row + first_row)));
             if let Some(next) = chunk.cursor.advance()? {
                 heap.push(Reverse((next, index)));
             }
@@ -176,11 +158,7 @@ struct SegmentWriter<'a> {
 }
 
 impl<'a> SegmentWriter<'a> {
-    fn new(
-        meta: &SegmentMeta,
-        universe: u32,
-        sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> Self {
+    fn new(meta: &SegmentMeta, universe: u32, sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>) -> Self {
         let container = ContainerWriter::new(ContentKind::Segment, meta.segment_id);
         let start = container.offset();
         Self {
@@ -210,8 +188,7 @@ impl<'a> SegmentWriter<'a> {
         list: impl Fn(&ChunkCursor) -> &Vec<u32>,
     ) -> Result<PostingRef, BuildError> {
         for chunk in chunks {
-            self.pending
-                .extend(list(&chunk.cursor).iter().map(|row| row + chunk.first_row));
+            self.pending.extend(list(&chunk.cursor).iter().map(|row| row + chunk.first_row));
             self.write_full_blocks()?;
         }
         let posting = self.end_posting()?;
@@ -229,11 +206,7 @@ impl<'a> SegmentWriter<'a> {
             return Ok(());
         }
         self.encoded.clear();
-        posting::encode(
-            self.pending.get(..count).unwrap_or_default(),
-            self.universe,
-            &mut self.encoded,
-        );
+        posting::encode(self.pending.get(..count).unwrap_or_default(), self.universe, &mut self.encoded);
         self.pending.drain(..count);
         self.posting_rows += count as u32;
         self.container.push(&self.encoded);
@@ -272,11 +245,7 @@ impl<'a> SegmentWriter<'a> {
             self.key_bytes += bytes.len();
         }
         self.max_key = Some(key.clone());
-        self.values.push(Value {
-            key,
-            rows: posting.rows,
-            posting_length: posting.length,
-        });
+        self.values.push(Value { key, rows: posting.rows, posting_length: posting.length });
         if self.values.len() == MAX_BLOCK_VALUES || self.key_bytes >= TARGET_KEY_BYTES {
             self.end_block()?;
         }
@@ -329,20 +298,11 @@ impl<'a> SegmentWriter<'a> {
         };
         let encoded = directory.encode(self.container.offset())?;
         let summary = (directory.rows(), directory.value_count);
-        let SegmentWriter {
-            mut container,
-            sink,
-            mut length,
-            ..
-        } = self;
+        let SegmentWriter { mut container, sink, mut length, .. } = self;
         for bytes in [container.take_output(), container.finish(&encoded)?] {
             length += bytes.len() as u64;
             sink(&bytes)?;
         }
-        Ok(SegmentSummary {
-            length,
-            rows: summary.0,
-            values: summary.1,
-        })
+        Ok(SegmentSummary { length, rows: summary.0, values: summary.1 })
     }
 }

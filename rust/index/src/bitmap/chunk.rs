@@ -40,23 +40,11 @@ impl ChunkBuilder {
     #[must_use]
     pub fn new(key_type: KeyType) -> Self {
         let values = if key_type.is_fixed() {
-            Gathered::Fixed {
-                keys: Vec::new(),
-                rows: Vec::new(),
-            }
+            Gathered::Fixed { keys: Vec::new(), rows: Vec::new() }
         } else {
-            Gathered::Bytes {
-                numbers: HashMap::new(),
-                of_row: Vec::new(),
-                rows: Vec::new(),
-            }
+            Gathered::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
-        Self {
-            rows: 0,
-            nulls: Vec::new(),
-            opaque: Vec::new(),
-            values,
-        }
+        Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values }
     }
 
     /// Adds the next rows of the row group.
@@ -64,13 +52,7 @@ impl ChunkBuilder {
     /// # Errors
     /// A type that no index serves.
     pub fn push(&mut self, array: &dyn Array) -> Result<(), ArrowError> {
-        visit(
-            array,
-            &mut Pushing {
-                first: self.rows,
-                builder: self,
-            },
-        )?;
+        visit(array, &mut Pushing { first: self.rows, builder: self })?;
         self.rows += array.len() as u32;
         Ok(())
     }
@@ -86,20 +68,9 @@ impl ChunkBuilder {
     pub fn finish(self) -> Chunk {
         let (keys, ends, sorted) = match self.values {
             Gathered::Fixed { keys, rows } => sort_fixed(&keys, &rows),
-            Gathered::Bytes {
-                numbers,
-                of_row,
-                rows,
-            } => sort_bytes(numbers, &of_row, &rows),
+            Gathered::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
-        Chunk {
-            row_count: self.rows,
-            nulls: self.nulls,
-            opaque: self.opaque,
-            keys,
-            ends,
-            rows: sorted,
-        }
+        Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows: sorted }
     }
 }
 
@@ -134,11 +105,7 @@ impl CellVisitor for Pushing<'_> {
     fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
         let row = self.first + row as u32;
         if let Some(key) = self.without_key(row, cell)
-            && let Gathered::Bytes {
-                numbers,
-                of_row,
-                rows,
-            } = &mut self.builder.values
+            && let Gathered::Bytes { numbers, of_row, rows } = &mut self.builder.values
         {
             let next = numbers.len() as u32;
             let number = match numbers.get(key) {
@@ -170,11 +137,7 @@ fn sort_fixed(keys: &[u64], rows: &[u32]) -> Sorted {
         distinct.extend(group.first().map(|&(key, _)| Key::Fixed(key)));
         ends.push(ends.last().copied().unwrap_or(0) + group.len() as u32);
     }
-    (
-        distinct,
-        ends,
-        pairs.into_iter().map(|(_, row)| row).collect(),
-    )
+    (distinct, ends, pairs.into_iter().map(|(_, row)| row).collect())
 }
 
 fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> Sorted {
@@ -186,17 +149,9 @@ fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) ->
             *slot = place as u32;
         }
     }
-    let of_row: Vec<u32> = of_row
-        .iter()
-        .filter_map(|&number| rank.get(number as usize).copied())
-        .collect();
+    let of_row: Vec<u32> = of_row.iter().filter_map(|&number| rank.get(number as usize).copied()).collect();
     counting_sort(sorted.len(), &of_row, rows, |place| {
-        Key::Bytes(
-            sorted
-                .get(place as usize)
-                .map(|(key, _)| key.to_vec())
-                .unwrap_or_default(),
-        )
+        Key::Bytes(sorted.get(place as usize).map(|(key, _)| key.to_vec()).unwrap_or_default())
     })
 }
 
@@ -271,10 +226,7 @@ impl Chunk {
                     }
             })
             .sum();
-        let rows = self.nulls.capacity()
-            + self.opaque.capacity()
-            + self.ends.capacity()
-            + self.rows.capacity();
+        let rows = self.nulls.capacity() + self.opaque.capacity() + self.ends.capacity() + self.rows.capacity();
         key_bytes + rows * size_of::<u32>()
     }
 
@@ -295,12 +247,7 @@ impl Chunk {
                     out.write_all(bytes)?;
                 }
             }
-            write_rows(
-                out,
-                self.rows
-                    .get(start as usize..end as usize)
-                    .unwrap_or_default(),
-            )?;
+            write_rows(out, self.rows.get(start as usize..end as usize).unwrap_or_default())?;
             start = end;
         }
         out.flush()
@@ -322,8 +269,7 @@ impl Chunk {
 
 fn write_rows(out: &mut impl Write, rows: &[u32]) -> io::Result<()> {
     out.write_all(&(rows.len() as u32).to_le_bytes())?;
-    rows.iter()
-        .try_for_each(|row| out.write_all(&row.to_le_bytes()))
+    rows.iter().try_for_each(|row| out.write_all(&row.to_le_bytes()))
 }
 
 /// Walks a chunk in key order, from memory or from a spill file.
@@ -334,18 +280,8 @@ pub(crate) struct ChunkCursor {
 }
 
 enum Entries {
-    Memory {
-        keys: std::vec::IntoIter<Key>,
-        ends: std::vec::IntoIter<u32>,
-        rows: Vec<u32>,
-        start: u32,
-    },
-    Spilled {
-        input: Box<dyn Read + Send>,
-        key_type: KeyType,
-        left: u64,
-        rows: Vec<u32>,
-    },
+    Memory { keys: std::vec::IntoIter<Key>, ends: std::vec::IntoIter<u32>, rows: Vec<u32>, start: u32 },
+    Spilled { input: Box<dyn Read + Send>, key_type: KeyType, left: u64, rows: Vec<u32> },
 }
 
 impl ChunkCursor {
@@ -354,28 +290,14 @@ impl ChunkCursor {
         read_rows(&mut input, &mut nulls)?;
         read_rows(&mut input, &mut opaque)?;
         let left = u64::from_le_bytes(read_array(&mut input)?);
-        Ok(Self {
-            nulls,
-            opaque,
-            entries: Entries::Spilled {
-                input,
-                key_type,
-                left,
-                rows: Vec::new(),
-            },
-        })
+        Ok(Self { nulls, opaque, entries: Entries::Spilled { input, key_type, left, rows: Vec::new() } })
     }
 
     /// The next key; its rows are then in [`Self::rows`].
     pub(crate) fn advance(&mut self) -> io::Result<Option<Key>> {
         match &mut self.entries {
             Entries::Memory { keys, .. } => Ok(keys.next()),
-            Entries::Spilled {
-                input,
-                key_type,
-                left,
-                rows,
-            } => {
+            Entries::Spilled { input, key_type, left, rows } => {
                 if *left == 0 {
                     return Ok(None);
                 }
@@ -403,9 +325,7 @@ impl ChunkCursor {
     /// Hands over the rows of the key that `advance` gave. To be called once for each key.
     pub(crate) fn take_rows(&mut self, take: impl FnOnce(&[u32])) {
         match &mut self.entries {
-            Entries::Memory {
-                ends, rows, start, ..
-            } => {
+            Entries::Memory { ends, rows, start, .. } => {
                 let end = ends.next().unwrap_or(*start);
                 take(rows.get(*start as usize..end as usize).unwrap_or_default());
                 *start = end;

@@ -18,7 +18,8 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
 use crate::algebra::Candidates;
-use crate::predicate::{KeyRange, KeyRanges, Test};
+use crate::predicate::Test;
+use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
 
 /// The answer of a segment, over the rows of its row space.
@@ -36,11 +37,7 @@ impl LeafRows {
     /// The candidates of the rows `start..end` of the row space: those of one data file.
     #[must_use]
     pub fn candidates(&self, start: u32, end: u32) -> Candidates {
-        Candidates::with_opaque(
-            self.t.slice(start, end),
-            self.n.slice(start, end),
-            &self.opaque.slice(start, end),
-        )
+        Candidates::with_opaque(self.t.slice(start, end), self.n.slice(start, end), &self.opaque.slice(start, end))
     }
 }
 
@@ -77,41 +74,24 @@ impl<'a> Search<'a> {
             Test::Ranges(ranges) => plan(directory, ranges),
         };
         let empty = RowSet::empty(directory.universe);
-        Self {
-            directory,
-            question,
-            blocks,
-            nulls: empty.clone(),
-            opaque: empty,
-            wanted: Vec::new(),
-        }
+        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, wanted: Vec::new() }
     }
 
     /// Logical ranges of the first round, to be given to [`Self::second_ranges`] in this order.
     #[must_use]
     pub fn first_ranges(&self) -> Vec<Range<u64>> {
-        let lists = self
-            .lists()
-            .map(|list| list.offset..list.offset + u64::from(list.length));
-        lists
-            .chain(
-                self.block_refs()
-                    .map(|block| block.offset..block.offset + u64::from(block.length)),
-            )
-            .collect()
+        let lists = self.lists().map(|list| list.offset..list.offset + u64::from(list.length));
+        lists.chain(self.block_refs().map(|block| block.offset..block.offset + u64::from(block.length))).collect()
     }
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque =
-            matches!(self.question, Question::Keys { .. }).then_some(self.directory.opaque);
+        let opaque = matches!(self.question, Question::Keys { .. }).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
     fn block_refs(&self) -> impl Iterator<Item = &'a ValueBlockRef> + '_ {
-        self.blocks
-            .iter()
-            .filter_map(|&index| self.directory.blocks.get(index))
+        self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index))
     }
 
     /// Takes the bytes of the first round and gives the logical ranges of the second.
@@ -121,17 +101,10 @@ impl<'a> Search<'a> {
     pub fn second_ranges(&mut self, first: &[Vec<u8>]) -> Result<Vec<Range<u64>>> {
         let lists: Vec<PostingRef> = self.lists().collect();
         if first.len() != lists.len() + self.blocks.len() {
-            return Err(FormatError::invalid(
-                "the ranges read",
-                first.len(),
-                lists.len() + self.blocks.len(),
-            ));
+            return Err(FormatError::invalid("the ranges read", first.len(), lists.len() + self.blocks.len()));
         }
         let (list_bytes, block_bytes) = first.split_at_checked(lists.len()).unwrap_or_default();
-        let mut sets = list_bytes
-            .iter()
-            .zip(&lists)
-            .map(|(bytes, list)| self.posting(bytes, *list));
+        let mut sets = list_bytes.iter().zip(&lists).map(|(bytes, list)| self.posting(bytes, *list));
         let nulls = sets.next().transpose()?;
         let opaque = sets.next().transpose()?;
         drop(sets);
@@ -143,10 +116,7 @@ impl<'a> Search<'a> {
         }
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for (bytes, block) in block_bytes.iter().zip(self.block_refs()) {
-            blocks.push((
-                block.postings_offset,
-                decode_block(bytes, block, self.directory)?,
-            ));
+            blocks.push((block.postings_offset, decode_block(bytes, block, self.directory)?));
         }
         self.flip_if_cheaper(&blocks);
         Ok(self.want(blocks))
@@ -174,10 +144,7 @@ impl<'a> Search<'a> {
     }
 
     fn posting(&self, bytes: &[u8], list: PostingRef) -> Result<RowSet> {
-        let mut rows = Rows(RowSetBuilder::with_capacity(
-            self.directory.universe,
-            u64::from(list.rows),
-        ));
+        let mut rows = Rows(RowSetBuilder::with_capacity(self.directory.universe, u64::from(list.rows)));
         posting::decode(bytes, list.rows, self.directory.universe, &mut rows)?;
         Ok(rows.0.finish())
     }
@@ -217,26 +184,13 @@ impl<'a> Search<'a> {
     pub fn finish(self, second: &[Vec<u8>]) -> Result<LeafRows> {
         let universe = self.directory.universe;
         if second.len() != self.wanted.len() {
-            return Err(FormatError::invalid(
-                "the ranges read",
-                second.len(),
-                self.wanted.len(),
-            ));
+            return Err(FormatError::invalid("the ranges read", second.len(), self.wanted.len()));
         }
         let Question::Keys { complement, .. } = self.question else {
             let empty = RowSet::empty(universe);
-            return Ok(LeafRows {
-                t: self.nulls,
-                n: empty.clone(),
-                opaque: empty,
-            });
+            return Ok(LeafRows { t: self.nulls, n: empty.clone(), opaque: empty });
         };
-        let expected: u64 = self
-            .wanted
-            .iter()
-            .flatten()
-            .map(|value| u64::from(value.rows))
-            .sum();
+        let expected: u64 = self.wanted.iter().flatten().map(|value| u64::from(value.rows)).sum();
         let mut rows = Rows(RowSetBuilder::with_capacity(universe, expected));
         for (bytes, values) in second.iter().zip(&self.wanted) {
             let mut rest = bytes.as_slice();
@@ -255,22 +209,10 @@ impl<'a> Search<'a> {
         }
         let found = rows.0.finish();
         if u64::from(found.len()) != expected {
-            return Err(FormatError::invalid(
-                "the rows of different values",
-                "shared",
-                "one value for each row",
-            ));
+            return Err(FormatError::invalid("the rows of different values", "shared", "one value for each row"));
         }
-        let t = if complement {
-            self.valued_rows().minus(&found)
-        } else {
-            found
-        };
-        Ok(LeafRows {
-            t,
-            n: self.nulls,
-            opaque: self.opaque,
-        })
+        let t = if complement { self.valued_rows().minus(&found) } else { found };
+        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
     }
 
     /// Rows of the covered files that are neither NULL nor opaque.
@@ -301,12 +243,7 @@ impl<'a> Count<'a> {
         let ranges = match test {
             Test::IsNull => {
                 let known = u64::from(directory.nulls.rows);
-                return Some(Self {
-                    directory,
-                    ranges: KeyRanges::none(),
-                    known,
-                    edges: Vec::new(),
-                });
+                return Some(Self { directory, ranges: KeyRanges::none(), known, edges: Vec::new() });
             }
             Test::Ranges(_) if directory.opaque.rows > 0 => return None,
             Test::Ranges(ranges) => ranges,
@@ -322,24 +259,14 @@ impl<'a> Count<'a> {
                 edges.push(index);
             }
         }
-        Some(Self {
-            directory,
-            ranges: ranges.clone(),
-            known,
-            edges,
-        })
+        Some(Self { directory, ranges: ranges.clone(), known, edges })
     }
 
     /// Logical ranges of the edge blocks.
     #[must_use]
     pub fn ranges(&self) -> Vec<Range<u64>> {
-        let blocks = self
-            .edges
-            .iter()
-            .filter_map(|&index| self.directory.blocks.get(index));
-        blocks
-            .map(|block| block.offset..block.offset + u64::from(block.length))
-            .collect()
+        let blocks = self.edges.iter().filter_map(|&index| self.directory.blocks.get(index));
+        blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
     }
 
     /// The number of rows that pass, over all files of the segment.
@@ -363,31 +290,15 @@ impl<'a> Count<'a> {
 }
 
 /// Decodes a value block and checks it against what the directory says of it.
-fn decode_block(
-    bytes: &[u8],
-    block: &ValueBlockRef,
-    directory: &SegmentDirectory,
-) -> Result<Vec<Value>> {
+fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentDirectory) -> Result<Vec<Value>> {
     let values = value_block::decode(bytes, &block.first_key, &directory.key_type)?;
     let rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
-    let postings: u64 = values
-        .iter()
-        .map(|value| u64::from(value.posting_length))
-        .sum();
-    if values.len() != block.values as usize
-        || rows != block.rows
-        || postings != block.postings_length
-    {
+    let postings: u64 = values.iter().map(|value| u64::from(value.posting_length)).sum();
+    if values.len() != block.values as usize || rows != block.rows || postings != block.postings_length {
         return Err(FormatError::invalid(
             "a value block",
-            format_args!(
-                "{} values, {rows} rows, {postings} posting bytes",
-                values.len()
-            ),
-            format_args!(
-                "{} values, {} rows, {} posting bytes",
-                block.values, block.rows, block.postings_length
-            ),
+            format_args!("{} values, {rows} rows, {postings} posting bytes", values.len()),
+            format_args!("{} values, {} rows, {} posting bytes", block.values, block.rows, block.postings_length),
         ));
     }
     Ok(values)
@@ -397,32 +308,16 @@ fn plan(directory: &SegmentDirectory, ranges: &KeyRanges) -> (Question, Vec<usiz
     let all: u64 = directory.blocks.iter().map(|block| block.rows).sum();
     let direct = blocks_of(directory, ranges);
     let weight = |blocks: &[usize]| -> u64 {
-        blocks
-            .iter()
-            .filter_map(|&index| directory.blocks.get(index))
-            .map(|block| block.rows)
-            .sum()
+        blocks.iter().filter_map(|&index| directory.blocks.get(index)).map(|block| block.rows).sum()
     };
     if weight(&direct) * 2 > all {
         let others = ranges.complement();
         let opposite = blocks_of(directory, &others);
         if weight(&opposite) < weight(&direct) {
-            return (
-                Question::Keys {
-                    ranges: others,
-                    complement: true,
-                },
-                opposite,
-            );
+            return (Question::Keys { ranges: others, complement: true }, opposite);
         }
     }
-    (
-        Question::Keys {
-            ranges: ranges.clone(),
-            complement: false,
-        },
-        direct,
-    )
+    (Question::Keys { ranges: ranges.clone(), complement: false }, direct)
 }
 
 /// Blocks that may hold a key of the ranges, ascending.
@@ -445,9 +340,7 @@ fn blocks_of_range(directory: &SegmentDirectory, range: &KeyRange) -> Range<usiz
             if directory.max_key.as_ref().is_some_and(|max| max < low) {
                 return 0..0;
             }
-            blocks
-                .partition_point(|block| block.first_key <= *low)
-                .saturating_sub(1)
+            blocks.partition_point(|block| block.first_key <= *low).saturating_sub(1)
         }
     };
     let end = blocks.partition_point(|block| !range.ends_before(&block.first_key));
@@ -462,15 +355,9 @@ fn is_inside(directory: &SegmentDirectory, index: usize, ranges: &KeyRanges) -> 
     let last_is_inside = |range: &KeyRange| match directory.blocks.get(index + 1) {
         // Every key of the block is below the next block's first one.
         Some(next) => !range.ends_before(&next.first_key) || range_reaches(range, &next.first_key),
-        None => directory
-            .max_key
-            .as_ref()
-            .is_some_and(|max| !range.ends_before(max)),
+        None => directory.max_key.as_ref().is_some_and(|max| !range.ends_before(max)),
     };
-    ranges
-        .ranges()
-        .iter()
-        .any(|range| range.contains(&block.first_key) && last_is_inside(range))
+    ranges.ranges().iter().any(|range| range.contains(&block.first_key) && last_is_inside(range))
 }
 
 /// The range goes up to, if not including, `key`.

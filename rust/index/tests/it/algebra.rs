@@ -29,9 +29,7 @@ fn holds(predicate: &Predicate, row: &[Cell; 2]) -> Truth {
                 (Test::IsNull, Cell::Null) => Truth::True,
                 (Test::IsNull, _) => Truth::False,
                 (Test::Ranges(_), Cell::Null) => Truth::Null,
-                (Test::Ranges(ranges), Cell::Value(v) | Cell::Opaque(v)) => {
-                    of_bool(ranges.contains(&Key::Fixed(v)))
-                }
+                (Test::Ranges(ranges), Cell::Value(v) | Cell::Opaque(v)) => of_bool(ranges.contains(&Key::Fixed(v))),
             }
         }
         Predicate::Not(inner) => match holds(inner, row) {
@@ -64,12 +62,7 @@ fn leaf_candidates(leaf: &Leaf, rows: &[[Cell; 2]]) -> Candidates {
     let column = usize::from(leaf.column == "b");
     let universe = rows.len() as u32;
     let of = |choose: &dyn Fn(Cell) -> bool| {
-        RowSet::from_rows(
-            (0..universe)
-                .filter(|&r| choose(rows[r as usize][column]))
-                .collect(),
-            universe,
-        )
+        RowSet::from_rows((0..universe).filter(|&r| choose(rows[r as usize][column])).collect(), universe)
     };
     let nulls = of(&|cell| matches!(cell, Cell::Null));
     match &leaf.test {
@@ -104,17 +97,8 @@ fn ranges() -> impl Strategy<Value = KeyRanges> {
 
 fn predicate() -> impl Strategy<Value = Predicate> {
     let column = prop_oneof![Just("a".to_owned()), Just("b".to_owned())];
-    let leaf = (
-        column,
-        prop_oneof![1 => Just(Test::IsNull), 5 => ranges().prop_map(Test::Ranges)],
-    )
-        .prop_map(|(column, test)| {
-            Predicate::Leaf(Leaf {
-                text: format!("{column} ?"),
-                column,
-                test,
-            })
-        });
+    let leaf = (column, prop_oneof![1 => Just(Test::IsNull), 5 => ranges().prop_map(Test::Ranges)])
+        .prop_map(|(column, test)| Predicate::Leaf(Leaf { text: format!("{column} ?"), column, test }));
     let node = prop_oneof![
         8 => leaf,
         1 => prop_oneof![Just(Truth::True), Just(Truth::False), Just(Truth::Null)].prop_map(Predicate::Const),
@@ -178,11 +162,7 @@ fn a_prefix_is_a_range_of_byte_keys() {
     assert!(ab.contains(&key(b"ab")) && ab.contains(&key(b"ab\xff\xff")));
     assert!(!ab.contains(&key(b"aa\xff")) && !ab.contains(&key(b"ac")));
     assert!(
-        KeyRanges::prefix(b"\xff").contains(&key(b"\xff\xff"))
-            && !KeyRanges::prefix(b"\xff").contains(&key(b"\xfe"))
+        KeyRanges::prefix(b"\xff").contains(&key(b"\xff\xff")) && !KeyRanges::prefix(b"\xff").contains(&key(b"\xfe"))
     );
-    assert_eq!(
-        KeyRanges::prefix(b""),
-        KeyRanges::between(Bound::Included(key(b"")), Bound::Unbounded)
-    );
+    assert_eq!(KeyRanges::prefix(b""), KeyRanges::between(Bound::Included(key(b"")), Bound::Unbounded));
 }

@@ -8,9 +8,7 @@ use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
 use lakemark_format::container::{open_tail, physical_range, read_logical};
 use lakemark_format::key::Key;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
-use lakemark_index::bitmap::{
-    ChunkBuilder, ChunkSource, Count, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
-};
+use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, Count, LeafRows, Search, SegmentMeta, SegmentSummary, merge};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, Test, encode_literal, key_type_of};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -32,9 +30,7 @@ fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
             let mut builder = ChunkBuilder::new(key_type);
             let half = group.len() / 2;
             builder.push(group.slice(0, half).as_ref()).unwrap();
-            builder
-                .push(group.slice(half, group.len() - half).as_ref())
-                .unwrap();
+            builder.push(group.slice(half, group.len() - half).as_ref()).unwrap();
             let chunk = builder.finish();
             assert_eq!(chunk.row_count() as usize, group.len());
             chunks.push(if spill {
@@ -56,13 +52,8 @@ fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
         });
         base = row.next_multiple_of(64);
     }
-    let meta = SegmentMeta {
-        segment_id: [7; 16],
-        index_id: [8; 16],
-        column: "c".into(),
-        key_type,
-        files: segment_files,
-    };
+    let meta =
+        SegmentMeta { segment_id: [7; 16], index_id: [8; 16], column: "c".into(), key_type, files: segment_files };
     let mut bytes = Vec::new();
     let summary = merge(meta, chunks, &mut |part| {
         bytes.extend_from_slice(part);
@@ -72,28 +63,17 @@ fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
     let opened = open_tail(&bytes, bytes.len() as u64).unwrap();
     let directory = SegmentDirectory::decode(opened.directory.unwrap(), &opened.trailer).unwrap();
     assert_eq!(summary.length, bytes.len() as u64);
-    Segment {
-        bytes,
-        directory,
-        summary,
-    }
+    Segment { bytes, directory, summary }
 }
 
 impl Segment {
     fn read(&self, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
-        let trailer = open_tail(&self.bytes, self.bytes.len() as u64)
-            .unwrap()
-            .trailer;
+        let trailer = open_tail(&self.bytes, self.bytes.len() as u64).unwrap().trailer;
         ranges
             .iter()
             .map(|range| {
                 let pages = physical_range(range.clone(), &trailer);
-                read_logical(
-                    &self.bytes[pages.start as usize..pages.end as usize],
-                    range.clone(),
-                    &trailer,
-                )
-                .unwrap()
+                read_logical(&self.bytes[pages.start as usize..pages.end as usize], range.clone(), &trailer).unwrap()
             })
             .collect()
     }
@@ -130,9 +110,7 @@ fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
                     (Some(LiteralKey::Null), Test::IsNull) => t.push(row),
                     (Some(LiteralKey::Null), Test::Ranges(_)) => n.push(row),
                     (None, Test::Ranges(_)) => opaque.push(row),
-                    (Some(LiteralKey::Key(key)), Test::Ranges(ranges)) if ranges.contains(&key) => {
-                        t.push(row)
-                    }
+                    (Some(LiteralKey::Key(key)), Test::Ranges(ranges)) if ranges.contains(&key) => t.push(row),
                     _ => {}
                 }
                 row += 1;
@@ -149,11 +127,7 @@ fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
 }
 
 fn ranges_over(keys: &[Key]) -> Vec<Test> {
-    let mut tests = vec![
-        Test::IsNull,
-        Test::Ranges(KeyRanges::all()),
-        Test::Ranges(KeyRanges::none()),
-    ];
+    let mut tests = vec![Test::IsNull, Test::Ranges(KeyRanges::all()), Test::Ranges(KeyRanges::none())];
     for (index, key) in keys.iter().enumerate().step_by(keys.len() / 7 + 1) {
         let other = keys[keys.len() - 1 - index].clone();
         tests.extend(
@@ -162,8 +136,7 @@ fn ranges_over(keys: &[Key]) -> Vec<Test> {
                 KeyRanges::point(key.clone()).complement(),
                 KeyRanges::less_than(key.clone(), index % 2 == 0),
                 KeyRanges::greater_than(key.clone(), index % 2 == 1),
-                KeyRanges::greater_than(key.clone(), true)
-                    .intersect(&KeyRanges::less_than(other.clone(), false)),
+                KeyRanges::greater_than(key.clone(), true).intersect(&KeyRanges::less_than(other.clone(), false)),
                 KeyRanges::points(vec![key.clone(), other]),
             ]
             .map(Test::Ranges),
@@ -187,11 +160,7 @@ fn every_cardinality_answers_as_a_scan_does() {
         for null_rate in [0.0, 0.3] {
             let files: Vec<Vec<ArrayRef>> = [[900, 70], [1000, 1]]
                 .iter()
-                .map(|rows| {
-                    rows.iter()
-                        .map(|&n| ints(&mut rng, n, cardinality, null_rate))
-                        .collect()
-                })
+                .map(|rows| rows.iter().map(|&n| ints(&mut rng, n, cardinality, null_rate)).collect())
                 .collect();
             let segment = build(&files, false);
             let keys: Vec<Key> = [-1, 0, 1, cardinality / 2, cardinality - 1, cardinality]
@@ -211,32 +180,17 @@ fn every_cardinality_answers_as_a_scan_does() {
 #[test]
 fn spilled_chunks_give_the_same_bytes() {
     let mut rng = StdRng::seed_from_u64(2);
-    let numbers: Vec<Vec<ArrayRef>> = vec![vec![
-        ints(&mut rng, 3000, 700, 0.1),
-        ints(&mut rng, 10, 700, 1.0),
-    ]];
+    let numbers: Vec<Vec<ArrayRef>> = vec![vec![ints(&mut rng, 3000, 700, 0.1), ints(&mut rng, 10, 700, 1.0)]];
     assert_eq!(build(&numbers, true).bytes, build(&numbers, false).bytes);
     let texts: Vec<ArrayRef> = vec![Arc::new(
-        (0..3000)
-            .map(|i| (i % 9 != 0).then(|| format!("k{}", i * 7919 % 1500)))
-            .collect::<StringArray>(),
+        (0..3000).map(|i| (i % 9 != 0).then(|| format!("k{}", i * 7919 % 1500))).collect::<StringArray>(),
     )];
-    assert_eq!(
-        build(std::slice::from_ref(&texts), true).bytes,
-        build(&[texts], false).bytes
-    );
+    assert_eq!(build(std::slice::from_ref(&texts), true).bytes, build(&[texts], false).bytes);
 }
 
 #[test]
 fn nan_rows_are_opaque_and_nothing_else_is() {
-    let values = Float64Array::from(vec![
-        Some(1.0),
-        None,
-        Some(f64::NAN),
-        Some(-0.0),
-        Some(f64::INFINITY),
-        Some(0.0),
-    ]);
+    let values = Float64Array::from(vec![Some(1.0), None, Some(f64::NAN), Some(-0.0), Some(f64::INFINITY), Some(0.0)]);
     let files: Vec<Vec<ArrayRef>> = vec![vec![Arc::new(values)]];
     let segment = build(&files, false);
     let zero = match key_of(&Float64Array::from(vec![0.0]), 0) {
@@ -246,11 +200,7 @@ fn nan_rows_are_opaque_and_nothing_else_is() {
     let (found, _) = segment.search(&Test::Ranges(KeyRanges::point(zero.clone())));
     assert_eq!(found.t.iter().collect::<Vec<_>>(), [3, 5]);
     assert_eq!(found.opaque.iter().collect::<Vec<_>>(), [2]);
-    check(
-        &segment,
-        &files,
-        &Test::Ranges(KeyRanges::less_than(zero, true)),
-    );
+    check(&segment, &files, &Test::Ranges(KeyRanges::less_than(zero, true)));
     check(&segment, &files, &Test::IsNull);
 }
 
@@ -260,15 +210,8 @@ fn at_most_half_of_the_rows_are_read() {
     let mut rng = StdRng::seed_from_u64(3);
     let files = vec![vec![ints(&mut rng, 100_000, 100, 0.0)]];
     let segment = build(&files, false);
-    let all: u64 = segment
-        .directory
-        .blocks
-        .iter()
-        .map(|block| block.postings_length)
-        .sum();
-    let Some(LiteralKey::Key(key)) = key_of(&Int32Array::from(vec![90]), 0) else {
-        panic!("no key")
-    };
+    let all: u64 = segment.directory.blocks.iter().map(|block| block.postings_length).sum();
+    let Some(LiteralKey::Key(key)) = key_of(&Int32Array::from(vec![90]), 0) else { panic!("no key") };
     let (_, below) = segment.search(&Test::Ranges(KeyRanges::less_than(key.clone(), false)));
     let (_, above) = segment.search(&Test::Ranges(KeyRanges::greater_than(key, true)));
     assert_eq!(below, above);
@@ -280,15 +223,8 @@ fn sizes_stay_within_the_promise() {
     // 100,000 rows of 1,000 values: Elias-Fano costs at most log2(1000) + 3 bits a row, the directory little.
     let mut rng = StdRng::seed_from_u64(4);
     let segment = build(&[vec![ints(&mut rng, 100_000, 1000, 0.0)]], false);
-    assert_eq!(
-        (segment.summary.rows, segment.summary.values),
-        (100_000, 1000)
-    );
-    assert!(
-        segment.summary.length < 100_000 * 13 / 8,
-        "{}",
-        segment.summary.length
-    );
+    assert_eq!((segment.summary.rows, segment.summary.values), (100_000, 1000));
+    assert!(segment.summary.length < 100_000 * 13 / 8, "{}", segment.summary.length);
 }
 
 proptest! {

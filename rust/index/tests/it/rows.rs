@@ -17,8 +17,7 @@ fn two_sets() -> impl Strategy<Value = (u32, Vec<u32>, Vec<u32>)> {
         prop_oneof![
             prop::collection::vec(0..universe.max(1), 0..20),
             prop::collection::vec(0..universe.max(1), 0..2000),
-            (0..universe.max(1), 0..universe.max(1))
-                .prop_map(|(a, b)| (a.min(b)..a.max(b)).collect()),
+            (0..universe.max(1), 0..universe.max(1)).prop_map(|(a, b)| (a.min(b)..a.max(b)).collect()),
             Just((0..universe).collect::<Vec<_>>()),
         ]
     };
