@@ -13,7 +13,9 @@ const DEFAULT_SEED: u64 = 1;
 #[tokio::main]
 async fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
-    let (Ok(trials), Ok(seed)) = (numbers.next().unwrap_or(Ok(DEFAULT_TRIALS)), numbers.next().unwrap_or(Ok(DEFAULT_SEED))) else {
+    let (Ok(trials), Ok(seed)) =
+        (numbers.next().unwrap_or(Ok(DEFAULT_TRIALS)), numbers.next().unwrap_or(Ok(DEFAULT_SEED)))
+    else {
         eprintln!("usage: fuzz-queries [TRIALS] [SEED]");
         return ExitCode::from(2);
     };

@@ -101,10 +101,7 @@ mod tests {
         assert_eq!(pieces.len(), 1);
         assert_eq!(pieces[0].rows, 7);
         let plan: Vec<_> = pieces[0].plan.inner().iter().map(selectors).collect();
-        assert_eq!(
-            plan,
-            [vec![(false, 2), (true, 2), (false, 1)], vec![], vec![(true, usize::MAX)], vec![]]
-        );
+        assert_eq!(plan, [vec![(false, 2), (true, 2), (false, 1)], vec![], vec![(true, usize::MAX)], vec![]]);
     }
 
     #[test]
@@ -112,7 +109,8 @@ mod tests {
         let rows = RowSet::full(30);
         let cut = pieces(&[10, 10, 10], &rows, 15);
         assert_eq!(cut.iter().map(|piece| piece.rows).collect::<Vec<_>>(), [20, 10]);
-        let scans = |piece: &Piece| -> Vec<bool> { piece.plan.inner().iter().map(RowGroupAccess::should_scan).collect() };
+        let scans =
+            |piece: &Piece| -> Vec<bool> { piece.plan.inner().iter().map(RowGroupAccess::should_scan).collect() };
         assert_eq!(scans(&cut[0]), [true, true, false]);
         assert_eq!(scans(&cut[1]), [false, false, true]);
         assert_eq!(pieces(&[10, 10, 10], &RowSet::empty(30), 15).len(), 0);

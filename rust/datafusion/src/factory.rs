@@ -45,8 +45,7 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
     }
     let options = table_options(&command.options)?;
     let provider = LakemarkTable::new(Table::open(location, options).await?).await?;
-    let found: Vec<&str> =
-        provider.snapshot().partition_columns().iter().map(|field| field.name().as_str()).collect();
+    let found: Vec<&str> = provider.snapshot().partition_columns().iter().map(|field| field.name().as_str()).collect();
     if !command.table_partition_cols.is_empty() && command.table_partition_cols != found {
         return Err(invalid(format!(
             "PARTITIONED BY ({}) does not fit {location}, which is partitioned by ({})",

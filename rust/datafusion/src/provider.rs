@@ -131,7 +131,9 @@ impl TableProvider for LakemarkTable {
 fn read_only(statement: &str) -> DataFusionError {
     to_engine(Error::new(
         ErrorKind::Unsupported,
-        format!("{statement} is not supported on Lakemark tables: this release reads them; add data files with the tool that wrote the table"),
+        format!(
+            "{statement} is not supported on Lakemark tables: this release reads them; add data files with the tool that wrote the table"
+        ),
     ))
 }
 
@@ -155,7 +157,11 @@ fn has_subquery(filter: &Expr) -> bool {
         .exists(|expr| {
             Ok(matches!(
                 expr,
-                Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_) | Expr::Placeholder(_)
+                Expr::Exists(_)
+                    | Expr::InSubquery(_)
+                    | Expr::ScalarSubquery(_)
+                    | Expr::SetComparison(_)
+                    | Expr::Placeholder(_)
             ))
         })
         .unwrap_or(true)

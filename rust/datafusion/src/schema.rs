@@ -49,11 +49,7 @@ impl SchemaProvider for PinningSchema {
         self.inner.table_type(name).await
     }
 
-    fn register_table(
-        &self,
-        name: String,
-        table: Arc<dyn TableProvider>,
-    ) -> Result<Option<Arc<dyn TableProvider>>> {
+    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
         self.inner.register_table(name, table)
     }
 

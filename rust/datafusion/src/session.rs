@@ -173,7 +173,8 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
     fn text<'a>(indexes: &'a [IndexInfo], get: impl Fn(&'a IndexInfo) -> &'a str) -> ArrayRef {
         Arc::new(indexes.iter().map(|index| Some(get(index))).collect::<StringArray>())
     }
-    let number = |get: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(get))) };
+    let number =
+        |get: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(get))) };
     vec![
         ("name", text(indexes, |index| &index.name)),
         ("kind", text(indexes, |index| &index.kind)),

@@ -12,10 +12,10 @@ fn error(text: &str) -> String {
 
 #[test]
 fn create_index_with_everything() {
-    let Statement::CreateIndex(create) = one(
-        "CREATE INDEX IF NOT EXISTS By_Price ON Cat.Sch.Trips USING Bitmap (Price, \"Day of week\") \
-         WITH (Encoding = equality, memory = '64MiB', threads = 2, build = FALSE);",
-    ) else {
+    let Statement::CreateIndex(create) =
+        one("CREATE INDEX IF NOT EXISTS By_Price ON Cat.Sch.Trips USING Bitmap (Price, \"Day of week\") \
+         WITH (Encoding = equality, memory = '64MiB', threads = 2, build = FALSE);")
+    else {
         panic!("not taken as CREATE INDEX");
     };
     assert_eq!(create.name.as_deref(), Some("by_price"));

@@ -50,7 +50,9 @@ impl Translator<'_> {
     fn predicate(&self, expr: &Expr) -> Predicate {
         match expr {
             Expr::Alias(alias) => self.predicate(&alias.expr),
-            Expr::Literal(value, _) => constant(value).unwrap_or_else(|| declined(expr, Reason::ExpressionNotSupported)),
+            Expr::Literal(value, _) => {
+                constant(value).unwrap_or_else(|| declined(expr, Reason::ExpressionNotSupported))
+            }
             Expr::Column(_) => self.bare_boolean(expr),
             Expr::Not(inner) => negate(self.predicate(inner)),
             Expr::BinaryExpr(binary) => self.binary(expr, binary),
@@ -126,10 +128,9 @@ impl Translator<'_> {
             Operator::IsNotDistinctFrom | Operator::IsDistinctFrom => {
                 let same = match equal(place) {
                     None => null_leaf(&column, expr),
-                    Some(ranges) => Predicate::And(vec![
-                        ranges_leaf(&column, ranges, expr),
-                        negate(null_leaf(&column, expr)),
-                    ]),
+                    Some(ranges) => {
+                        Predicate::And(vec![ranges_leaf(&column, ranges, expr), negate(null_leaf(&column, expr))])
+                    }
                 };
                 if op == Operator::IsDistinctFrom { negate(same) } else { same }
             }
@@ -206,9 +207,7 @@ impl Translator<'_> {
                     negate(Predicate::Leaf(is_null)),
                 ])
             }
-            Predicate::Const(truth) => {
-                Predicate::Const(if truth == Truth::True { Truth::True } else { Truth::False })
-            }
+            Predicate::Const(truth) => Predicate::Const(if truth == Truth::True { Truth::True } else { Truth::False }),
             _ => declined(expr, Reason::ExpressionNotSupported),
         }
     }
@@ -218,9 +217,7 @@ impl Translator<'_> {
             Predicate::Leaf(Leaf { column, test: Test::Ranges(_), .. }) => {
                 Predicate::Leaf(Leaf { column, test: Test::IsNull, text: text(expr) })
             }
-            Predicate::Const(truth) => {
-                Predicate::Const(if truth == Truth::Null { Truth::True } else { Truth::False })
-            }
+            Predicate::Const(truth) => Predicate::Const(if truth == Truth::Null { Truth::True } else { Truth::False }),
             _ => declined(expr, Reason::ExpressionNotSupported),
         }
     }
@@ -266,12 +263,8 @@ impl Translator<'_> {
                 let field = self.schema.field_with_name(&column.name).ok()?;
                 Some(ColumnRef { name: field.name(), data_type: field.data_type(), cast: None })
             }
-            Expr::Cast(cast) => {
-                self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type()))
-            }
-            Expr::TryCast(cast) => {
-                self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type()))
-            }
+            Expr::Cast(cast) => self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type())),
+            Expr::TryCast(cast) => self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type())),
             _ => None,
         }
     }

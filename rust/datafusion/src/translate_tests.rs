@@ -55,10 +55,22 @@ fn translated(sql: &str) -> Predicate {
 fn truth(predicate: &Predicate, key: Option<&Key>) -> Truth {
     match predicate {
         Predicate::Const(truth) => *truth,
-        Predicate::Leaf(Leaf { test: Test::IsNull, .. }) => if key.is_none() { Truth::True } else { Truth::False },
+        Predicate::Leaf(Leaf { test: Test::IsNull, .. }) => {
+            if key.is_none() {
+                Truth::True
+            } else {
+                Truth::False
+            }
+        }
         Predicate::Leaf(Leaf { test: Test::Ranges(ranges), .. }) => match key {
             None => Truth::Null,
-            Some(key) => if ranges.contains(key) { Truth::True } else { Truth::False },
+            Some(key) => {
+                if ranges.contains(key) {
+                    Truth::True
+                } else {
+                    Truth::False
+                }
+            }
         },
         Predicate::Not(inner) => match truth(inner, key) {
             Truth::True => Truth::False,
@@ -168,7 +180,8 @@ fn a_literal_outside_the_type_is_on_one_side_of_all_values() {
     ] {
         assert_eq!(integers(sql), expected, "{sql}");
     }
-    let unsigned = pattern("u > 9223372036854775807", &[ScalarValue::UInt64(Some(0)), ScalarValue::UInt64(Some(u64::MAX))]);
+    let unsigned =
+        pattern("u > 9223372036854775807", &[ScalarValue::UInt64(Some(0)), ScalarValue::UInt64(Some(u64::MAX))]);
     assert_eq!(unsigned, "FTN");
 }
 
@@ -220,7 +233,9 @@ fn nulls(sql: &str) -> String {
 
 #[test]
 fn patterns_that_are_no_prefix_are_left_to_the_engine() {
-    for sql in ["s LIKE '%b'", "s LIKE 'a_c'", "s LIKE 'a%c'", "s LIKE 'a\\%'", "s ILIKE 'ab%'", "s LIKE 'a!%' ESCAPE '!'"] {
+    for sql in
+        ["s LIKE '%b'", "s LIKE 'a_c'", "s LIKE 'a%c'", "s LIKE 'a\\%'", "s ILIKE 'ab%'", "s LIKE 'a!%' ESCAPE '!'"]
+    {
         assert_eq!(reason(sql), Reason::ExpressionNotSupported, "{sql}");
     }
 }
@@ -275,17 +290,17 @@ fn what_has_no_exact_key_is_declined_with_the_reason() {
     let is_null = translate(&[Expr::IsNull(Box::new(list.clone()))], &schema());
     assert!(matches!(is_null, Predicate::Leaf(Leaf { test: Test::IsNull, .. })));
     let same = list.clone().eq(Expr::Literal(ScalarValue::Int32(Some(1)), None));
-    assert!(matches!(
-        translate(&[same], &schema()),
-        Predicate::Unknown { reason: Reason::TypeNotIndexed, .. }
-    ));
+    assert!(matches!(translate(&[same], &schema()), Predicate::Unknown { reason: Reason::TypeNotIndexed, .. }));
 }
 
 #[test]
 fn an_unknown_part_keeps_the_known_ones() {
     let predicate = translated("i = 5 AND abs(i) = 5");
     assert_eq!(predicate.leaves().len(), 1);
-    assert_eq!(predicate.unknowns(), [("abs(i) = Int32(5)", Reason::ExpressionNotSupported)].map(|(_, reason)| (predicate.unknowns()[0].0, reason)));
+    assert_eq!(
+        predicate.unknowns(),
+        [("abs(i) = Int32(5)", Reason::ExpressionNotSupported)].map(|(_, reason)| (predicate.unknowns()[0].0, reason))
+    );
     assert_eq!(translate(&[], &schema()), Predicate::Const(Truth::True));
 }
 

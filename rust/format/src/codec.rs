@@ -30,11 +30,9 @@ impl<'a> Reader<'a> {
                 self.rest = tail;
                 Ok(head)
             }
-            None => Err(FormatError::Truncated {
-                what: self.what,
-                got: self.rest.len() as u64,
-                expected: length as u64,
-            }),
+            None => {
+                Err(FormatError::Truncated { what: self.what, got: self.rest.len() as u64, expected: length as u64 })
+            }
         }
     }
 
@@ -45,11 +43,7 @@ impl<'a> Reader<'a> {
                 self.rest = tail;
                 Ok(*head)
             }
-            None => Err(FormatError::Truncated {
-                what: self.what,
-                got: self.rest.len() as u64,
-                expected: N as u64,
-            }),
+            None => Err(FormatError::Truncated { what: self.what, got: self.rest.len() as u64, expected: N as u64 }),
         }
     }
 
@@ -94,39 +88,23 @@ impl<'a> Reader<'a> {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
-                return Err(FormatError::invalid(
-                    "a varint",
-                    "more than 64 bits",
-                    "at most 64 bits",
-                ));
+                return Err(FormatError::invalid("a varint", "more than 64 bits", "at most 64 bits"));
             }
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 if byte == 0 && shift > 0 {
-                    return Err(FormatError::invalid(
-                        "a varint",
-                        "padded with zeros",
-                        "its shortest form",
-                    ));
+                    return Err(FormatError::invalid("a varint", "padded with zeros", "its shortest form"));
                 }
                 return Ok(value);
             }
         }
-        Err(FormatError::invalid(
-            "a varint",
-            "more than 10 bytes",
-            "at most 10 bytes",
-        ))
+        Err(FormatError::invalid("a varint", "more than 10 bytes", "at most 10 bytes"))
     }
 
     /// A varint that must fit 32 bits.
     pub fn varint_u32(&mut self, what: &'static str) -> Result<u32> {
         let value = self.varint()?;
-        u32::try_from(value).map_err(|_| FormatError::TooLong {
-            what,
-            got: value,
-            limit: u64::from(u32::MAX),
-        })
+        u32::try_from(value).map_err(|_| FormatError::TooLong { what, got: value, limit: u64::from(u32::MAX) })
     }
 
     /// A signed varint (zigzag).
@@ -141,11 +119,7 @@ impl<'a> Reader<'a> {
         let limit = (self.rest.len() / min_bytes.max(1)) as u64;
         match usize::try_from(count) {
             Ok(fits) if count <= limit => Ok(fits),
-            _ => Err(FormatError::TooLong {
-                what,
-                got: count,
-                limit,
-            }),
+            _ => Err(FormatError::TooLong { what, got: count, limit }),
         }
     }
 
@@ -154,11 +128,7 @@ impl<'a> Reader<'a> {
         let length = self.varint()?;
         match usize::try_from(length) {
             Ok(fits) if fits <= limit => self.bytes(fits),
-            _ => Err(FormatError::TooLong {
-                what,
-                got: length,
-                limit: limit as u64,
-            }),
+            _ => Err(FormatError::TooLong { what, got: length, limit: limit as u64 }),
         }
     }
 
@@ -273,11 +243,7 @@ impl Writer {
     /// Length-prefixed bytes, at most `limit` long.
     pub fn blob(&mut self, what: &'static str, bytes: &[u8], limit: usize) -> Result<()> {
         if bytes.len() > limit {
-            return Err(FormatError::TooLong {
-                what,
-                got: bytes.len() as u64,
-                limit: limit as u64,
-            });
+            return Err(FormatError::TooLong { what, got: bytes.len() as u64, limit: limit as u64 });
         }
         self.length(bytes.len());
         self.bytes(bytes);

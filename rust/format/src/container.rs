@@ -98,34 +98,21 @@ fn check_checksum(
     if got == stored {
         return Ok(());
     }
-    Err(FormatError::ChecksumMismatch {
-        what,
-        position,
-        got,
-        expected: stored,
-    })
+    Err(FormatError::ChecksumMismatch { what, position, got, expected: stored })
 }
 
 fn check_magic(what: &'static str, got: [u8; 8]) -> Result<()> {
     if got == MAGIC {
         return Ok(());
     }
-    Err(FormatError::BadMagic {
-        what,
-        got,
-        expected: MAGIC,
-    })
+    Err(FormatError::BadMagic { what, got, expected: MAGIC })
 }
 
 fn check_version(got: u16) -> Result<()> {
     if (OLDEST_VERSION..=VERSION).contains(&got) {
         return Ok(());
     }
-    Err(FormatError::UnsupportedVersion {
-        got,
-        oldest: OLDEST_VERSION,
-        newest: VERSION,
-    })
+    Err(FormatError::UnsupportedVersion { got, oldest: OLDEST_VERSION, newest: VERSION })
 }
 
 fn check_limit(what: &'static str, got: u64, limit: u64) -> Result<()> {

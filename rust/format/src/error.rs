@@ -94,11 +94,7 @@ pub enum FormatError {
 impl FormatError {
     /// An [`FormatError::Invalid`] for the field `what`.
     pub fn invalid(what: &'static str, got: impl Display, expected: impl Display) -> Self {
-        Self::Invalid {
-            what,
-            got: got.to_string(),
-            expected: expected.to_string(),
-        }
+        Self::Invalid { what, got: got.to_string(), expected: expected.to_string() }
     }
 }
 

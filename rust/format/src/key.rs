@@ -141,11 +141,7 @@ impl KeyType {
     pub fn encode(&self, out: &mut Writer) {
         out.u8(self.code());
         match self {
-            Self::Decimal {
-                width_bits,
-                precision,
-                scale,
-            } => {
+            Self::Decimal { width_bits, precision, scale } => {
                 out.u16(*width_bits);
                 out.u8(*precision);
                 out.u8(scale.cast_unsigned());
@@ -175,19 +171,11 @@ impl KeyType {
             10 => Self::Float16,
             11 => Self::Float32,
             12 => Self::Float64,
-            13 => Self::Decimal {
-                width_bits: input.u16()?,
-                precision: input.u8()?,
-                scale: input.u8()?.cast_signed(),
-            },
+            13 => Self::Decimal { width_bits: input.u16()?, precision: input.u8()?, scale: input.u8()?.cast_signed() },
             14 => Self::Date32,
             15 => Self::Date64,
-            16 => Self::Time32 {
-                unit: TimeUnit::decode(input.u8()?)?,
-            },
-            17 => Self::Time64 {
-                unit: TimeUnit::decode(input.u8()?)?,
-            },
+            16 => Self::Time32 { unit: TimeUnit::decode(input.u8()?)? },
+            17 => Self::Time64 { unit: TimeUnit::decode(input.u8()?)? },
             18 => Self::Timestamp {
                 unit: TimeUnit::decode(input.u8()?)?,
                 zoned: input.flag("the zoned flag of a timestamp")?,
@@ -204,22 +192,14 @@ impl KeyType {
     /// Whether the parameters can occur.
     pub fn validate(&self) -> Result<()> {
         match *self {
-            Self::Decimal {
-                width_bits,
-                precision,
-                ..
-            } => {
+            Self::Decimal { width_bits, precision, .. } => {
                 let digits = match width_bits {
                     32 => 9,
                     64 => 18,
                     128 => 38,
                     256 => 76,
                     other => {
-                        return Err(FormatError::invalid(
-                            "a decimal's width in bits",
-                            other,
-                            "32, 64, 128 or 256",
-                        ));
+                        return Err(FormatError::invalid("a decimal's width in bits", other, "32, 64, 128 or 256"));
                     }
                 };
                 if precision == 0 || precision > digits {
@@ -231,18 +211,10 @@ impl KeyType {
                 }
             }
             Self::Time32 { unit } if unit > TimeUnit::Millisecond => {
-                return Err(FormatError::invalid(
-                    "a 32-bit time's unit",
-                    unit.code(),
-                    "0 or 1",
-                ));
+                return Err(FormatError::invalid("a 32-bit time's unit", unit.code(), "0 or 1"));
             }
             Self::Time64 { unit } if unit < TimeUnit::Microsecond => {
-                return Err(FormatError::invalid(
-                    "a 64-bit time's unit",
-                    unit.code(),
-                    "2 or 3",
-                ));
+                return Err(FormatError::invalid("a 64-bit time's unit", unit.code(), "2 or 3"));
             }
             Self::FixedBinary(length) if length > i32::MAX.cast_unsigned() => {
                 return Err(FormatError::TooLong {
@@ -272,9 +244,7 @@ impl KeyType {
             Self::Bool => Some((0, 1)),
             Self::Int8 => signed(i8::MIN.into(), i8::MAX.into()),
             Self::Int16 => signed(i16::MIN.into(), i16::MAX.into()),
-            Self::Int32 | Self::Date32 | Self::Time32 { .. } => {
-                signed(i32::MIN.into(), i32::MAX.into())
-            }
+            Self::Int32 | Self::Date32 | Self::Time32 { .. } => signed(i32::MIN.into(), i32::MAX.into()),
             Self::Decimal { width_bits: 32, .. } => signed(i32::MIN.into(), i32::MAX.into()),
             Self::UInt8 => Some((0, u8::MAX.into())),
             Self::UInt16 | Self::Float16 => Some((0, u16::MAX.into())),
@@ -289,33 +259,21 @@ impl KeyType {
         match key {
             Key::Fixed(value) => match self.fixed_bounds() {
                 Some((low, high)) if (low..=high).contains(value) => Ok(()),
-                Some((low, high)) => Err(FormatError::invalid(
-                    "a key",
-                    value,
-                    format_args!("{low} to {high} for {self:?}"),
-                )),
-                None => Err(FormatError::invalid(
-                    "a key",
-                    "a number",
-                    format_args!("bytes for {self:?}"),
-                )),
+                Some((low, high)) => {
+                    Err(FormatError::invalid("a key", value, format_args!("{low} to {high} for {self:?}")))
+                }
+                None => Err(FormatError::invalid("a key", "a number", format_args!("bytes for {self:?}"))),
             },
-            Key::Bytes(_) if self.is_fixed() => Err(FormatError::invalid(
-                "a key",
-                "bytes",
-                format_args!("a number for {self:?}"),
-            )),
-            Key::Bytes(bytes) if bytes.len() > MAX_KEY_LENGTH => Err(FormatError::TooLong {
-                what: "a key",
-                got: bytes.len() as u64,
-                limit: MAX_KEY_LENGTH as u64,
-            }),
+            Key::Bytes(_) if self.is_fixed() => {
+                Err(FormatError::invalid("a key", "bytes", format_args!("a number for {self:?}")))
+            }
+            Key::Bytes(bytes) if bytes.len() > MAX_KEY_LENGTH => {
+                Err(FormatError::TooLong { what: "a key", got: bytes.len() as u64, limit: MAX_KEY_LENGTH as u64 })
+            }
             Key::Bytes(bytes) => match self.bytes_length() {
-                Some(length) if length != bytes.len() => Err(FormatError::invalid(
-                    "a key's length",
-                    bytes.len(),
-                    format_args!("{length} for {self:?}"),
-                )),
+                Some(length) if length != bytes.len() => {
+                    Err(FormatError::invalid("a key's length", bytes.len(), format_args!("{length} for {self:?}")))
+                }
                 _ => Ok(()),
             },
         }
@@ -324,9 +282,7 @@ impl KeyType {
     /// The length of every [`Key::Bytes`] of this type, where it is one length.
     pub fn bytes_length(&self) -> Option<usize> {
         match self {
-            Self::Decimal { width_bits, .. } if *width_bits > 64 => {
-                Some(usize::from(*width_bits / 8))
-            }
+            Self::Decimal { width_bits, .. } if *width_bits > 64 => Some(usize::from(*width_bits / 8)),
             Self::FixedBinary(length) => usize::try_from(*length).ok(),
             _ => None,
         }
@@ -385,33 +341,21 @@ pub fn i64_of_key(key: u64) -> i64 {
 /// The key of a half float from its bits: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f16_bits(bits: u16) -> Option<u64> {
     let is_nan = bits & 0x7fff > 0x7c00;
-    let ordered = if bits >> 15 == 1 {
-        !bits
-    } else {
-        bits | 0x8000
-    };
+    let ordered = if bits >> 15 == 1 { !bits } else { bits | 0x8000 };
     (!is_nan).then_some(u64::from(ordered))
 }
 
 /// The key of a float: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f32(value: f32) -> Option<u64> {
     let bits = value.to_bits();
-    let ordered = if bits >> 31 == 1 {
-        !bits
-    } else {
-        bits | (1 << 31)
-    };
+    let ordered = if bits >> 31 == 1 { !bits } else { bits | (1 << 31) };
     (!value.is_nan()).then_some(u64::from(ordered))
 }
 
 /// The key of a double: total order, -0 just below +0. `None` for NaN, which has no place in an order.
 pub fn key_of_f64(value: f64) -> Option<u64> {
     let bits = value.to_bits();
-    let ordered = if bits >> 63 == 1 {
-        !bits
-    } else {
-        bits | (1 << 63)
-    };
+    let ordered = if bits >> 63 == 1 { !bits } else { bits | (1 << 63) };
     (!value.is_nan()).then_some(ordered)
 }
 

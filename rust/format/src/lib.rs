@@ -1,15 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::indexing_slicing
-    )
-)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod codec;
 pub mod container;
@@ -22,13 +14,12 @@ pub mod segment;
 pub mod value_block;
 
 pub use container::{
-    ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length,
-    physical_range, read_logical,
+    ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
 };
 pub use error::{FormatError, Result};
 pub use key::{
-    Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64,
-    key_of_i64, key_of_i128, key_of_i256_be,
+    Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
+    key_of_i128, key_of_i256_be,
 };
 pub use manifest::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

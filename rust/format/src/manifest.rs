@@ -128,22 +128,13 @@ impl Manifest {
         let opened = open_tail(bytes, bytes.len() as u64)?;
         let trailer = opened.trailer;
         if trailer.kind != ContentKind::Manifest {
-            return Err(FormatError::invalid(
-                "the content kind of a manifest",
-                trailer.kind.code(),
-                2,
-            ));
+            return Err(FormatError::invalid("the content kind of a manifest", trailer.kind.code(), 2));
         }
         if trailer.stream_length != HEADER_BYTES {
-            return Err(FormatError::invalid(
-                "the stream's length in a manifest",
-                trailer.stream_length,
-                HEADER_BYTES,
-            ));
+            return Err(FormatError::invalid("the stream's length in a manifest", trailer.stream_length, HEADER_BYTES));
         }
         let header = physical_range(0..HEADER_BYTES, &trailer);
-        let header =
-            Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
+        let header = Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
         trailer.check_header(header)?;
         let Some(directory) = opened.directory else {
             return Err(FormatError::Truncated {
@@ -164,11 +155,7 @@ impl Manifest {
         let count = input.count("the number of schemas", 1)?;
         let mut schemas = Vec::with_capacity(count);
         for _ in 0..count {
-            schemas.push(
-                input
-                    .blob("the schema of a data file", MAX_SCHEMA_LENGTH)?
-                    .to_vec(),
-            );
+            schemas.push(input.blob("the schema of a data file", MAX_SCHEMA_LENGTH)?.to_vec());
         }
         let count = input.count("the number of files", ManifestFile::MIN_BYTES)?;
         let mut files = Vec::with_capacity(count);
@@ -186,15 +173,7 @@ impl Manifest {
             segments.push(ManifestSegment::decode(&mut input)?);
         }
         input.finish()?;
-        Ok(Self {
-            store_id,
-            number,
-            created_ms,
-            schemas,
-            files,
-            indexes,
-            segments,
-        })
+        Ok(Self { store_id, number, created_ms, schemas, files, indexes, segments })
     }
 
     fn validate(&self) -> Result<()> {
@@ -204,19 +183,11 @@ impl Manifest {
             unique(&mut paths, "the path of a data file", file.path.as_str())?;
             if file.schema as usize >= self.schemas.len() {
                 let expected = format_args!("below {}", self.schemas.len()).to_string();
-                return Err(FormatError::invalid(
-                    "the schema of a data file",
-                    file.schema,
-                    expected,
-                ));
+                return Err(FormatError::invalid("the schema of a data file", file.schema, expected));
             }
             let rows: u64 = file.row_groups.iter().copied().map(u64::from).sum();
             if rows > MAX_FILE_ROWS {
-                return Err(FormatError::TooLong {
-                    what: "the rows of a data file",
-                    got: rows,
-                    limit: MAX_FILE_ROWS,
-                });
+                return Err(FormatError::TooLong { what: "the rows of a data file", got: rows, limit: MAX_FILE_ROWS });
             }
         }
         let mut names = HashSet::with_capacity(self.indexes.len());
@@ -232,11 +203,7 @@ impl Manifest {
             unique(&mut ids, "the id of a segment", &segment.id)?;
             if !index_ids.contains(&segment.index_id) {
                 let got = format_args!("{:02x?}", segment.index_id).to_string();
-                return Err(FormatError::invalid(
-                    "the index of a segment",
-                    got,
-                    "a declared index",
-                ));
+                return Err(FormatError::invalid("the index of a segment", got, "a declared index"));
             }
             segment.validate(self.files.len())?;
         }
@@ -281,18 +248,8 @@ impl ManifestFile {
         let footer_hash = input.u64()?;
         let schema = input.varint_u32("the schema of a data file")?;
         let count = input.count("the number of row groups", 1)?;
-        let row_groups = (0..count)
-            .map(|_| input.varint_u32("the rows of a row group"))
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            path,
-            size,
-            modified_ns,
-            etag,
-            footer_hash,
-            schema,
-            row_groups,
-        })
+        let row_groups = (0..count).map(|_| input.varint_u32("the rows of a row group")).collect::<Result<_>>()?;
+        Ok(Self { path, size, modified_ns, etag, footer_hash, schema, row_groups })
     }
 }
 
@@ -336,16 +293,7 @@ impl ManifestIndex {
             let name = input.string("an option's name", MAX_NAME_LENGTH)?;
             options.push((name, input.string("an option's value", MAX_NAME_LENGTH)?));
         }
-        Ok(Self {
-            id,
-            name,
-            kind,
-            encoding,
-            column,
-            field_id,
-            key_type,
-            options,
-        })
+        Ok(Self { id, name, kind, encoding, column, field_id, key_type, options })
     }
 }
 
@@ -385,29 +333,17 @@ impl ManifestSegment {
             })?);
             next = ordinal + 1;
         }
-        Ok(Self {
-            id,
-            index_id,
-            path,
-            length,
-            files,
-        })
+        Ok(Self { id, index_id, path, length, files })
     }
 
     fn validate(&self, file_count: usize) -> Result<()> {
         if !self.files.is_sorted_by(|a, b| a < b) {
-            return Err(FormatError::invalid(
-                "the files of a segment",
-                "out of order",
-                "ascending ordinals",
-            ));
+            return Err(FormatError::invalid("the files of a segment", "out of order", "ascending ordinals"));
         }
         match self.files.last() {
-            Some(last) if *last as usize >= file_count => Err(FormatError::invalid(
-                "a file of a segment",
-                last,
-                format_args!("below {file_count}"),
-            )),
+            Some(last) if *last as usize >= file_count => {
+                Err(FormatError::invalid("a file of a segment", last, format_args!("below {file_count}")))
+            }
             _ => Ok(()),
         }
     }
@@ -421,9 +357,5 @@ fn unique<'a, T: Hash + Eq + Debug + ?Sized>(
     if seen.insert(value) {
         return Ok(());
     }
-    Err(FormatError::invalid(
-        what,
-        format_args!("{value:02x?} for the second time"),
-        "unique",
-    ))
+    Err(FormatError::invalid(what, format_args!("{value:02x?} for the second time"), "unique"))
 }

@@ -8,9 +8,5 @@ pub(crate) fn check_path(what: &'static str, path: &str) -> Result<()> {
     if path.split('/').all(plain) {
         return Ok(());
     }
-    Err(FormatError::invalid(
-        what,
-        format_args!("{path:?}"),
-        "a relative path without empty, `.` or `..` parts",
-    ))
+    Err(FormatError::invalid(what, format_args!("{path:?}"), "a relative path without empty, `.` or `..` parts"))
 }

@@ -110,8 +110,7 @@ fn put_bounds(base: u32, span: u32, out: &mut Vec<u8>) {
 
 /// Maximal runs of consecutive rows as (first, length).
 fn runs_of(rows: &[u32]) -> impl Iterator<Item = (u32, u32)> + '_ {
-    rows.chunk_by(|a, b| a + 1 == *b)
-        .filter_map(|run| run.first().map(|&first| (first, run.len() as u32)))
+    rows.chunk_by(|a, b| a + 1 == *b).filter_map(|run| run.first().map(|&first| (first, run.len() as u32)))
 }
 
 fn runs_length(rows: &[u32]) -> usize {
@@ -160,15 +159,9 @@ struct EliasFano {
 
 impl EliasFano {
     fn new(count: usize, span: u32) -> Self {
-        let low_bits = (u64::from(span) / (count.max(1) as u64))
-            .checked_ilog2()
-            .unwrap_or(0);
+        let low_bits = (u64::from(span) / (count.max(1) as u64)).checked_ilog2().unwrap_or(0);
         let high_bits = count + (span >> low_bits) as usize;
-        Self {
-            low_bits,
-            low_bytes: (count * low_bits as usize).div_ceil(8),
-            high_bytes: high_bits.div_ceil(8),
-        }
+        Self { low_bits, low_bytes: (count * low_bits as usize).div_ceil(8), high_bytes: high_bits.div_ceil(8) }
     }
 
     fn byte_length(self) -> usize {
@@ -180,10 +173,7 @@ fn encode_elias_fano(rows: &[u32], base: u32, span: u32, out: &mut Vec<u8>) {
     let shape = EliasFano::new(rows.len(), span);
     let start = out.len();
     out.resize(start + shape.byte_length(), 0);
-    let Some((low, high)) = out
-        .get_mut(start..)
-        .and_then(|bytes| bytes.split_at_mut_checked(shape.low_bytes))
-    else {
+    let Some((low, high)) = out.get_mut(start..).and_then(|bytes| bytes.split_at_mut_checked(shape.low_bytes)) else {
         return;
     };
     let mask = (1u64 << shape.low_bits) - 1;
@@ -214,11 +204,7 @@ pub fn decode(bytes: &[u8], count: u32, universe: u32, sink: &mut impl RowSink) 
     let mut scratch = Vec::new();
     while left > 0 {
         let rows = left.min(BLOCK_ROWS);
-        let block = Block {
-            rows,
-            from: next,
-            universe,
-        };
+        let block = Block { rows, from: next, universe };
         next = match reader.u8()? {
             TAG_WHOLE => block.elias_fano(&mut reader, 0, universe, &mut scratch, sink)?,
             TAG_LOCAL => {
@@ -228,11 +214,7 @@ pub fn decode(bytes: &[u8], count: u32, universe: u32, sink: &mut impl RowSink) 
             TAG_BITMAP => block.bitmap(&mut reader, sink)?,
             TAG_RUNS => block.runs(&mut reader, sink)?,
             other => {
-                return Err(FormatError::invalid(
-                    "a posting block's tag",
-                    other,
-                    "0 to 3",
-                ));
+                return Err(FormatError::invalid("a posting block's tag", other, "0 to 3"));
             }
         };
         left -= rows;
@@ -253,21 +235,14 @@ impl Block {
         if rows == self.rows {
             return Ok(());
         }
-        Err(FormatError::invalid(
-            "the rows of a posting block",
-            rows,
-            self.rows,
-        ))
+        Err(FormatError::invalid("the rows of a posting block", rows, self.rows))
     }
 
     fn bounds(&self, reader: &mut Reader<'_>) -> Result<(u32, u32)> {
         let base = reader.varint_u32("a posting block's first row")?;
         let span = reader.varint_u32("a posting block's span")?;
         let end = base.checked_add(span);
-        if base < self.from
-            || end.is_none_or(|end| end > self.universe)
-            || (span as usize) < self.rows
-        {
+        if base < self.from || end.is_none_or(|end| end > self.universe) || (span as usize) < self.rows {
             return Err(FormatError::invalid(
                 "a posting block",
                 format_args!("{span} rows from {base}"),
@@ -286,19 +261,10 @@ impl Block {
             let first = end.checked_add(gap);
             let stop = first.and_then(|first| first.checked_add(length));
             let (Some(first), Some(stop)) = (first, stop) else {
-                return Err(FormatError::invalid(
-                    "a posting run",
-                    "beyond 32 bits",
-                    "rows of 32 bits",
-                ));
+                return Err(FormatError::invalid("a posting run", "beyond 32 bits", "rows of 32 bits"));
             };
             rows += length as usize;
-            if length == 0
-                || stop > self.universe
-                || first < self.from
-                || rows > self.rows
-                || (index > 0 && gap == 0)
-            {
+            if length == 0 || stop > self.universe || first < self.from || rows > self.rows || (index > 0 && gap == 0) {
                 return Err(FormatError::invalid(
                     "a posting run",
                     format_args!("{length} rows from {first}"),
@@ -323,9 +289,7 @@ impl Block {
         for (index, word) in words.iter().copied().chain(last).enumerate() {
             let bits = u64::from_le_bytes(word);
             let first = index as u32 * u64::BITS;
-            if u64::from(first) + u64::from(u64::BITS - bits.leading_zeros()) > u64::from(span)
-                && bits != 0
-            {
+            if u64::from(first) + u64::from(u64::BITS - bits.leading_zeros()) > u64::from(span) && bits != 0 {
                 return Err(FormatError::invalid(
                     "a posting bitmap",
                     "a row beyond its span",
@@ -358,12 +322,7 @@ impl Block {
         let (words, rest) = high.as_chunks::<8>();
         let mut tail = [0u8; 8];
         tail.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        for (number, word) in words
-            .iter()
-            .copied()
-            .chain((!rest.is_empty()).then_some(tail))
-            .enumerate()
-        {
+        for (number, word) in words.iter().copied().chain((!rest.is_empty()).then_some(tail)).enumerate() {
             let mut bits = u64::from_le_bytes(word);
             let start = number as u32 * u64::BITS;
             while bits != 0 {
@@ -377,11 +336,7 @@ impl Block {
         }
         self.check_count(index as usize)?;
         add_low_bits(scratch, low, shape.low_bits, base);
-        check_ascending(
-            scratch,
-            self.from.max(base),
-            u64::from(base) + u64::from(span),
-        )?;
+        check_ascending(scratch, self.from.max(base), u64::from(base) + u64::from(span))?;
         sink.rows(scratch);
         Ok(scratch.last().map_or(self.from, |last| last + 1))
     }
@@ -401,24 +356,16 @@ fn add_low_bits(rows: &mut [u32], low: &[u8], low_bits: u32, base: u32) {
                 .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         } else {
             let mut bytes = [0u8; 8];
-            bytes
-                .iter_mut()
-                .zip(low.iter().skip(first))
-                .for_each(|(to, from)| *to = *from);
+            bytes.iter_mut().zip(low.iter().skip(first)).for_each(|(to, from)| *to = *from);
             u64::from_le_bytes(bytes)
         };
-        *row = row
-            .wrapping_add((word >> (bit % 8) & mask) as u32)
-            .wrapping_add(base);
+        *row = row.wrapping_add((word >> (bit % 8) & mask) as u32).wrapping_add(base);
         bit += low_bits as usize;
     }
 }
 
 fn check_ascending(rows: &[u32], from: u32, end: u64) -> Result<()> {
-    let ascending = rows
-        .iter()
-        .zip(rows.iter().skip(1))
-        .fold(true, |ok, (a, b)| ok & (a < b));
+    let ascending = rows.iter().zip(rows.iter().skip(1)).fold(true, |ok, (a, b)| ok & (a < b));
     let first_fits = rows.first().is_none_or(|&first| first >= from);
     let last_fits = rows.last().is_none_or(|&last| u64::from(last) < end);
     if ascending && first_fits && last_fits {
@@ -454,18 +401,12 @@ mod tests {
     fn sizes_follow_the_shape() {
         assert_eq!(round_trip(&[], 10), 0);
         // One run of a full block: tag, run count, gap, length.
-        assert_eq!(
-            round_trip(&(100..100 + 4096).collect::<Vec<_>>(), 10_000_000),
-            1 + 1 + 1 + 2
-        );
+        assert_eq!(round_trip(&(100..100 + 4096).collect::<Vec<_>>(), 10_000_000), 1 + 1 + 1 + 2);
         // Every second row: a bitmap of 2 bits a row plus the bounds.
         let half = round_trip(&every(2, 1 << 20), 1 << 20);
         assert!(half <= (1 << 17) + 128 * 6, "{half}");
         // 20 rows among 10 million: 18 low bits, one end bit and 38 steps, in 53 bytes and a tag.
-        assert_eq!(
-            round_trip(&every(500_000, 10_000_000), 10_000_000),
-            1 + 45 + 8
-        );
+        assert_eq!(round_trip(&every(500_000, 10_000_000), 10_000_000), 1 + 45 + 8);
     }
 
     #[test]

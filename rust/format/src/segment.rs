@@ -129,11 +129,7 @@ impl SegmentDirectory {
     /// Reads the checked directory of the file that `trailer` ends.
     pub fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self> {
         if trailer.kind != ContentKind::Segment {
-            return Err(FormatError::invalid(
-                "the content kind of a segment",
-                trailer.kind.code(),
-                1,
-            ));
+            return Err(FormatError::invalid("the content kind of a segment", trailer.kind.code(), 1));
         }
         let mut input = Reader::new("the segment's directory", bytes);
         let index_id = input.array()?;
@@ -155,12 +151,7 @@ impl SegmentDirectory {
         let mut blocks = Vec::with_capacity(count);
         let (mut previous, mut cursor) = (0, HEADER_BYTES);
         for _ in 0..count {
-            blocks.push(ValueBlockRef::decode(
-                &mut input,
-                &key_type,
-                &mut previous,
-                &mut cursor,
-            )?);
+            blocks.push(ValueBlockRef::decode(&mut input, &key_type, &mut previous, &mut cursor)?);
         }
         let max_key = match blocks.is_empty() {
             true => None,
@@ -195,9 +186,7 @@ impl SegmentFile {
     fn encode(&self, first_free: u32, out: &mut Writer) -> Result<()> {
         out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
         // `validate` saw that bases ascend and are aligned.
-        out.varint(u64::from(
-            self.base.wrapping_sub(first_free) / BASE_ALIGNMENT,
-        ));
+        out.varint(u64::from(self.base.wrapping_sub(first_free) / BASE_ALIGNMENT));
         out.length(self.row_groups.len());
         for rows in &self.row_groups {
             out.varint(u64::from(*rows));
@@ -210,9 +199,7 @@ impl SegmentFile {
     fn decode(input: &mut Reader<'_>, first_free: u32) -> Result<Self> {
         let path = input.string("the path of a data file", MAX_PATH_LENGTH)?;
         let gap = input.varint_u32("the gap before a file's base")?;
-        let base = gap
-            .checked_mul(BASE_ALIGNMENT)
-            .and_then(|gap| first_free.checked_add(gap));
+        let base = gap.checked_mul(BASE_ALIGNMENT).and_then(|gap| first_free.checked_add(gap));
         let Some(base) = base else {
             return Err(FormatError::TooLong {
                 what: "the gap before a file's base",
@@ -221,25 +208,15 @@ impl SegmentFile {
             });
         };
         let count = input.count("the number of row groups", 1)?;
-        let row_groups = (0..count)
-            .map(|_| input.varint_u32("the rows of a row group"))
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            path,
-            base,
-            row_groups,
-            footer_hash: input.u64()?,
-            column_hash: input.u64()?,
-        })
+        let row_groups = (0..count).map(|_| input.varint_u32("the rows of a row group")).collect::<Result<_>>()?;
+        Ok(Self { path, base, row_groups, footer_hash: input.u64()?, column_hash: input.u64()? })
     }
 }
 
 /// The first aligned row behind `file`, at most the last aligned row of all: `validate` refuses what does not fit.
 fn next_base(file: &SegmentFile) -> u32 {
     let end = u64::from(file.base).saturating_add(file.rows());
-    let aligned = end
-        .div_ceil(BASE_ALIGNMENT.into())
-        .saturating_mul(BASE_ALIGNMENT.into());
+    let aligned = end.div_ceil(BASE_ALIGNMENT.into()).saturating_mul(BASE_ALIGNMENT.into());
     u32::try_from(aligned).unwrap_or(u32::MAX - (BASE_ALIGNMENT - 1))
 }
 
@@ -279,20 +256,11 @@ impl ValueBlockRef {
         Ok(())
     }
 
-    fn decode(
-        input: &mut Reader<'_>,
-        key_type: &KeyType,
-        previous: &mut u64,
-        cursor: &mut u64,
-    ) -> Result<Self> {
+    fn decode(input: &mut Reader<'_>, key_type: &KeyType, previous: &mut u64, cursor: &mut u64) -> Result<Self> {
         let first_key = if key_type.is_fixed() {
             let step = input.varint()?;
             let Some(key) = previous.checked_add(step) else {
-                return Err(FormatError::TooLong {
-                    what: "the step to a key",
-                    got: step,
-                    limit: u64::MAX - *previous,
-                });
+                return Err(FormatError::TooLong { what: "the step to a key", got: step, limit: u64::MAX - *previous });
             };
             *previous = key;
             Key::Fixed(key)
@@ -301,13 +269,11 @@ impl ValueBlockRef {
         };
         let values = input.varint_u32("the values of a block")?;
         let surplus = input.varint()?;
-        let rows = surplus
-            .checked_add(values.into())
-            .ok_or(FormatError::TooLong {
-                what: "the rows of a block",
-                got: surplus,
-                limit: u64::MAX - u64::from(values),
-            })?;
+        let rows = surplus.checked_add(values.into()).ok_or(FormatError::TooLong {
+            what: "the rows of a block",
+            got: surplus,
+            limit: u64::MAX - u64::from(values),
+        })?;
         let (postings_offset, postings_length) = decode_place(input, cursor)?;
         let (offset, length) = decode_place(input, cursor)?;
         let length = u32::try_from(length).map_err(|_| FormatError::TooLong {
@@ -315,15 +281,7 @@ impl ValueBlockRef {
             got: length,
             limit: u32::MAX.into(),
         })?;
-        Ok(Self {
-            first_key,
-            offset,
-            length,
-            values,
-            rows,
-            postings_offset,
-            postings_length,
-        })
+        Ok(Self { first_key, offset, length, values, rows, postings_offset, postings_length })
     }
 }
 

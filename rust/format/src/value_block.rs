@@ -52,10 +52,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
         encode_byte_keys(values, &mut out)?;
     }
     encode_column(values.iter().map(|value| u64::from(value.rows)), &mut out);
-    encode_column(
-        values.iter().map(|value| u64::from(value.posting_length)),
-        &mut out,
-    );
+    encode_column(values.iter().map(|value| u64::from(value.posting_length)), &mut out);
     Ok(out.into_vec())
 }
 
@@ -87,13 +84,7 @@ pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<V
         return Err(FormatError::invalid("the rows of a value", 0, "at least 1"));
     }
     let values = keys.into_iter().zip(rows).zip(lengths);
-    Ok(values
-        .map(|((key, rows), posting_length)| Value {
-            key,
-            rows,
-            posting_length,
-        })
-        .collect())
+    Ok(values.map(|((key, rows), posting_length)| Value { key, rows, posting_length }).collect())
 }
 
 fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
@@ -105,11 +96,7 @@ fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
         match after.checked_sub(*before) {
             Some(gap) if gap > 0 => gaps.push(gap - 1),
             _ => {
-                return Err(FormatError::invalid(
-                    "a key",
-                    after,
-                    format_args!("above {before}"),
-                ));
+                return Err(FormatError::invalid("a key", after, format_args!("above {before}")));
             }
         }
     }
@@ -119,12 +106,7 @@ fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
     Ok(())
 }
 
-fn decode_fixed_keys(
-    input: &mut Reader<'_>,
-    first: u64,
-    count: usize,
-    key_type: &KeyType,
-) -> Result<Vec<Key>> {
+fn decode_fixed_keys(input: &mut Reader<'_>, first: u64, count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
     let width = read_width(input)?;
     let gaps = unpack(input, count - 1, width)?;
     let mut keys = Vec::with_capacity(count);
@@ -149,29 +131,16 @@ fn encode_byte_keys(values: &[Value], out: &mut Writer) -> Result<()> {
             return Err(FormatError::invalid("a key", "a number", "bytes"));
         };
         if after <= before {
-            return Err(FormatError::invalid(
-                "a key",
-                "not above the one before",
-                "ascending keys",
-            ));
+            return Err(FormatError::invalid("a key", "not above the one before", "ascending keys"));
         }
         let shared = before.iter().zip(after).take_while(|(a, b)| a == b).count();
         out.length(shared);
-        out.blob(
-            "the rest of a key",
-            after.get(shared..).unwrap_or_default(),
-            MAX_KEY_LENGTH,
-        )?;
+        out.blob("the rest of a key", after.get(shared..).unwrap_or_default(), MAX_KEY_LENGTH)?;
     }
     Ok(())
 }
 
-fn decode_byte_keys(
-    input: &mut Reader<'_>,
-    first: &[u8],
-    count: usize,
-    key_type: &KeyType,
-) -> Result<Vec<Key>> {
+fn decode_byte_keys(input: &mut Reader<'_>, first: &[u8], count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
     let first_key = Key::Bytes(first.to_vec());
     key_type.check(&first_key)?;
     let mut keys = Vec::with_capacity(count);
@@ -182,11 +151,7 @@ fn decode_byte_keys(
         let rest = input.blob("the rest of a key", MAX_KEY_LENGTH)?;
         let ascends = current.get(shared..).is_some_and(|old| rest > old);
         if !ascends {
-            return Err(FormatError::invalid(
-                "a key",
-                "not above the one before",
-                "ascending keys",
-            ));
+            return Err(FormatError::invalid("a key", "not above the one before", "ascending keys"));
         }
         current.truncate(shared);
         current.extend_from_slice(rest);
@@ -274,11 +239,7 @@ mod tests {
     fn values(keys: Vec<Key>, numbers: &[(u32, u32)]) -> Vec<Value> {
         keys.into_iter()
             .zip(numbers.iter().cycle())
-            .map(|(key, &(rows, posting_length))| Value {
-                key,
-                rows,
-                posting_length,
-            })
+            .map(|(key, &(rows, posting_length))| Value { key, rows, posting_length })
             .collect()
     }
 
@@ -298,16 +259,10 @@ mod tests {
     #[test]
     fn extreme_keys_and_numbers_are_kept() {
         round_trip(
-            &values(
-                vec![Key::Fixed(0), Key::Fixed(u64::MAX)],
-                &[(1, 0), (u32::MAX, u32::MAX)],
-            ),
+            &values(vec![Key::Fixed(0), Key::Fixed(u64::MAX)], &[(1, 0), (u32::MAX, u32::MAX)]),
             &KeyType::UInt64,
         );
-        round_trip(
-            &values(vec![Key::Bytes(vec![]), Key::Bytes(vec![0])], &[(1, 1)]),
-            &KeyType::Binary,
-        );
+        round_trip(&values(vec![Key::Bytes(vec![]), Key::Bytes(vec![0])], &[(1, 1)]), &KeyType::Binary);
     }
 
     #[test]

@@ -24,11 +24,7 @@ use crate::stream::{Batches, Exported, Panicking};
 use crate::types::spark_schema;
 
 fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
-    if text.is_null() {
-        Ok(None)
-    } else {
-        Ok(Some(text.try_to_string(env)?))
-    }
+    if text.is_null() { Ok(None) } else { Ok(Some(text.try_to_string(env)?)) }
 }
 
 /// `long openTable(String path, String storeOrNull, boolean useIndex)`: opens a table and pins its newest state.
@@ -51,20 +47,10 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
 }
 
 async fn pin(location: String, store: Option<String>, use_index: bool) -> Result<Pinned> {
-    let options = TableOptions {
-        store: store.clone(),
-        ..TableOptions::default()
-    };
+    let options = TableOptions { store: store.clone(), ..TableOptions::default() };
     let snapshot = Table::open(&location, options).await?.snapshot().await?;
     let schema = schema_with_moments(&snapshot).await?;
-    Ok(Pinned {
-        location,
-        store,
-        snapshot,
-        schema,
-        use_index,
-        probed: Arc::default(),
-    })
+    Ok(Pinned { location, store, snapshot, schema, use_index, probed: Arc::default() })
 }
 
 /// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema.
@@ -114,9 +100,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_count<'l>(
         let filter = filter.try_to_string(env)?;
         let pinned = handle::get(table)?;
         let rows = block_on(plan::count(&pinned, &filter))??;
-        rows.map_or(Ok(-1), |rows| {
-            jlong::try_from(rows).map_err(|_| NativeError::internal("too many rows for Java"))
-        })
+        rows.map_or(Ok(-1), |rows| jlong::try_from(rows).map_err(|_| NativeError::internal("too many rows for Java")))
     })
     .resolve::<Throw>()
 }
@@ -174,10 +158,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_close<'l>(
 
 /// `void panic(long outStream)`: for the self test. Panics in the call (address 0) or in the stream's first batch.
 #[unsafe(no_mangle)]
-#[expect(
-    clippy::panic,
-    reason = "it is there to prove that a panic is contained"
-)]
+#[expect(clippy::panic, reason = "it is there to prove that a panic is contained")]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_panic<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
@@ -201,9 +182,5 @@ fn export(batches: impl Batches + 'static, out_stream: jlong) -> Result<()> {
 }
 
 fn address<T>(value: jlong) -> Result<*mut T> {
-    if value == 0 {
-        Err(NativeError::internal("no address to export to"))
-    } else {
-        Ok(value as *mut T)
-    }
+    if value == 0 { Err(NativeError::internal("no address to export to")) } else { Ok(value as *mut T) }
 }

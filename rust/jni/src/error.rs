@@ -24,11 +24,7 @@ pub(crate) type Result<T, E = NativeError> = std::result::Result<T, E>;
 
 impl NativeError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            pending: false,
-        }
+        Self { kind, message: message.into(), pending: false }
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -42,9 +38,7 @@ impl NativeError {
             .map(String::as_str)
             .or_else(|| payload.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        Self::internal(format!(
-            "native panic: {text}; this is a defect of Lakemark, please report it"
-        ))
+        Self::internal(format!("native panic: {text}; this is a defect of Lakemark, please report it"))
     }
 
     /// The error as a C stream can carry it. Java finds the kind again by the marker.
@@ -87,19 +81,13 @@ impl From<object_store::Error> for NativeError {
 impl From<jni::errors::Error> for NativeError {
     fn from(error: jni::errors::Error) -> Self {
         let pending = matches!(error, jni::errors::Error::JavaException);
-        Self {
-            kind: ErrorKind::Internal,
-            message: format!("JNI: {error}"),
-            pending,
-        }
+        Self { kind: ErrorKind::Internal, message: format!("JNI: {error}"), pending }
     }
 }
 
 impl From<serde_json::Error> for NativeError {
     fn from(error: serde_json::Error) -> Self {
-        Self::internal(format!(
-            "the JSON between Java and Rust is not what was agreed: {error}"
-        ))
+        Self::internal(format!("the JSON between Java and Rust is not what was agreed: {error}"))
     }
 }
 

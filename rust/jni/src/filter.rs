@@ -28,51 +28,20 @@ use crate::error::Result;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 enum Node {
-    And {
-        children: Vec<Node>,
-    },
-    Or {
-        children: Vec<Node>,
-    },
-    Not {
-        child: Box<Node>,
-    },
+    And { children: Vec<Node> },
+    Or { children: Vec<Node> },
+    Not { child: Box<Node> },
     True,
     False,
-    Unknown {
-        text: String,
-    },
-    IsNull {
-        column: String,
-    },
-    Eq {
-        column: String,
-        value: Literal,
-    },
-    Lt {
-        column: String,
-        value: Literal,
-    },
-    Le {
-        column: String,
-        value: Literal,
-    },
-    Gt {
-        column: String,
-        value: Literal,
-    },
-    Ge {
-        column: String,
-        value: Literal,
-    },
-    StartsWith {
-        column: String,
-        value: Literal,
-    },
-    In {
-        column: String,
-        values: Vec<Literal>,
-    },
+    Unknown { text: String },
+    IsNull { column: String },
+    Eq { column: String, value: Literal },
+    Lt { column: String, value: Literal },
+    Le { column: String, value: Literal },
+    Gt { column: String, value: Literal },
+    Ge { column: String, value: Literal },
+    StartsWith { column: String, value: Literal },
+    In { column: String, values: Vec<Literal> },
 }
 
 /// A value as Spark holds it.
@@ -97,49 +66,26 @@ pub(crate) fn parse(json: &str, schema: &Schema) -> Result<Predicate> {
 }
 
 fn translate(node: Node, schema: &Schema) -> Predicate {
-    let all = |nodes: Vec<Node>| {
-        nodes
-            .into_iter()
-            .map(|node| translate(node, schema))
-            .collect()
-    };
+    let all = |nodes: Vec<Node>| nodes.into_iter().map(|node| translate(node, schema)).collect();
     match node {
         Node::And { children } => Predicate::And(all(children)),
         Node::Or { children } => Predicate::Or(all(children)),
         Node::Not { child } => Predicate::Not(Box::new(translate(*child, schema))),
         Node::True => Predicate::Const(Truth::True),
         Node::False => Predicate::Const(Truth::False),
-        Node::Unknown { text } => Predicate::Unknown {
-            reason: Reason::ExpressionNotSupported,
-            text,
-        },
+        Node::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
         Node::IsNull { column } => {
             let text = format!("{column} IS NULL");
-            Predicate::Leaf(Leaf {
-                column,
-                test: Test::IsNull,
-                text,
-            })
+            Predicate::Leaf(Leaf { column, test: Test::IsNull, text })
         }
         Node::Eq { column, value } => compare(schema, column, "=", &value, KeyRanges::point),
-        Node::Lt { column, value } => compare(schema, column, "<", &value, |key| {
-            KeyRanges::less_than(key, false)
-        }),
-        Node::Le { column, value } => compare(schema, column, "<=", &value, |key| {
-            KeyRanges::less_than(key, true)
-        }),
-        Node::Gt { column, value } => compare(schema, column, ">", &value, |key| {
-            KeyRanges::greater_than(key, false)
-        }),
-        Node::Ge { column, value } => compare(schema, column, ">=", &value, |key| {
-            KeyRanges::greater_than(key, true)
-        }),
+        Node::Lt { column, value } => compare(schema, column, "<", &value, |key| KeyRanges::less_than(key, false)),
+        Node::Le { column, value } => compare(schema, column, "<=", &value, |key| KeyRanges::less_than(key, true)),
+        Node::Gt { column, value } => compare(schema, column, ">", &value, |key| KeyRanges::greater_than(key, false)),
+        Node::Ge { column, value } => compare(schema, column, ">=", &value, |key| KeyRanges::greater_than(key, true)),
         Node::StartsWith { column, value } => starts_with(schema, column, &value),
         Node::In { column, values } => Predicate::Or(
-            values
-                .iter()
-                .map(|value| compare(schema, column.clone(), "=", value, KeyRanges::point))
-                .collect(),
+            values.iter().map(|value| compare(schema, column.clone(), "=", value, KeyRanges::point)).collect(),
         ),
     }
 }
@@ -162,33 +108,19 @@ fn compare(
         .and_then(|array| encode_literal(array.as_ref()));
     match key {
         Some(LiteralKey::Null) => Predicate::Const(Truth::Null),
-        Some(LiteralKey::Key(key)) => Predicate::Leaf(Leaf {
-            column,
-            test: Test::Ranges(ranges(key)),
-            text,
-        }),
-        None => Predicate::Unknown {
-            reason: Reason::LiteralNotRepresentable,
-            text,
-        },
+        Some(LiteralKey::Key(key)) => Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges(key)), text }),
+        None => Predicate::Unknown { reason: Reason::LiteralNotRepresentable, text },
     }
 }
 
 fn starts_with(schema: &Schema, column: String, value: &Literal) -> Predicate {
     let text = format!("{column} LIKE {value:?}%");
-    let strings = schema
-        .field_with_name(&column)
-        .is_ok_and(|field| is_string(field.data_type()));
+    let strings = schema.field_with_name(&column).is_ok_and(|field| is_string(field.data_type()));
     match value {
-        Literal::String(prefix) if strings => Predicate::Leaf(Leaf {
-            column,
-            test: Test::Ranges(KeyRanges::prefix(prefix.as_bytes())),
-            text,
-        }),
-        _ => Predicate::Unknown {
-            reason: Reason::ExpressionNotSupported,
-            text,
-        },
+        Literal::String(prefix) if strings => {
+            Predicate::Leaf(Leaf { column, test: Test::Ranges(KeyRanges::prefix(prefix.as_bytes())), text })
+        }
+        _ => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
     }
 }
 
@@ -208,31 +140,17 @@ fn literal(value: &Literal, column: &DataType) -> Option<ArrayRef> {
     };
     let plain: ArrayRef = match (value, column) {
         (Literal::Boolean(value), DataType::Boolean) => Arc::new(BooleanArray::from(vec![*value])),
-        (Literal::Long(value), column) if column.is_integer() => {
-            Arc::new(Int64Array::from(vec![*value]))
-        }
+        (Literal::Long(value), column) if column.is_integer() => Arc::new(Int64Array::from(vec![*value])),
         (Literal::Decimal { unscaled, scale }, column) => decimal(unscaled, *scale, column)?,
-        (Literal::String(value), column) if is_string(column) => {
-            Arc::new(StringArray::from(vec![value.as_str()]))
-        }
+        (Literal::String(value), column) if is_string(column) => Arc::new(StringArray::from(vec![value.as_str()])),
         (Literal::Binary(value), column) => binary(value, column)?,
         (Literal::Date(days), DataType::Date32) => Arc::new(Date32Array::from(vec![*days])),
         (Literal::Timestamp(micros), DataType::Timestamp(unit, Some(_)))
-        | (Literal::TimestampNtz(micros), DataType::Timestamp(unit, None)) => {
-            timestamp(*micros, *unit, column)?
-        }
+        | (Literal::TimestampNtz(micros), DataType::Timestamp(unit, None)) => timestamp(*micros, *unit, column)?,
         _ => return None,
     };
     // Not safe: a value out of the column's range is an error and so no key, never a NULL.
-    cast_with_options(
-        &plain,
-        column,
-        &CastOptions {
-            safe: false,
-            ..Default::default()
-        },
-    )
-    .ok()
+    cast_with_options(&plain, column, &CastOptions { safe: false, ..Default::default() }).ok()
 }
 
 fn decimal(unscaled: &str, scale: i8, column: &DataType) -> Option<ArrayRef> {
@@ -250,21 +168,15 @@ fn decimal(unscaled: &str, scale: i8, column: &DataType) -> Option<ArrayRef> {
         }
         _ => return None,
     };
-    let array = Decimal128Array::from(vec![unscaled])
-        .with_precision_and_scale(precision, scale)
-        .ok()?;
+    let array = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(precision, scale).ok()?;
     Some(Arc::new(array))
 }
 
 fn binary(value: &str, column: &DataType) -> Option<ArrayRef> {
-    let bytes = base64::engine::general_purpose::STANDARD
-        .decode(value)
-        .ok()?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(value).ok()?;
     let fits = match column {
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
-        DataType::FixedSizeBinary(width) => {
-            usize::try_from(*width).is_ok_and(|width| width == bytes.len())
-        }
+        DataType::FixedSizeBinary(width) => usize::try_from(*width).is_ok_and(|width| width == bytes.len()),
         _ => false,
     };
     fits.then(|| Arc::new(BinaryArray::from(vec![bytes.as_slice()])) as ArrayRef)
@@ -281,10 +193,7 @@ fn timestamp(micros: i64, unit: TimeUnit, column: &DataType) -> Option<ArrayRef>
     let DataType::Timestamp(_, zone) = column else {
         return None;
     };
-    exact.then(|| {
-        Arc::new(TimestampMicrosecondArray::from(vec![micros]).with_timezone_opt(zone.clone()))
-            as ArrayRef
-    })
+    exact.then(|| Arc::new(TimestampMicrosecondArray::from(vec![micros]).with_timezone_opt(zone.clone())) as ArrayRef)
 }
 
 #[cfg(test)]
@@ -298,16 +207,8 @@ mod tests {
             Field::new("u", DataType::UInt8, true),
             Field::new("s", DataType::Utf8View, true),
             Field::new("d", DataType::Decimal128(10, 2), true),
-            Field::new(
-                "ms",
-                DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
-                true,
-            ),
-            Field::new(
-                "ns",
-                DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
-                true,
-            ),
+            Field::new("ms", DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), true),
+            Field::new("ns", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
         ])
     }
 
@@ -344,20 +245,13 @@ mod tests {
             r#"{"op":"unknown","text":"f(k) = 1"}"#,
         ] {
             let predicate = parse(json, &schema()).expect(json);
-            assert!(
-                matches!(predicate, Predicate::Unknown { .. }),
-                "{json}: {predicate:?}"
-            );
+            assert!(matches!(predicate, Predicate::Unknown { .. }), "{json}: {predicate:?}");
         }
     }
 
     #[test]
     fn a_comparison_with_null_is_null_for_every_row() {
-        let predicate = parse(
-            r#"{"op":"eq","column":"k","value":{"null":true}}"#,
-            &schema(),
-        )
-        .expect("valid");
+        let predicate = parse(r#"{"op":"eq","column":"k","value":{"null":true}}"#, &schema()).expect("valid");
         assert_eq!(predicate, Predicate::Const(Truth::Null));
     }
 

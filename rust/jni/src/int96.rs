@@ -22,10 +22,7 @@ fn moment() -> DataType {
 }
 
 fn is_candidate(field: &Field) -> bool {
-    matches!(
-        field.data_type(),
-        DataType::Timestamp(TimeUnit::Nanosecond, None)
-    )
+    matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, None))
 }
 
 /// Names of the top-level columns that are stored in 96 bits.
@@ -53,25 +50,14 @@ fn with_moments(schema: &Schema, int96: &BTreeSet<&str>) -> SchemaRef {
 pub(crate) async fn schema_with_moments(snapshot: &Snapshot) -> Result<SchemaRef> {
     let mut schema = snapshot.schema();
     let stored = snapshot.file_schema();
-    let mut open: BTreeSet<&str> = stored
-        .fields()
-        .iter()
-        .filter(|field| is_candidate(field))
-        .map(|field| field.name().as_str())
-        .collect();
+    let mut open: BTreeSet<&str> =
+        stored.fields().iter().filter(|field| is_candidate(field)).map(|field| field.name().as_str()).collect();
     for file in snapshot.files() {
         if open.is_empty() {
             break;
         }
-        let mut object = DataObject::new(
-            snapshot.object_store(),
-            file.meta.location.clone(),
-            file.meta.size,
-        );
-        let footer = object
-            .get_metadata(None)
-            .await
-            .map_err(|error| reading(&file.path, &error))?;
+        let mut object = DataObject::new(snapshot.object_store(), file.meta.location.clone(), file.meta.size);
+        let footer = object.get_metadata(None).await.map_err(|error| reading(&file.path, &error))?;
         schema = with_moments(&schema, &int96_columns(&footer));
         let present = footer.file_metadata().schema_descr();
         for column in present.root_schema().get_fields() {

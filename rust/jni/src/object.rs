@@ -36,23 +36,11 @@ fn external(error: object_store::Error) -> ParquetError {
 
 impl AsyncFileReader for DataObject {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
-        async move {
-            self.store
-                .get_range(&self.path, range)
-                .await
-                .map_err(external)
-        }
-        .boxed()
+        async move { self.store.get_range(&self.path, range).await.map_err(external) }.boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
-        async move {
-            self.store
-                .get_ranges(&self.path, &ranges)
-                .await
-                .map_err(external)
-        }
-        .boxed()
+        async move { self.store.get_ranges(&self.path, &ranges).await.map_err(external) }.boxed()
     }
 
     fn get_metadata<'a>(
@@ -61,9 +49,8 @@ impl AsyncFileReader for DataObject {
     ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
         async move {
             let size = self.size;
-            let reader = ParquetMetaDataReader::new()
-                .with_arrow_reader_options(options)
-                .with_prefetch_hint(Some(FOOTER_BYTES));
+            let reader =
+                ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
             reader.load_and_finish(self, size).await.map(Arc::new)
         }
         .boxed()

@@ -6,9 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use lakemark_index::{Predicate, Truth};
-use lakemark_table::{
-    DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot,
-};
+use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot};
 use serde::Serialize;
 
 use crate::error::{NativeError, Result};
@@ -43,21 +41,14 @@ struct PlannedSplit {
 
 /// What the marks say of a filter; one look serves all questions about the same filter.
 async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
-    let known = pinned
-        .probed
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some((of, probe)) = known
         && of == filter
     {
         return Ok(probe);
     }
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
-    let options = ProbeOptions {
-        use_index: pinned.use_index,
-        count_only: false,
-    };
+    let options = ProbeOptions { use_index: pinned.use_index, count_only: false };
     let probe = Arc::new(pinned.snapshot.probe(&predicate, &options).await?);
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
     *slot = Some((filter.to_owned(), Arc::clone(&probe)));
@@ -68,9 +59,7 @@ async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
 fn certain_rows(probe: &Probe) -> Option<u64> {
     let rows = probe.files.iter().map(|file| match file {
         FileProbe::Counted { rows } => Some(*rows),
-        FileProbe::Known {
-            certain, uncertain, ..
-        } if uncertain.is_empty() => Some(u64::from(certain.len())),
+        FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
         FileProbe::Known { .. } | FileProbe::Unknown => None,
     });
     rows.sum()
@@ -88,13 +77,8 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
         return Ok(certain_rows(probe(pinned, filter).await?.as_ref()));
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
-    let options = ProbeOptions {
-        use_index: pinned.use_index,
-        count_only: true,
-    };
-    Ok(certain_rows(
-        &pinned.snapshot.probe(&predicate, &options).await?,
-    ))
+    let options = ProbeOptions { use_index: pinned.use_index, count_only: true };
+    Ok(certain_rows(&pinned.snapshot.probe(&predicate, &options).await?))
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.
@@ -113,11 +97,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> R
                 }
                 None => unknown_splits(file, constants.as_ref(), &mut splits)?,
             },
-            FileProbe::Known {
-                row_groups,
-                certain,
-                uncertain,
-            } => {
+            FileProbe::Known { row_groups, certain, uncertain } => {
                 let rows = certain.or(uncertain);
                 known_splits(file, row_groups, &rows, constants.as_ref(), &mut splits)?;
             }
@@ -127,11 +107,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> R
         }
     }
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
-    Ok(Plan {
-        scan: serde_json::to_string(&scan)?,
-        splits,
-        report: probe.report.clone(),
-    })
+    Ok(Plan { scan: serde_json::to_string(&scan)?, splits, report: probe.report.clone() })
 }
 
 /// The asked columns with Spark's types, in the asked order.
@@ -150,17 +126,9 @@ fn projection(schema: &Schema, columns: &[String]) -> Result<SchemaRef> {
     Ok(Arc::new(spark_schema(&Schema::new(spark))?))
 }
 
-fn partition_constants(
-    snapshot: &Snapshot,
-    file: &DataFile,
-    schema: &Schema,
-) -> Result<Option<String>> {
+fn partition_constants(snapshot: &Snapshot, file: &DataFile, schema: &Schema) -> Result<Option<String>> {
     let mut found = Vec::new();
-    for (field, value) in snapshot
-        .partition_columns()
-        .iter()
-        .zip(&file.partition_values)
-    {
+    for (field, value) in snapshot.partition_columns().iter().zip(&file.partition_values) {
         if schema.field_with_name(field.name()).is_ok() {
             let of = spark_type(field.name(), field.data_type())?;
             found.push((field.name().clone(), cast_constant(value, &of)?));
@@ -170,14 +138,7 @@ fn partition_constants(
 }
 
 fn cast_constant(value: &ArrayRef, of: &DataType) -> Result<ArrayRef> {
-    Ok(cast_with_options(
-        value,
-        of,
-        &CastOptions {
-            safe: false,
-            ..Default::default()
-        },
-    )?)
+    Ok(cast_with_options(value, of, &CastOptions { safe: false, ..Default::default() })?)
 }
 
 /// Every row that is not deleted.
@@ -190,32 +151,14 @@ fn live_rows(file: &DataFile, row_groups: &[u32]) -> RowSet {
 }
 
 /// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
-fn unknown_splits(
-    file: &DataFile,
-    constants: Option<&String>,
-    out: &mut Vec<PlannedSplit>,
-) -> Result<()> {
-    let deleted = file
-        .deleted
-        .as_deref()
-        .map(|set| (Rows::encode(set), u64::from(set.universe())));
+fn unknown_splits(file: &DataFile, constants: Option<&String>, out: &mut Vec<PlannedSplit>) -> Result<()> {
+    let deleted = file.deleted.as_deref().map(|set| (Rows::encode(set), u64::from(set.universe())));
     let pieces = file.meta.size.div_ceil(SPLIT_BYTES).max(1);
     for piece in 0..pieces {
         let from_byte = piece * SPLIT_BYTES;
-        let to_byte = if piece + 1 == pieces {
-            u64::MAX
-        } else {
-            from_byte + SPLIT_BYTES
-        };
-        let (deleted, deleted_of) = deleted
-            .clone()
-            .map_or((None, 0), |(rows, of)| (Some(rows), of));
-        let part = Part::Unknown {
-            from_byte,
-            to_byte,
-            deleted,
-            deleted_of,
-        };
+        let to_byte = if piece + 1 == pieces { u64::MAX } else { from_byte + SPLIT_BYTES };
+        let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
+        let part = Part::Unknown { from_byte, to_byte, deleted, deleted_of };
         out.push(PlannedSplit {
             body: body(file, part, constants)?,
             rows: None,
@@ -270,11 +213,6 @@ fn known_splits(
 }
 
 fn body(file: &DataFile, part: Part, constants: Option<&String>) -> Result<String> {
-    let split = Split::new(
-        file.meta.location.to_string(),
-        file.meta.size,
-        part,
-        constants.cloned(),
-    );
+    let split = Split::new(file.meta.location.to_string(), file.meta.size, part, constants.cloned());
     Ok(serde_json::to_string(&split)?)
 }

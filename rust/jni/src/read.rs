@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, MutableArrayData, RecordBatch, RecordBatchOptions, UInt32Array,
-    make_array, new_null_array,
+    Array, ArrayData, ArrayRef, MutableArrayData, RecordBatch, RecordBatchOptions, UInt32Array, make_array,
+    new_null_array,
 };
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -15,9 +15,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector};
-use parquet::arrow::async_reader::{
-    AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder,
-};
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
 use crate::error::{NativeError, Result, reading};
@@ -33,31 +31,17 @@ static STORES: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock
 /// Keeps a table's object store for the tasks that run in this process.
 pub(crate) fn remember_store(location: &str, store: Arc<dyn ObjectStore>) {
     let stores = STORES.get_or_init(Mutex::default);
-    stores
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(location.to_owned(), store);
+    stores.lock().unwrap_or_else(PoisonError::into_inner).insert(location.to_owned(), store);
 }
 
 async fn store_of(scan: &ScanSpec) -> Result<Arc<dyn ObjectStore>> {
-    let known = STORES
-        .get_or_init(Mutex::default)
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&scan.location)
-        .cloned();
+    let known =
+        STORES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner).get(&scan.location).cloned();
     if let Some(store) = known {
         return Ok(store);
     }
-    let options = TableOptions {
-        store: scan.store.clone(),
-        ..TableOptions::default()
-    };
-    let store = Table::open(&scan.location, options)
-        .await?
-        .snapshot()
-        .await?
-        .object_store();
+    let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };
+    let store = Table::open(&scan.location, options).await?.snapshot().await?.object_store();
     remember_store(&scan.location, Arc::clone(&store));
     Ok(store)
 }
@@ -83,29 +67,12 @@ impl SplitReader {
         let schema = scan.schema()?;
         let constants: HashMap<_, _> = split.constants()?.into_iter().collect();
         let path = split.location.clone();
-        let no_columns = schema
-            .fields()
-            .iter()
-            .all(|field| constants.contains_key(field.name()));
+        let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
         let source = match (&split.part, no_columns) {
             (Part::Known { count, .. }, true) => Source::RowCount(*count),
-            _ => {
-                file_source(
-                    store_of(scan).await?,
-                    split,
-                    &schema,
-                    &constants,
-                    no_columns,
-                )
-                .await?
-            }
+            _ => file_source(store_of(scan).await?, split, &schema, &constants, no_columns).await?,
         };
-        Ok(Self {
-            path,
-            schema,
-            constants,
-            source,
-        })
+        Ok(Self { path, schema, constants, source })
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
@@ -123,10 +90,7 @@ impl SplitReader {
             }
             Source::Columns(stream) => {
                 let next = futures::StreamExt::next(stream.as_mut()).await;
-                match next
-                    .transpose()
-                    .map_err(|error| reading(&self.path, &error))?
-                {
+                match next.transpose().map_err(|error| reading(&self.path, &error))? {
                     None => Ok(None),
                     Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
                 }
@@ -137,11 +101,7 @@ impl SplitReader {
     fn complete(&self, batch: Option<&RecordBatch>, rows: usize) -> Result<RecordBatch> {
         let column = |field: &Arc<Field>| -> Result<ArrayRef> {
             if let Some(value) = self.constants.get(field.name()) {
-                return Ok(take(
-                    value.as_ref(),
-                    &UInt32Array::from(vec![0; rows]),
-                    None,
-                )?);
+                return Ok(take(value.as_ref(), &UInt32Array::from(vec![0; rows]), None)?);
             }
             match batch.and_then(|batch| batch.column_by_name(field.name())) {
                 None => Ok(new_null_array(field.data_type(), rows)),
@@ -149,10 +109,7 @@ impl SplitReader {
                     let cast = cast_with_options(
                         stored,
                         field.data_type(),
-                        &CastOptions {
-                            safe: false,
-                            ..Default::default()
-                        },
+                        &CastOptions { safe: false, ..Default::default() },
                     );
                     let cast = cast.map_err(|error| {
                         NativeError::new(
@@ -169,18 +126,9 @@ impl SplitReader {
                 }
             }
         };
-        let columns = self
-            .schema
-            .fields()
-            .iter()
-            .map(column)
-            .collect::<Result<Vec<_>>>()?;
+        let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(
-            self.schema(),
-            columns,
-            &options,
-        )?)
+        Ok(RecordBatch::try_new_with_options(self.schema(), columns, &options)?)
     }
 }
 
@@ -192,8 +140,8 @@ async fn file_source(
     only_count: bool,
 ) -> Result<Source> {
     let fail = |error: parquet::errors::ParquetError| reading(&split.location, &error);
-    let location = Path::parse(&split.location)
-        .map_err(|error| NativeError::internal(format!("a split's path: {error}")))?;
+    let location =
+        Path::parse(&split.location).map_err(|error| NativeError::internal(format!("a split's path: {error}")))?;
     let mut input = DataObject::new(store, location, split.size);
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
@@ -203,16 +151,10 @@ async fn file_source(
     if only_count {
         return Ok(Source::RowCount(selection.row_count() as u64));
     }
-    let wanted = metadata
-        .schema()
-        .fields()
-        .iter()
-        .enumerate()
-        .filter_map(|(at, field)| {
-            let asked = schema.field_with_name(field.name()).is_ok()
-                && !constants.contains_key(field.name());
-            asked.then_some(at)
-        });
+    let wanted = metadata.schema().fields().iter().enumerate().filter_map(|(at, field)| {
+        let asked = schema.field_with_name(field.name()).is_ok() && !constants.contains_key(field.name());
+        asked.then_some(at)
+    });
     let roots: Vec<usize> = wanted.collect();
     if roots.is_empty() {
         return Ok(Source::RowCount(selection.row_count() as u64));
@@ -232,43 +174,23 @@ async fn file_source(
 /// The row groups of a split, and the rows in them.
 fn choose(split: &Split, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
     match &split.part {
-        Part::Known {
-            file_rows,
-            start,
-            length,
-            rows,
-            ..
-        } => {
+        Part::Known { file_rows, start, length, rows, .. } => {
             let stale = || {
                 NativeError::new(
                     ErrorKind::Conflict,
-                    format!(
-                        "{} changed after the query was planned; run the query again",
-                        split.location
-                    ),
+                    format!("{} changed after the query was planned; run the query again", split.location),
                 )
             };
             let in_file: u64 = metadata.row_groups().iter().map(rows_of).sum();
-            let groups = row_groups_in(metadata, |rows| {
-                rows.start >= *start && rows.end <= start + length
-            });
-            let covered: u64 = groups
-                .iter()
-                .filter_map(|at| metadata.row_groups().get(*at))
-                .map(rows_of)
-                .sum();
+            let groups = row_groups_in(metadata, |rows| rows.start >= *start && rows.end <= start + length);
+            let covered: u64 = groups.iter().filter_map(|at| metadata.row_groups().get(*at)).map(rows_of).sum();
             if in_file != *file_rows || covered != *length {
                 return Err(stale());
             }
             let length = usize::try_from(*length).map_err(|_| stale())?;
             Ok((groups, rows.selection(length)?))
         }
-        Part::Unknown {
-            from_byte,
-            to_byte,
-            deleted,
-            deleted_of,
-        } => {
+        Part::Unknown { from_byte, to_byte, deleted, deleted_of } => {
             let mut groups = Vec::new();
             let mut ranges = Vec::new();
             let mut first = 0;
@@ -305,10 +227,7 @@ fn live_rows(deleted: &RowSelection, ranges: &[Range<u64>]) -> Result<RowSelecti
     }
     for range in ranges {
         let mut next = range.start;
-        for hole in holes
-            .iter()
-            .filter(|hole| hole.end > range.start && hole.start < range.end)
-        {
+        for hole in holes.iter().filter(|hole| hole.end > range.start && hole.start < range.end) {
             let start = hole.start.max(range.start);
             let end = hole.end.min(range.end);
             selectors.push(RowSelector::select(to_usize(start - next)?));
@@ -338,17 +257,11 @@ fn rows_of(group: &RowGroupMetaData) -> u64 {
 }
 
 fn first_byte(group: &RowGroupMetaData) -> u64 {
-    group
-        .columns()
-        .iter()
-        .map(|column| column.byte_range().0)
-        .min()
-        .unwrap_or(0)
+    group.columns().iter().map(|column| column.byte_range().0).min().unwrap_or(0)
 }
 
 fn to_usize(value: u64) -> Result<usize> {
-    usize::try_from(value)
-        .map_err(|_| NativeError::internal("a row number does not fit this machine"))
+    usize::try_from(value).map_err(|_| NativeError::internal("a row number does not fit this machine"))
 }
 
 /// A copy that begins at its buffers' first element, if it does not already: Java ignores the offset of an array, and

@@ -21,19 +21,12 @@ fn deleted_rows_leave_holes_also_across_row_groups() {
     let deleted = RowSelection::from_consecutive_ranges([3..6, 9..10].into_iter(), 12);
     let live = live_rows(&deleted, &[0..5, 8..12]).expect("small");
     assert_eq!(selected(&live), [0, 1, 2, 5, 7, 8]);
-    assert_eq!(
-        live.iter()
-            .map(|selector| selector.row_count)
-            .sum::<usize>(),
-        9
-    );
+    assert_eq!(live.iter().map(|selector| selector.row_count).sum::<usize>(), 9);
 }
 
 #[test]
 fn every_slice_of_booleans_loses_its_offset_and_keeps_its_values() {
-    let all: BooleanArray = (0..70)
-        .map(|at| (at % 5 != 0).then_some(at % 3 == 0))
-        .collect();
+    let all: BooleanArray = (0..70).map(|at| (at % 5 != 0).then_some(at % 3 == 0)).collect();
     for start in 0..40 {
         let slice = all.slice(start, 30);
         let compact = without_offset(Arc::new(slice.clone())).expect("small");
@@ -52,12 +45,6 @@ fn booleans_inside_structs_lose_their_offset_too() {
     ]);
     let slice: ArrayRef = Arc::new(both.slice(2, 3));
     let compact = without_offset(Arc::clone(&slice)).expect("small");
-    assert!(
-        compact
-            .to_data()
-            .child_data()
-            .iter()
-            .all(|child| child.offset() == 0)
-    );
+    assert!(compact.to_data().child_data().iter().all(|child| child.offset() == 0));
     assert_eq!(&compact, &slice);
 }

@@ -56,22 +56,14 @@ impl Rows {
             }
             Self::Bits(text) => {
                 let bytes = decode(text)?;
-                let set = |row: usize| {
-                    bytes
-                        .get(row / 8)
-                        .is_some_and(|byte| byte >> (row % 8) & 1 == 1)
-                };
-                let rows = (0..universe)
-                    .filter(|row| set(*row))
-                    .map(|row| row..row + 1);
+                let set = |row: usize| bytes.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1);
+                let rows = (0..universe).filter(|row| set(*row)).map(|row| row..row + 1);
                 return Ok(RowSelection::from_consecutive_ranges(rows, universe));
             }
         };
         let named: usize = ranges.iter().map(|selector| selector.row_count).sum();
         if named > universe {
-            return Err(NativeError::internal(format!(
-                "a split names {named} rows of {universe}"
-            )));
+            return Err(NativeError::internal(format!("a split names {named} rows of {universe}")));
         }
         let mut ranges = ranges;
         ranges.push(RowSelector::skip(universe - named));
@@ -90,9 +82,7 @@ fn bits(set: &RowSet, length: usize) -> Vec<u8> {
 }
 
 fn decode(text: &str) -> Result<Vec<u8>> {
-    STANDARD
-        .decode(text)
-        .map_err(|error| NativeError::internal(format!("a split's rows are not base64: {error}")))
+    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("a split's rows are not base64: {error}")))
 }
 
 fn leb128(out: &mut Vec<u8>, mut value: u32) {
@@ -112,8 +102,7 @@ fn read_leb128(input: &mut &[u8]) -> Result<usize> {
         *input = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return usize::try_from(value)
-                .map_err(|_| NativeError::internal("a split's rows are out of range"));
+            return usize::try_from(value).map_err(|_| NativeError::internal("a split's rows are out of range"));
         }
     }
     Err(NativeError::internal("a split's rows are cut short"))
@@ -125,9 +114,7 @@ mod tests {
 
     fn round_trip(set: &RowSet) -> Vec<u32> {
         let universe = set.universe();
-        let selection = Rows::encode(set)
-            .selection(universe as usize)
-            .expect("own encoding");
+        let selection = Rows::encode(set).selection(universe as usize).expect("own encoding");
         let mut rows = Vec::new();
         let mut at = 0_u32;
         for selector in selection.iter() {
@@ -151,24 +138,15 @@ mod tests {
             (RowSet::from_rows(odd, 1000), "Bits"),
             (RowSet::from_rows(vec![0, 999], 1000), "Runs"),
         ] {
-            assert!(
-                format!("{:?}", Rows::encode(&set)).starts_with(kind),
-                "{kind}"
-            );
+            assert!(format!("{:?}", Rows::encode(&set)).starts_with(kind), "{kind}");
             assert_eq!(round_trip(&set), set.iter().collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn damaged_rows_are_errors() {
-        assert!(
-            Rows::Runs("gA==".into()).selection(10).is_err(),
-            "cut short"
-        );
-        assert!(
-            Rows::Runs("AP8B".into()).selection(10).is_err(),
-            "too many rows"
-        );
+        assert!(Rows::Runs("gA==".into()).selection(10).is_err(), "cut short");
+        assert!(Rows::Runs("AP8B".into()).selection(10).is_err(), "too many rows");
         assert!(Rows::Bits("!".into()).selection(10).is_err(), "not base64");
     }
 }

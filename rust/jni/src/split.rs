@@ -26,11 +26,7 @@ pub(crate) struct ScanSpec {
 
 impl ScanSpec {
     pub(crate) fn new(location: &str, store: Option<&str>, schema: &SchemaRef) -> Result<Self> {
-        Ok(Self {
-            location: location.to_owned(),
-            store: store.map(str::to_owned),
-            schema: encode(schema, None)?,
-        })
+        Ok(Self { location: location.to_owned(), store: store.map(str::to_owned), schema: encode(schema, None)? })
     }
 
     pub(crate) fn schema(&self) -> Result<SchemaRef> {
@@ -79,12 +75,7 @@ pub(crate) enum Part {
 
 impl Split {
     pub(crate) fn new(location: String, size: u64, part: Part, constants: Option<String>) -> Self {
-        Self {
-            location,
-            size,
-            part,
-            constants,
-        }
+        Self { location, size, part, constants }
     }
 
     /// The constant columns by name.
@@ -93,9 +84,7 @@ impl Split {
             return Ok(Vec::new());
         };
         let (schema, batch) = decode(text)?;
-        let batch = batch.ok_or_else(|| {
-            NativeError::internal("a split has no values for its partition columns")
-        })?;
+        let batch = batch.ok_or_else(|| NativeError::internal("a split has no values for its partition columns"))?;
         Ok(schema
             .fields()
             .iter()
@@ -110,10 +99,8 @@ pub(crate) fn constants(fields: &[(String, ArrayRef)]) -> Result<Option<String>>
     if fields.is_empty() {
         return Ok(None);
     }
-    let schema: Vec<Field> = fields
-        .iter()
-        .map(|(name, value)| Field::new(name, value.data_type().clone(), true))
-        .collect();
+    let schema: Vec<Field> =
+        fields.iter().map(|(name, value)| Field::new(name, value.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(schema));
     let columns = fields.iter().map(|(_, value)| Arc::clone(value)).collect();
     let batch = RecordBatch::try_new(Arc::clone(&schema), columns)?;
@@ -129,9 +116,9 @@ fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
 }
 
 fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
-    let bytes = STANDARD.decode(text).map_err(|error| {
-        NativeError::internal(format!("a split's schema is not base64: {error}"))
-    })?;
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|error| NativeError::internal(format!("a split's schema is not base64: {error}")))?;
     let mut reader = StreamReader::try_new(bytes.as_slice(), None)?;
     let batch = reader.next().transpose()?;
     Ok((reader.schema(), batch))

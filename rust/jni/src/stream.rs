@@ -34,10 +34,7 @@ impl Batches for Panicking {
         Schema::empty().into()
     }
 
-    #[expect(
-        clippy::panic,
-        reason = "it is there to prove that a panic is contained"
-    )]
+    #[expect(clippy::panic, reason = "it is there to prove that a panic is contained")]
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         panic!("asked for by the self test of streams")
     }
@@ -52,10 +49,7 @@ pub(crate) struct Exported<B> {
 
 impl<B: Batches> Exported<B> {
     pub(crate) fn new(batches: B) -> Self {
-        Self {
-            batches,
-            failed: false,
-        }
+        Self { batches, failed: false }
     }
 }
 

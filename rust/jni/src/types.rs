@@ -42,21 +42,16 @@ pub(crate) fn spark_type(column: &str, data_type: &DataType) -> Result<DataType>
         {
             DataType::Decimal128(*precision, *scale)
         }
-        DataType::Timestamp(_, zone) => DataType::Timestamp(
-            TimeUnit::Microsecond,
-            zone.as_ref().map(|_| Arc::from("UTC")),
-        ),
-        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
-        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-            DataType::Binary
+        DataType::Timestamp(_, zone) => {
+            DataType::Timestamp(TimeUnit::Microsecond, zone.as_ref().map(|_| Arc::from("UTC")))
         }
+        DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Dictionary(_, value) => spark_type(column, value)?,
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
             DataType::List(item(field)?)
         }
-        DataType::Struct(fields) => {
-            DataType::Struct(fields.iter().map(item).collect::<Result<_>>()?)
-        }
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(item).collect::<Result<_>>()?),
         DataType::Map(entries, _) => DataType::Map(map_entries(column, entries)?, false),
         other => {
             return Err(NativeError::new(
@@ -72,40 +67,22 @@ pub(crate) fn spark_type(column: &str, data_type: &DataType) -> Result<DataType>
 /// The entries of a map: Spark wants non-null keys and names of its own.
 fn map_entries(column: &str, entries: &FieldRef) -> Result<FieldRef> {
     let DataType::Struct(fields) = entries.data_type() else {
-        return Err(NativeError::internal(format!(
-            "column '{column}' is a map without entries"
-        )));
+        return Err(NativeError::internal(format!("column '{column}' is a map without entries")));
     };
     let [key, value] = fields.as_ref() else {
-        return Err(NativeError::internal(format!(
-            "column '{column}' is a map without key and value"
-        )));
+        return Err(NativeError::internal(format!("column '{column}' is a map without key and value")));
     };
     let fields = vec![
         Field::new("key", spark_type(column, key.data_type())?, false),
         Field::new("value", spark_type(column, value.data_type())?, true),
     ];
-    Ok(Arc::new(Field::new(
-        "entries",
-        DataType::Struct(fields.into()),
-        false,
-    )))
+    Ok(Arc::new(Field::new("entries", DataType::Struct(fields.into()), false)))
 }
 
 /// A schema as Spark sees it: its types, everything nullable, no metadata.
 pub(crate) fn spark_schema(schema: &Schema) -> Result<Schema> {
     let field = |field: &FieldRef| -> Result<Field> {
-        Ok(Field::new(
-            field.name(),
-            spark_type(field.name(), field.data_type())?,
-            true,
-        ))
+        Ok(Field::new(field.name(), spark_type(field.name(), field.data_type())?, true))
     };
-    Ok(Schema::new(
-        schema
-            .fields()
-            .iter()
-            .map(field)
-            .collect::<Result<Vec<_>>>()?,
-    ))
+    Ok(Schema::new(schema.fields().iter().map(field).collect::<Result<Vec<_>>>()?))
 }

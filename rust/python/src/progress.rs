@@ -14,10 +14,7 @@ pub(crate) struct Counters {
 impl Counters {
     /// Rows done and rows in total.
     pub(crate) fn read(&self) -> (u64, u64) {
-        (
-            self.done.load(Ordering::Relaxed),
-            self.total.load(Ordering::Relaxed),
-        )
+        (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))
     }
 }
 

@@ -31,10 +31,7 @@ impl TableProvider for OnRuntime {
         self.table.table_type()
     }
 
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         self.table.supports_filters_pushdown(filters)
     }
 

@@ -35,29 +35,18 @@ impl Rows {
 
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
         let query = self.0.clone();
-        let batches = wait(py, move || async move {
-            query.collect().await.map_err(from_engine)
-        })?;
-        Ok(ArrowTable {
-            schema: self.arrow_schema(),
-            batches,
-        })
+        let batches = wait(py, move || async move { query.collect().await.map_err(from_engine) })?;
+        Ok(ArrowTable { schema: self.arrow_schema(), batches })
     }
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
         let query = self.0.clone();
         let batches = wait(py, move || async move {
-            let first = query
-                .limit(0, Some(rows.saturating_add(1)))
-                .map_err(from_engine)?;
+            let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             first.collect().await.map_err(from_engine)
         })?;
         let schema = self.arrow_schema();
-        let columns = schema
-            .fields()
-            .iter()
-            .map(|f| (f.name().clone(), f.data_type().to_string()))
-            .collect();
+        let columns = schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect();
         let mut cells = cells(&batches).map_err(|cause| error::internal(py, cause.to_string()))?;
         let more = cells.len() > rows;
         cells.truncate(rows);
@@ -76,19 +65,12 @@ impl Rows {
 }
 
 fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
-    let options = FormatOptions::default()
-        .with_null("NULL")
-        .with_display_error(true);
+    let options = FormatOptions::default().with_null("NULL").with_display_error(true);
     let mut rows = Vec::new();
     for batch in batches {
         let columns = batch.columns().iter();
-        let columns = columns
-            .map(|column| ArrayFormatter::try_new(column, &options))
-            .collect::<Result<Vec<_>, _>>()?;
-        rows.extend(
-            (0..batch.num_rows())
-                .map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()),
-        );
+        let columns = columns.map(|column| ArrayFormatter::try_new(column, &options)).collect::<Result<Vec<_>, _>>()?;
+        rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()));
     }
     Ok(rows)
 }
@@ -112,11 +94,6 @@ impl ArrowTable {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        stream::capsule(
-            py,
-            &self.schema,
-            self.batches.clone().into_iter().map(Ok),
-            requested_schema,
-        )
+        stream::capsule(py, &self.schema, self.batches.clone().into_iter().map(Ok), requested_schema)
     }
 }

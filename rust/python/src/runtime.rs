@@ -32,14 +32,9 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
             .build()
             .map_err(|cause| error::internal(py, format!("no threads for I/O: {cause}")))?;
         // Two threads may get here at once; the slower one's runtime is dropped unused.
-        let _ = RUNTIME.set(Owned {
-            runtime,
-            process: std::process::id(),
-        });
+        let _ = RUNTIME.set(Owned { runtime, process: std::process::id() });
     }
-    let owned = RUNTIME
-        .get()
-        .ok_or_else(|| error::internal(py, "no runtime"))?;
+    let owned = RUNTIME.get().ok_or_else(|| error::internal(py, "no runtime"))?;
     if owned.process != std::process::id() {
         return Err(error::internal(
             py,
@@ -79,8 +74,7 @@ impl<T: Send + 'static> Task<T> {
     /// Waits for one tick without the GIL; `None` if the work is not done by then.
     fn poll(&mut self, py: Python<'_>, runtime: &Runtime) -> PyResult<Option<T>> {
         let work = &mut self.work;
-        let waited =
-            py.detach(|| runtime.block_on(async { tokio::time::timeout(TICK, work).await }));
+        let waited = py.detach(|| runtime.block_on(async { tokio::time::timeout(TICK, work).await }));
         match waited {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(lost)) => Err(error::lost_task(py, lost)),

@@ -13,15 +13,7 @@ pub(crate) struct Schema(pub(crate) SchemaRef);
 impl Schema {
     fn fields(&self) -> Vec<(String, String, bool)> {
         let columns = self.0.fields().iter();
-        columns
-            .map(|field| {
-                (
-                    field.name().clone(),
-                    field.data_type().to_string(),
-                    field.is_nullable(),
-                )
-            })
-            .collect()
+        columns.map(|field| (field.name().clone(), field.data_type().to_string(), field.is_nullable())).collect()
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {

@@ -40,12 +40,7 @@ impl Session {
     }
 
     /// Registers anything that is an Arrow C stream; its rows are read now and kept in memory.
-    fn register_rows(
-        &self,
-        py: Python<'_>,
-        name: String,
-        rows: PyRecordBatchReader,
-    ) -> PyResult<()> {
+    fn register_rows(&self, py: Python<'_>, name: String, rows: PyRecordBatchReader) -> PyResult<()> {
         let reader = rows.into_reader()?;
         let schema = reader.schema();
         let batches = py.detach(|| reader.collect::<Result<Vec<_>, _>>());
@@ -59,11 +54,7 @@ impl Session {
 }
 
 /// Gives a table a name, as it is, and takes it from whatever had it.
-fn replace(
-    session: &LakemarkSession,
-    name: &str,
-    table: Arc<dyn TableProvider>,
-) -> Result<(), DataFusionError> {
+fn replace(session: &LakemarkSession, name: &str, table: Arc<dyn TableProvider>) -> Result<(), DataFusionError> {
     let name = TableReference::bare(name);
     session.context().deregister_table(name.clone())?;
     session.context().register_table(name, table).map(drop)
@@ -88,8 +79,5 @@ async fn run(session: &LakemarkSession, text: &str) -> lakemark_table::Result<Da
     let schema = Arc::new(frame.schema().as_arrow().clone());
     let batches = frame.collect().await.map_err(from_engine)?;
     let rows = MemTable::try_new(schema, vec![batches]).map_err(from_engine)?;
-    session
-        .context()
-        .read_table(Arc::new(rows))
-        .map_err(from_engine)
+    session.context().read_table(Arc::new(rows)).map_err(from_engine)
 }

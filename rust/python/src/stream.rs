@@ -48,11 +48,7 @@ impl Running {
                 }
             }
         });
-        Self {
-            batches,
-            task: Some(task),
-            runtime,
-        }
+        Self { batches, task: Some(task), runtime }
     }
 
     /// The end of the batches: all is well unless the task died.
@@ -92,13 +88,7 @@ where
     I: Iterator<Item = Result<RecordBatch>> + Send + 'static,
 {
     let structs = DataType::Struct(schema.fields().clone());
-    let field: FieldRef =
-        Arc::new(Field::new("", structs, false).with_metadata(schema.metadata().clone()));
-    let arrays =
-        batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
-    Ok(to_stream_pycapsule(
-        py,
-        Box::new(ArrayIterator::new(arrays, field)),
-        requested_schema,
-    )?)
+    let field: FieldRef = Arc::new(Field::new("", structs, false).with_metadata(schema.metadata().clone()));
+    let arrays = batches.map(|batch| batch.map(|batch| Arc::new(StructArray::from(batch)) as ArrayRef));
+    Ok(to_stream_pycapsule(py, Box::new(ArrayIterator::new(arrays, field)), requested_schema)?)
 }

@@ -32,14 +32,8 @@ impl Table {
         store: Option<String>,
         storage_options: HashMap<String, String>,
     ) -> PyResult<Self> {
-        let options = TableOptions {
-            store,
-            storage_options,
-        };
-        wait(py, move || async move {
-            lakemark_table::Table::open(&location, options).await
-        })
-        .map(Self)
+        let options = TableOptions { store, storage_options };
+        wait(py, move || async move { lakemark_table::Table::open(&location, options).await }).map(Self)
     }
 
     fn location(&self) -> &str {
@@ -56,17 +50,13 @@ impl Table {
 
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let table = Arc::clone(&self.0);
-        wait(py, move || async move {
-            Ok(Schema(table.snapshot().await?.schema()))
-        })
+        wait(py, move || async move { Ok(Schema(table.snapshot().await?.schema())) })
     }
 
     /// The pinned state as JSON: versions, files, indexes.
     fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        wait(py, move || async move {
-            Ok(describe(&*table.snapshot().await?).to_string())
-        })
+        wait(py, move || async move { Ok(describe(&*table.snapshot().await?).to_string()) })
     }
 
     fn create_index(
@@ -79,22 +69,13 @@ impl Table {
         if_not_exists: bool,
     ) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        let spec = IndexSpec {
-            name,
-            columns,
-            kind,
-            options,
-        };
-        wait(py, move || async move {
-            table.create_index(spec, if_not_exists).await
-        })
+        let spec = IndexSpec { name, columns, kind, options };
+        wait(py, move || async move { table.create_index(spec, if_not_exists).await })
     }
 
     fn drop_index(&self, py: Python<'_>, name: String, if_exists: bool) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        wait(py, move || async move {
-            table.drop_index(&name, if_exists).await
-        })
+        wait(py, move || async move { table.drop_index(&name, if_exists).await })
     }
 
     fn build(
@@ -119,12 +100,7 @@ impl Table {
             Some(progress) => progress.call1(counters.read()).map(drop),
             None => Ok(()),
         };
-        let report = wait_cancellable(
-            py,
-            move || async move { table.build(options).await },
-            &cancel,
-            tell,
-        )?;
+        let report = wait_cancellable(py, move || async move { table.build(options).await }, &cancel, tell)?;
         to_json(py, &report)
     }
 
@@ -145,14 +121,7 @@ impl Table {
         let table = Arc::clone(&self.0);
         let options = QueryOptions { use_index };
         wait(py, move || async move {
-            lakemark_datafusion::scan(
-                &table,
-                filter.as_deref(),
-                columns.as_deref(),
-                limit,
-                &options,
-            )
-            .await
+            lakemark_datafusion::scan(&table, filter.as_deref(), columns.as_deref(), limit, &options).await
         })
         .map(Rows)
     }
@@ -160,23 +129,15 @@ impl Table {
     fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
         let options = QueryOptions { use_index };
-        wait(py, move || async move {
-            lakemark_datafusion::count(&table, filter.as_deref(), &options).await
-        })
+        wait(py, move || async move { lakemark_datafusion::count(&table, filter.as_deref(), &options).await })
     }
 
     /// The report as JSON and as text.
-    fn explain(
-        &self,
-        py: Python<'_>,
-        filter: Option<String>,
-        use_index: bool,
-    ) -> PyResult<(String, String)> {
+    fn explain(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<(String, String)> {
         let table = Arc::clone(&self.0);
         let options = QueryOptions { use_index };
-        let report = wait(py, move || async move {
-            lakemark_datafusion::explain(&table, filter.as_deref(), &options).await
-        })?;
+        let report =
+            wait(py, move || async move { lakemark_datafusion::explain(&table, filter.as_deref(), &options).await })?;
         Ok((to_json(py, &report)?, report.to_string()))
     }
 
@@ -190,10 +151,7 @@ impl Table {
         let table = Arc::clone(&self.0);
         let provider = wait(py, || LakemarkTable::new(table))?;
         let handle = runtime(py)?.handle().clone();
-        let provider: Arc<dyn TableProvider> = Arc::new(OnRuntime {
-            table: provider,
-            runtime: handle.clone(),
-        });
+        let provider: Arc<dyn TableProvider> = Arc::new(OnRuntime { table: provider, runtime: handle.clone() });
         let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
         PyCapsule::new_with_value(py, provider, c"datafusion_table_provider")
     }
@@ -206,15 +164,7 @@ fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
 fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
     let files = snapshot.files();
     let deleted = files.iter().filter_map(|file| file.deleted.as_ref());
-    let rows = files.iter().map(|file| {
-        Some(
-            file.row_groups
-                .as_ref()?
-                .iter()
-                .map(|n| u64::from(*n))
-                .sum::<u64>(),
-        )
-    });
+    let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
     json!({
         "manifest": snapshot.manifest_number(),
         "delta_version": snapshot.delta_version(),

@@ -105,7 +105,8 @@ async fn finish(store: &Store, results: &[GroupResult]) -> Result<()> {
         let first = u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?;
         for (file, schema) in &result.files {
             let bytes = schema::to_bytes(schema)?;
-            let known = built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
+            let known =
+                built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
             let place = known.unwrap_or_else(|| {
                 built.schemas.push(bytes);
                 built.schemas.len() - 1
@@ -135,9 +136,9 @@ fn chosen(manifest: Option<&Manifest>, name: Option<&str>) -> Result<Vec<Manifes
             Some(index) => Ok(vec![index.clone()]),
             None => Err(Error::not_found(format!("there is no index {name}; declare it with `lakemark index create`"))),
         },
-        None if all.is_empty() => {
-            Err(Error::not_found("no index is declared yet; declare one with `lakemark index create TABLE --on COLUMN`"))
-        }
+        None if all.is_empty() => Err(Error::not_found(
+            "no index is declared yet; declare one with `lakemark index create TABLE --on COLUMN`",
+        )),
         None => Ok(all.to_vec()),
     }
 }
@@ -148,7 +149,11 @@ async fn plan(table: &Table, snapshot: &Snapshot, indexes: &[ManifestIndex]) -> 
     for index in indexes {
         let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
         if !usable {
-            tracing::warn!(index = index.name, column = index.column, "the column is gone or has another type; the index is left out");
+            tracing::warn!(
+                index = index.name,
+                column = index.column,
+                "the column is gone or has another type; the index is left out"
+            );
             continue;
         }
         let files = uncovered(snapshot, index);
@@ -184,7 +189,8 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex) -> Vec<usize> {
     let of_index = segments.filter(|segment| segment.index_id == index.id);
     let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
     let marks = snapshot.marks.iter().enumerate();
-    let missing = marks.filter(|(_, mark)| mark.doubtful || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal)));
+    let missing =
+        marks.filter(|(_, mark)| mark.doubtful || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal)));
     missing.map(|(file, _)| file).collect()
 }
 
@@ -214,7 +220,8 @@ fn report(indexes: &[ManifestIndex], results: Vec<GroupResult>, budget: &Budget,
         report.skipped.extend(result.skipped);
     }
     report.files = read.len() as u64;
-    report.indexes = indexes.iter().filter(|index| filled.contains(&index.id)).map(|index| index.name.clone()).collect();
+    report.indexes =
+        indexes.iter().filter(|index| filled.contains(&index.id)).map(|index| index.name.clone()).collect();
     report.skipped.sort();
     report.skipped.dedup();
     report.seconds = started.elapsed().as_secs_f64();

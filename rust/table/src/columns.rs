@@ -58,7 +58,9 @@ pub(crate) async fn read_columns(
         };
         let range = chunk_range(footer, row_group, leaf, name)?;
         if range.end > meta.size {
-            return Err(Error::corrupt(format!("the footer of {name} points behind the end of the file; write it again")));
+            return Err(Error::corrupt(format!(
+                "the footer of {name} points behind the end of the file; write it again"
+            )));
         }
         let bytes = read_range(store, meta, range.clone(), name).await?;
         parts.push(Some((leaf, range.start, bytes)));
@@ -78,7 +80,13 @@ pub(crate) fn column_hash(parts: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 /// [`column_hash`] of a column, reading its bytes without decoding them.
-pub(crate) async fn hash_column(store: &dyn ObjectStore, meta: &ObjectMeta, name: &str, footer: &Footer, column: &str) -> Result<u64> {
+pub(crate) async fn hash_column(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    column: &str,
+) -> Result<u64> {
     let mut parts = Vec::with_capacity(footer.row_groups.len());
     for row_group in 0..footer.row_groups.len() {
         let Some(leaf) = leaf_of(footer, column) else {
@@ -87,7 +95,9 @@ pub(crate) async fn hash_column(store: &dyn ObjectStore, meta: &ObjectMeta, name
         };
         let range = chunk_range(footer, row_group, leaf, name)?;
         if range.end > meta.size {
-            return Err(Error::corrupt(format!("the footer of {name} points behind the end of the file; write it again")));
+            return Err(Error::corrupt(format!(
+                "the footer of {name} points behind the end of the file; write it again"
+            )));
         }
         parts.push(fingerprint(&read_range(store, meta, range, name).await?));
     }
@@ -113,11 +123,15 @@ fn decode_column(
     };
     let hash = fingerprint(&bytes);
     let damaged = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Error::corrupt(format!("the column {} of the data file {name} cannot be read; write the file again", field.name()))
-            .with_source(error)
+        Error::corrupt(format!(
+            "the column {} of the data file {name} cannot be read; write the file again",
+            field.name()
+        ))
+        .with_source(error)
     };
     let options = ArrowReaderOptions::new();
-    let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
+    let metadata =
+        ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
     let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), [leaf]);
     let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { offset, bytes, size }, metadata)
         .with_row_groups(vec![row_group])
@@ -138,12 +152,17 @@ fn decode_column(
     }
     let chunk = builder.finish();
     if chunk.row_count() != rows {
-        return Err(Error::corrupt(format!("the data file {name} has other row counts than its footer says; write it again")));
+        return Err(Error::corrupt(format!(
+            "the data file {name} has other row counts than its footer says; write it again"
+        )));
     }
     Ok(ColumnChunk { chunk, hash })
 }
 
-fn cast_to(array: &arrow::array::ArrayRef, data_type: &DataType) -> Result<arrow::array::ArrayRef, arrow::error::ArrowError> {
+fn cast_to(
+    array: &arrow::array::ArrayRef,
+    data_type: &DataType,
+) -> Result<arrow::array::ArrayRef, arrow::error::ArrowError> {
     cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })
 }
 

@@ -70,7 +70,9 @@ impl DeltaState {
             .iter()
             .map(|name| schema.field_with_name(name).cloned())
             .collect::<Result<Vec<Field>, _>>()
-            .map_err(|error| Error::corrupt("the Delta log names a partition column that it lacks").with_source(error))?;
+            .map_err(|error| {
+                Error::corrupt("the Delta log names a partition column that it lacks").with_source(error)
+            })?;
         let views: Vec<LogicalFileView> = state
             .file_views(log_store.as_ref(), None)
             .try_collect()
@@ -105,7 +107,8 @@ impl DeltaState {
             .await
             .map_err(|error| Error::task(&error))?
             .map_err(|error| {
-                Error::corrupt(format!("the deletion vector of {name} cannot be read; restore the Delta table")).with_source(error)
+                Error::corrupt(format!("the deletion vector of {name} cannot be read; restore the Delta table"))
+                    .with_source(error)
             })?;
         let positions: Option<Vec<u32>> =
             positions.into_iter().map(|row| u32::try_from(row).ok().filter(|row| *row < rows)).collect();
@@ -134,18 +137,18 @@ fn data_file(location: &Location, view: &LogicalFileView, partition_columns: &[F
     }
     let full = if location.prefix.as_ref().is_empty() { path.clone() } else { format!("{}/{path}", location.prefix) };
     let place = Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()));
-    let size = u64::try_from(view.size()).map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
+    let size = u64::try_from(view.size())
+        .map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
     let last_modified = DateTime::<Utc>::from_timestamp_millis(view.modification_time()).unwrap_or_default();
     let raw = view.partition_values_map();
     let partition_values = partition_columns
         .iter()
         .map(|field| partition_value(field, raw.get(field.name()).and_then(Option::as_deref), &path))
         .collect::<Result<_>>()?;
-    let vector = view
-        .deletion_vector_descriptor()
-        .map(DeletionVectorDescriptor::try_from)
-        .transpose()
-        .map_err(|error| Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error))?;
+    let vector =
+        view.deletion_vector_descriptor().map(DeletionVectorDescriptor::try_from).transpose().map_err(|error| {
+            Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error)
+        })?;
     let meta = ObjectMeta { location: place, last_modified, size, e_tag: None, version: None };
     Ok(DeltaFile { meta, path, partition_values, vector })
 }

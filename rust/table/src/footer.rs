@@ -43,14 +43,18 @@ impl Footer {
         let tail_start = size.saturating_sub(TAIL_BYTES);
         let tail = read_range(store, meta, tail_start..size, name).await?;
         let damaged = |what: &str| {
-            Error::corrupt(format!("the data file {name} {what}; it may be cut short or still be written: write it again or remove it"))
+            Error::corrupt(format!(
+                "the data file {name} {what}; it may be cut short or still be written: write it again or remove it"
+            ))
         };
         let Some((_, suffix)) = tail.split_last_chunk::<SUFFIX_BYTES>() else {
             return Err(damaged("is too short for Parquet"));
         };
         let [a, b, c, d, magic @ ..] = *suffix;
         if &magic == b"PARE" {
-            return Err(Error::unsupported(format!("the data file {name} is encrypted; Lakemark reads plain Parquet only")));
+            return Err(Error::unsupported(format!(
+                "the data file {name} is encrypted; Lakemark reads plain Parquet only"
+            )));
         }
         if &magic != b"PAR1" {
             return Err(damaged("does not end as Parquet does"));
@@ -69,10 +73,12 @@ impl Footer {
         let metadata = ParquetMetaDataReader::decode_metadata(&bytes)
             .map_err(|error| damaged("has a footer that cannot be read").with_source(error))?;
         let file = metadata.file_metadata();
-        let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata())
-            .map_err(|error| Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error))?;
+        let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
+            Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error)
+        })?;
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
-        let row_groups = row_groups.collect::<Result<Vec<u32>, _>>().map_err(|_| damaged("has an impossible number of rows"))?;
+        let row_groups =
+            row_groups.collect::<Result<Vec<u32>, _>>().map_err(|_| damaged("has an impossible number of rows"))?;
         Ok(Self { schema: normalize(&schema), hash: fingerprint(&bytes), row_groups, metadata: Arc::new(metadata) })
     }
 }

@@ -108,7 +108,8 @@ fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
     let Some(first) = files.first() else { return Ok((Vec::new(), Vec::new())) };
     let names: Vec<&str> = first.folders.iter().map(|(name, _)| name.as_str()).collect();
     for file in files {
-        let same = file.folders.len() == names.len() && file.folders.iter().zip(&names).all(|((name, _), have)| name == have);
+        let same =
+            file.folders.len() == names.len() && file.folders.iter().zip(&names).all(|((name, _), have)| name == have);
         if !same {
             return Err(Error::new(
                 ErrorKind::SchemaMismatch,
@@ -136,7 +137,9 @@ fn infer(values: &[Option<&str>]) -> ArrayRef {
     let some = || values.iter().flatten();
     if some().next().is_some() {
         if some().all(|value| is_plain_integer(value)) {
-            return Arc::new(values.iter().map(|value| value.and_then(|value| value.parse().ok())).collect::<Int64Array>());
+            return Arc::new(
+                values.iter().map(|value| value.and_then(|value| value.parse().ok())).collect::<Int64Array>(),
+            );
         }
         if some().all(|value| is_plain_date(value)) {
             let text: ArrayRef = Arc::new(StringArray::from(values.to_vec()));
@@ -158,5 +161,8 @@ fn is_plain_integer(value: &str) -> bool {
 fn is_plain_date(value: &str) -> bool {
     let bytes = value.as_bytes();
     bytes.len() == 10
-        && bytes.iter().enumerate().all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() })
+        && bytes
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() })
 }

@@ -158,7 +158,11 @@ impl fmt::Display for ProbeReport {
             writeln!(f)?;
         }
         writeln!(f, "coverage:   {:.1}% of {} files", self.coverage * 100.0, self.files_total)?;
-        writeln!(f, "files:      {} total, {} pruned, {} scanned", self.files_total, self.files_pruned, self.files_unknown)?;
+        writeln!(
+            f,
+            "files:      {} total, {} pruned, {} scanned",
+            self.files_total, self.files_pruned, self.files_unknown
+        )?;
         writeln!(f, "row groups: {} known, {} pruned", self.row_groups_total, self.row_groups_pruned)?;
         writeln!(
             f,

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use bytes::Bytes;
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical};
+use lakemark_format::{
+    ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
+};
 use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -129,7 +131,12 @@ impl Segment {
                 cached
             }
         };
-        Ok(Self { store: Arc::clone(store), path: segment.path.clone(), directory: cached.directory, trailer: cached.trailer })
+        Ok(Self {
+            store: Arc::clone(store),
+            path: segment.path.clone(),
+            directory: cached.directory,
+            trailer: cached.trailer,
+        })
     }
 
     /// Opens a segment as it is on the disk now.
@@ -140,17 +147,24 @@ impl Segment {
         counter: &ReadCounter,
     ) -> Result<Self, Damage> {
         let cached = read_directory(store, segment, index, counter).await?;
-        Ok(Self { store: Arc::clone(store), path: segment.path.clone(), directory: cached.directory, trailer: cached.trailer })
+        Ok(Self {
+            store: Arc::clone(store),
+            path: segment.path.clone(),
+            directory: cached.directory,
+            trailer: cached.trailer,
+        })
     }
 
     /// Reads logical ranges, checking every page; neighbours are read at once.
     pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
-        let physical: Vec<Range<u64>> = ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
+        let physical: Vec<Range<u64>> =
+            ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
         let merged = coalesce(&physical);
         let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
         if !merged.is_empty() {
             let path = self.store.object_path(&self.path);
-            let read = self.store.object_store().get_ranges(&path, &merged).await.map_err(|error| Damage::read(&error))?;
+            let read =
+                self.store.object_store().get_ranges(&path, &merged).await.map_err(|error| Damage::read(&error))?;
             for (range, bytes) in merged.iter().zip(read) {
                 counter.add(bytes.len());
                 parts.push((range.start, bytes));
@@ -158,7 +172,8 @@ impl Segment {
         }
         let mut logical = Vec::with_capacity(ranges.len());
         for (range, place) in ranges.iter().zip(&physical) {
-            let pages = slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
+            let pages =
+                slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
             logical.push(read_logical(pages, range.clone(), &self.trailer).map_err(Damage::corrupt)?);
         }
         Ok(logical)

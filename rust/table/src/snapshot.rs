@@ -124,19 +124,22 @@ impl Snapshot {
             })
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
-        let unknown: Vec<usize> = (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
+        let unknown: Vec<usize> =
+            (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
         for (file, shape) in read_shapes(table, &files, unknown).await? {
             if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
                 mark.schema = Some(shape.schema);
                 data_file.row_groups = Some(shape.row_groups);
             }
         }
-        let schemas = marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
+        let schemas =
+            marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
         let merged = schema::merge(schemas)?;
         // Some writers store partition columns in the files too; the folder's name is what counts.
         let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
         let stored: Vec<_> = merged.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
-        let all: Vec<_> = stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
+        let all: Vec<_> =
+            stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
         Ok(Self {
             schema: Arc::new(Schema::new(all)),
             file_schema: Arc::new(Schema::new(stored)),
@@ -166,8 +169,11 @@ impl Snapshot {
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
         // Positions of deleted rows mean nothing without the number of rows.
-        let vectors = || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
-        let unknown = vectors().map(|(file, _)| file).filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
+        let vectors =
+            || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
+        let unknown = vectors()
+            .map(|(file, _)| file)
+            .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
         for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
             if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
                 mark.schema = Some(shape.schema);
@@ -180,7 +186,8 @@ impl Snapshot {
             data_file.deleted = Some(state.deleted(vector, rows, &data_file.path, &table.vectors).await?);
         }
         let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
-        let stored: Vec<_> = state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        let stored: Vec<_> =
+            state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
         Ok(Self {
             schema: Arc::clone(&state.schema),
             file_schema: Arc::new(Schema::new(stored)),
@@ -337,7 +344,11 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
 }
 
 /// Reads the footers of the listed files, some at a time.
-pub(crate) async fn read_shapes(table: &Table, files: &[DataFile], wanted: Vec<usize>) -> Result<Vec<(usize, FileShape)>> {
+pub(crate) async fn read_shapes(
+    table: &Table,
+    files: &[DataFile],
+    wanted: Vec<usize>,
+) -> Result<Vec<(usize, FileShape)>> {
     let store = &table.location.object_store;
     stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
         .map(|file| async move {

@@ -113,7 +113,8 @@ impl Store {
         let name = format!("{:020}{MANIFEST_SUFFIX}", manifest.number);
         if let Some(folder) = &self.place.local {
             let folder = folder.join(MANIFESTS);
-            let written = spawn_blocking(move || link_new(&folder, &name, &bytes)).await.map_err(|error| Error::task(&error))?;
+            let written =
+                spawn_blocking(move || link_new(&folder, &name, &bytes)).await.map_err(|error| Error::task(&error))?;
             return written.map_err(|error| self.unwritable(error));
         }
         let path = self.object_path(&format!("{MANIFESTS}/{name}"));

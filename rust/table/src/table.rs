@@ -163,7 +163,10 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     };
     let mut options = check_options(&spec.options)?;
     if auto {
-        options.push((AUTO.to_owned(), "bitmap, equality: the kind that answers most predicates of this release".to_owned()));
+        options.push((
+            AUTO.to_owned(),
+            "bitmap, equality: the kind that answers most predicates of this release".to_owned(),
+        ));
     }
     let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
     if name.trim().is_empty() {
@@ -191,7 +194,9 @@ fn check_options(options: &BTreeMap<String, String>) -> Result<Vec<(String, Stri
             }
             FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
             FILES_PER_SEGMENT => {
-                return Err(Error::invalid(format!("{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096")));
+                return Err(Error::invalid(format!(
+                    "{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096"
+                )));
             }
             _ => {
                 return Err(Error::invalid(format!(

@@ -63,7 +63,9 @@ async fn verify_segment(
     let field = snapshot.file_schema().fields().iter().find(|field| *field.name() == index.column).cloned();
     let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
     let (Some(field), true) = (field, usable) else {
-        verdict.stale.push(Finding { path: index.column.clone(), problem: "the column is gone or has another type".to_owned() });
+        verdict
+            .stale
+            .push(Finding { path: index.column.clone(), problem: "the column is gone or has another type".to_owned() });
         return Ok(());
     };
     let mut fresh: Vec<(usize, &SegmentFile)> = Vec::new();
@@ -106,7 +108,12 @@ async fn freshness(
 }
 
 /// Builds the segment of the fresh files anew, in memory.
-async fn derive(snapshot: &Snapshot, index: &ManifestIndex, field: &FieldRef, fresh: &[(usize, &SegmentFile)]) -> Result<Segment> {
+async fn derive(
+    snapshot: &Snapshot,
+    index: &ManifestIndex,
+    field: &FieldRef,
+    fresh: &[(usize, &SegmentFile)],
+) -> Result<Segment> {
     let data = snapshot.object_store();
     let (mut files, mut chunks, mut base) = (Vec::with_capacity(fresh.len()), Vec::new(), 0u32);
     for (file, entry) in fresh {
@@ -115,7 +122,8 @@ async fn derive(snapshot: &Snapshot, index: &ManifestIndex, field: &FieldRef, fr
         let mut row = base;
         for (row_group, rows) in footer.row_groups.iter().enumerate() {
             let fields = std::slice::from_ref(field);
-            let columns = read_columns(data.as_ref(), &data_file.meta, &data_file.path, &footer, row_group, fields).await?;
+            let columns =
+                read_columns(data.as_ref(), &data_file.meta, &data_file.path, &footer, row_group, fields).await?;
             chunks.extend(columns.into_iter().map(|column| ChunkSource::memory(row, column.chunk)));
             row = row.saturating_add(*rows);
         }
@@ -123,7 +131,13 @@ async fn derive(snapshot: &Snapshot, index: &ManifestIndex, field: &FieldRef, fr
         base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
     }
     let id = [0; 16];
-    let meta = SegmentMeta { segment_id: id, index_id: index.id, column: index.column.clone(), key_type: index.key_type, files };
+    let meta = SegmentMeta {
+        segment_id: id,
+        index_id: index.id,
+        column: index.column.clone(),
+        key_type: index.key_type,
+        files,
+    };
     let work = move || {
         let mut bytes = Vec::new();
         let merged = merge(meta, chunks, &mut |part| {
@@ -140,7 +154,9 @@ async fn derive(snapshot: &Snapshot, index: &ManifestIndex, field: &FieldRef, fr
     let place = Place { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
     let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, index, &ReadCounter::default()).await;
-    opened.map_err(|damage| Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem)))
+    opened.map_err(|damage| {
+        Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))
+    })
 }
 
 async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> Result<(), Damage> {
@@ -172,7 +188,9 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
             (None, None) => return Ok(()),
             (found, expected) if found == expected => {}
             (found, expected) => {
-                let key = |value: Option<(Key, Vec<u32>)>| value.map_or("no value".to_owned(), |(key, rows)| format!("{key:?} in {} rows", rows.len()));
+                let key = |value: Option<(Key, Vec<u32>)>| {
+                    value.map_or("no value".to_owned(), |(key, rows)| format!("{key:?} in {} rows", rows.len()))
+                };
                 return Err(Damage::corrupt(format!("{} is stored where the data has {}", key(found), key(expected))));
             }
         }
@@ -227,11 +245,13 @@ impl Walk<'_> {
             ];
             let mut read = self.segment.read(&ranges, counter).await?.into_iter();
             let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
-            let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type).map_err(Damage::corrupt)?;
+            let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)
+                .map_err(Damage::corrupt)?;
             let mut rest = postings.as_slice();
             for value in values {
                 let split = rest.split_at_checked(value.posting_length as usize);
-                let (posting, later) = split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
+                let (posting, later) =
+                    split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
                 self.values.push_back((value.key, decode_rows(posting, value.rows, self.segment)?));
                 rest = later;
             }

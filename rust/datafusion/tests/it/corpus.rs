@@ -37,7 +37,9 @@ fn cases() -> Vec<Case> {
         sql: entry.get_ref()["sql"].get_ref().as_str().unwrap().to_owned(),
         rows: match entry.get_ref().get("differs").and_then(|differs| differs.get_ref().get("datafusion")) {
             Some(_) => None,
-            None => entry.get_ref().get("rows").map(|rows| rows.get_ref().as_integer().unwrap().as_str().parse().unwrap()),
+            None => {
+                entry.get_ref().get("rows").map(|rows| rows.get_ref().as_integer().unwrap().as_str().parse().unwrap())
+            }
         },
     };
     entries.iter().map(case).collect()
@@ -108,7 +110,8 @@ async fn check(folder: &Path) {
 
 /// Flips a byte in the middle of every file below the folder whose number `chosen` picks; returns how many.
 fn corrupt(folder: &Path, chosen: impl Fn(usize) -> bool) -> usize {
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect();
     paths.sort();
     let mut flipped = 0;
     for (_, path) in paths.iter().enumerate().filter(|(number, _)| chosen(*number)) {

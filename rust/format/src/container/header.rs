@@ -36,11 +36,7 @@ impl Header {
         let id = input.array()?;
         let rest: [u8; 32] = input.array()?;
         if reserved != [0; 5] || rest != [0; 32] {
-            return Err(FormatError::invalid(
-                "the header's reserved bytes",
-                "not zero",
-                "0",
-            ));
+            return Err(FormatError::invalid("the header's reserved bytes", "not zero", "0"));
         }
         input.finish()?;
         Ok(Self { kind, id })

@@ -37,31 +37,16 @@ pub fn read_logical(page_bytes: &[u8], logical: Range<u64>, trailer: &Trailer) -
     let physical = physical_range(logical.clone(), trailer);
     let expected = physical.end - physical.start;
     if page_bytes.len() as u64 != expected {
-        return Err(FormatError::Truncated {
-            what: "a range of pages",
-            got: page_bytes.len() as u64,
-            expected,
-        });
+        return Err(FormatError::Truncated { what: "a range of pages", got: page_bytes.len() as u64, expected });
     }
     let mut out = Vec::with_capacity(page_bytes.len());
     let first = logical.start / PAGE_PAYLOAD;
     let skip = (logical.start % PAGE_PAYLOAD) as usize;
     for (number, page) in (first..).zip(page_bytes.chunks(PAGE_BYTES as usize)) {
         let Some((payload, stored)) = page.split_last_chunk::<{ CHECKSUM_BYTES as usize }>() else {
-            return Err(FormatError::Truncated {
-                what: "a page",
-                got: page.len() as u64,
-                expected: CHECKSUM_BYTES,
-            });
+            return Err(FormatError::Truncated { what: "a page", got: page.len() as u64, expected: CHECKSUM_BYTES });
         };
-        check_checksum(
-            "page",
-            number,
-            u32::from_le_bytes(*stored),
-            &trailer.id,
-            number,
-            payload,
-        )?;
+        check_checksum("page", number, u32::from_le_bytes(*stored), &trailer.id, number, payload)?;
         out.extend_from_slice(payload);
     }
     out.drain(..skip.min(out.len()));

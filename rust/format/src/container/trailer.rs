@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    ContentKind, DIRECTORY_PAGE, HEADER_BYTES, Header, MAGIC, MAX_DIRECTORY_BYTES,
-    MAX_STREAM_BYTES, TRAILER_BYTES, TRAILER_PAGE, VERSION, check_checksum, check_limit,
-    check_magic, check_version, page_checksum, physical_length, read_logical,
+    ContentKind, DIRECTORY_PAGE, HEADER_BYTES, Header, MAGIC, MAX_DIRECTORY_BYTES, MAX_STREAM_BYTES, TRAILER_BYTES,
+    TRAILER_PAGE, VERSION, check_checksum, check_limit, check_magic, check_version, page_checksum, physical_length,
+    read_logical,
 };
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
@@ -73,26 +73,11 @@ impl Trailer {
         let id = input.array()?;
         let (kind, reserved) = (input.u8()?, input.u8()?);
         check_version(input.u16()?)?;
-        check_limit(
-            "the directory's length",
-            directory_length.into(),
-            MAX_DIRECTORY_BYTES,
-        )?;
+        check_limit("the directory's length", directory_length.into(), MAX_DIRECTORY_BYTES)?;
         check_limit("the stream's length", stream_length, MAX_STREAM_BYTES)?;
-        check_checksum(
-            "the trailer of the file of length",
-            file_length,
-            stored,
-            &id,
-            TRAILER_PAGE,
-            checked,
-        )?;
+        check_checksum("the trailer of the file of length", file_length, stored, &id, TRAILER_PAGE, checked)?;
         if reserved != 0 {
-            return Err(FormatError::invalid(
-                "the trailer's reserved byte",
-                reserved,
-                0,
-            ));
+            return Err(FormatError::invalid("the trailer's reserved byte", reserved, 0));
         }
         let trailer = Self {
             kind: ContentKind::decode(kind)?,
@@ -109,34 +94,18 @@ impl Trailer {
 
     fn validate(&self, file_length: u64) -> Result<()> {
         if self.file_length != file_length {
-            return Err(FormatError::invalid(
-                "the file's length",
-                file_length,
-                self.file_length,
-            ));
+            return Err(FormatError::invalid("the file's length", file_length, self.file_length));
         }
         if self.stream_length < HEADER_BYTES {
-            return Err(FormatError::Truncated {
-                what: "the stream",
-                got: self.stream_length,
-                expected: HEADER_BYTES,
-            });
+            return Err(FormatError::Truncated { what: "the stream", got: self.stream_length, expected: HEADER_BYTES });
         }
         let pages_end = physical_length(self.stream_length);
         if self.directory_offset != pages_end {
-            return Err(FormatError::invalid(
-                "the directory's offset",
-                self.directory_offset,
-                pages_end,
-            ));
+            return Err(FormatError::invalid("the directory's offset", self.directory_offset, pages_end));
         }
         let expected = pages_end + u64::from(self.directory_length) + TRAILER_BYTES;
         if expected != file_length {
-            return Err(FormatError::invalid(
-                "the file's length",
-                file_length,
-                expected,
-            ));
+            return Err(FormatError::invalid("the file's length", file_length, expected));
         }
         Ok(())
     }
@@ -156,32 +125,17 @@ impl Trailer {
             });
         }
         let stored = self.directory_checksum;
-        check_checksum(
-            "the directory at",
-            self.directory_offset,
-            stored,
-            &self.id,
-            DIRECTORY_PAGE,
-            bytes,
-        )
+        check_checksum("the directory at", self.directory_offset, stored, &self.id, DIRECTORY_PAGE, bytes)
     }
 
     /// Reads and compares the header in `page_bytes`, the bytes of `physical_range(0..HEADER_BYTES)`.
     pub fn check_header(&self, page_bytes: &[u8]) -> Result<()> {
         let header = Header::decode(&read_logical(page_bytes, 0..HEADER_BYTES, self)?)?;
         if header.kind != self.kind {
-            return Err(FormatError::invalid(
-                "the header's content kind",
-                header.kind.code(),
-                self.kind.code(),
-            ));
+            return Err(FormatError::invalid("the header's content kind", header.kind.code(), self.kind.code()));
         }
         if header.id != self.id {
-            return Err(FormatError::invalid(
-                "the header's id",
-                "another",
-                "the id in the trailer",
-            ));
+            return Err(FormatError::invalid("the header's id", "another", "the id in the trailer"));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Writing a container, page by page.
 
 use super::{
-    ContentKind, DIRECTORY_PAGE, Header, MAX_DIRECTORY_BYTES, MAX_STREAM_BYTES, PAGE_BYTES,
-    PAGE_PAYLOAD, TRAILER_BYTES, Trailer, check_limit, page_checksum, physical_length,
+    ContentKind, DIRECTORY_PAGE, Header, MAX_DIRECTORY_BYTES, MAX_STREAM_BYTES, PAGE_BYTES, PAGE_PAYLOAD,
+    TRAILER_BYTES, Trailer, check_limit, page_checksum, physical_length,
 };
 use crate::error::Result;
 
@@ -38,13 +38,7 @@ impl ContainerWriter {
     /// A writer whose stream starts with the header, so that the first [`offset`](Self::offset) is [`HEADER_BYTES`].
     pub fn new(kind: ContentKind, id: [u8; 16]) -> Self {
         let page = Vec::with_capacity(PAGE_BYTES as usize);
-        let mut writer = Self {
-            kind,
-            id,
-            page,
-            pages: 0,
-            output: Vec::new(),
-        };
+        let mut writer = Self { kind, id, page, pages: 0, output: Vec::new() };
         writer.push(&Header { kind, id }.encode());
         writer
     }
@@ -85,11 +79,7 @@ impl ContainerWriter {
     pub fn finish(mut self, directory: &[u8]) -> Result<Vec<u8>> {
         let stream_length = self.offset();
         check_limit("the stream's length", stream_length, MAX_STREAM_BYTES)?;
-        check_limit(
-            "the directory's length",
-            directory.len() as u64,
-            MAX_DIRECTORY_BYTES,
-        )?;
+        check_limit("the directory's length", directory.len() as u64, MAX_DIRECTORY_BYTES)?;
         // The page is never empty: it is only closed when another byte follows.
         self.close_page();
         let directory_offset = physical_length(stream_length);

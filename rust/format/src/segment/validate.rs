@@ -21,35 +21,19 @@ impl SegmentDirectory {
         for file in &self.files {
             check_path("the path of a data file", &file.path)?;
             if !file.base.is_multiple_of(BASE_ALIGNMENT) {
-                return Err(FormatError::invalid(
-                    "the base of a file",
-                    file.base,
-                    "a multiple of 64",
-                ));
+                return Err(FormatError::invalid("the base of a file", file.base, "a multiple of 64"));
             }
             if u64::from(file.base) < end {
-                return Err(FormatError::invalid(
-                    "the base of a file",
-                    file.base,
-                    format_args!("at least {end}"),
-                ));
+                return Err(FormatError::invalid("the base of a file", file.base, format_args!("at least {end}")));
             }
             let rows = file.rows();
             if rows > MAX_FILE_ROWS {
-                return Err(FormatError::TooLong {
-                    what: "the rows of a data file",
-                    got: rows,
-                    limit: MAX_FILE_ROWS,
-                });
+                return Err(FormatError::TooLong { what: "the rows of a data file", got: rows, limit: MAX_FILE_ROWS });
             }
             end = u64::from(file.base) + rows;
         }
         if end > u64::from(self.universe) {
-            return Err(FormatError::invalid(
-                "the row space",
-                self.universe,
-                format_args!("at least {end} rows"),
-            ));
+            return Err(FormatError::invalid("the row space", self.universe, format_args!("at least {end} rows")));
         }
         Ok(())
     }
@@ -69,19 +53,11 @@ impl SegmentDirectory {
             (None, None) => Ok(()),
             (Some(last), Some(max)) => {
                 self.key_type.check(max)?;
-                let fits = if last.values == 1 {
-                    *max == last.first_key
-                } else {
-                    *max > last.first_key
-                };
+                let fits = if last.values == 1 { *max == last.first_key } else { *max > last.first_key };
                 if fits {
                     return Ok(());
                 }
-                Err(FormatError::invalid(
-                    "the largest key",
-                    "out of place",
-                    "the last key of the last value block",
-                ))
+                Err(FormatError::invalid("the largest key", "out of place", "the last key of the last value block"))
             }
             (last, _) => Err(FormatError::invalid(
                 "the largest key",
@@ -106,18 +82,10 @@ impl SegmentDirectory {
             values += u64::from(block.values);
         }
         if values != self.value_count {
-            return Err(FormatError::invalid(
-                "the number of values",
-                self.value_count,
-                values,
-            ));
+            return Err(FormatError::invalid("the number of values", self.value_count, values));
         }
         if rows != self.rows() {
-            return Err(FormatError::invalid(
-                "the rows of values, NULL and opaque",
-                rows,
-                self.rows(),
-            ));
+            return Err(FormatError::invalid("the rows of values, NULL and opaque", rows, self.rows()));
         }
         Ok(())
     }
@@ -127,21 +95,13 @@ impl SegmentDirectory {
         let mut sections = Vec::with_capacity(2 + 2 * self.blocks.len());
         for posting in [&self.nulls, &self.opaque] {
             if posting.rows > 0 && posting.length == 0 {
-                return Err(FormatError::invalid(
-                    "a posting list with rows",
-                    "empty",
-                    "at least one byte",
-                ));
+                return Err(FormatError::invalid("a posting list with rows", "empty", "at least one byte"));
             }
             sections.push((posting.offset, u64::from(posting.length)));
         }
         for block in &self.blocks {
             if block.length == 0 {
-                return Err(FormatError::invalid(
-                    "a value block",
-                    "empty",
-                    "at least one byte",
-                ));
+                return Err(FormatError::invalid("a value block", "empty", "at least one byte"));
             }
             sections.push((block.offset, u64::from(block.length)));
             sections.push((block.postings_offset, block.postings_length));
@@ -151,11 +111,7 @@ impl SegmentDirectory {
         let mut free = HEADER_BYTES;
         for (offset, length) in sections {
             if offset < free {
-                return Err(FormatError::invalid(
-                    "a section's offset",
-                    offset,
-                    format_args!("at least {free}"),
-                ));
+                return Err(FormatError::invalid("a section's offset", offset, format_args!("at least {free}")));
             }
             free = match offset.checked_add(length) {
                 Some(end) if end <= stream_length => end,

@@ -38,19 +38,11 @@ pub struct Bad {
 }
 
 pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>) -> Bad {
-    Bad {
-        name: name.into(),
-        bytes,
-        error,
-        wrong,
-    }
+    Bad { name: name.into(), bytes, error, wrong }
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), manifests()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [containers(), segments(), manifests()].into_iter().flatten().collect()
 }
 
 /// The variant's name.
@@ -67,11 +59,7 @@ fn variant(error: &FormatError) -> &'static str {
 }
 
 fn read(name: &str, bytes: &[u8]) -> Result<()> {
-    if name.ends_with(".lmm") {
-        Manifest::decode(bytes).map(drop)
-    } else {
-        Segment::read(bytes).map(drop)
-    }
+    if name.ends_with(".lmm") { Manifest::decode(bytes).map(drop) } else { Segment::read(bytes).map(drop) }
 }
 
 fn file(name: &str) -> PathBuf {
@@ -83,9 +71,7 @@ fn every_bad_file_gives_its_error() {
     let catalogue = catalogue();
     assert!(catalogue.len() > 60, "{} bad files", catalogue.len());
     for bad in &catalogue {
-        let Err(error) = read(&bad.name, &bad.bytes) else {
-            panic!("{} is read", bad.name)
-        };
+        let Err(error) = read(&bad.name, &bad.bytes) else { panic!("{} is read", bad.name) };
         assert_eq!(variant(&error), bad.error, "{}: {error}", bad.name);
     }
 }
@@ -93,55 +79,30 @@ fn every_bad_file_gives_its_error() {
 #[test]
 fn the_bad_files_and_their_list_are_those_of_the_catalogue() {
     let catalogue = catalogue();
-    let lines = catalogue
-        .iter()
-        .map(|bad| format!("| `{}` | {} | {} |\n", bad.name, bad.error, bad.wrong));
+    let lines = catalogue.iter().map(|bad| format!("| `{}` | {} | {} |\n", bad.name, bad.error, bad.wrong));
     let list = INTRODUCTION.to_owned() + &lines.collect::<String>();
     if std::env::var_os("LAKEMARK_BAD").is_some_and(|mode| mode == "write") {
         std::fs::create_dir_all(FOLDER).unwrap();
         std::fs::write(file("README.md"), &list).unwrap();
-        catalogue
-            .iter()
-            .for_each(|bad| std::fs::write(file(&bad.name), &bad.bytes).unwrap());
+        catalogue.iter().for_each(|bad| std::fs::write(file(&bad.name), &bad.bytes).unwrap());
     }
     assert_eq!(std::fs::read_to_string(file("README.md")).unwrap(), list);
     for bad in &catalogue {
-        assert!(
-            std::fs::read(file(&bad.name)).unwrap() == bad.bytes,
-            "{}",
-            bad.name
-        );
+        assert!(std::fs::read(file(&bad.name)).unwrap() == bad.bytes, "{}", bad.name);
     }
-    let mut expected: Vec<_> = catalogue
-        .iter()
-        .map(|bad| bad.name.clone())
-        .chain(["README.md".into()])
-        .collect();
-    let mut found: Vec<_> = std::fs::read_dir(FOLDER)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut expected: Vec<_> = catalogue.iter().map(|bad| bad.name.clone()).chain(["README.md".into()]).collect();
+    let mut found: Vec<_> =
+        std::fs::read_dir(FOLDER).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     expected.sort();
     found.sort();
     assert_eq!(found, expected);
 }
 
 fn small_files() -> Vec<(&'static str, Vec<u8>)> {
-    let segments = [
-        ("empty.lmx", golden::empty()),
-        ("numbers.lmx", golden::numbers()),
-        ("strings.lmx", golden::strings()),
-    ];
-    let segments = segments
-        .into_iter()
-        .map(|(name, segment)| (name, segment.write().0));
-    segments
-        .chain(
-            golden::manifests()
-                .into_iter()
-                .map(|(name, value)| (name, value.encode().unwrap())),
-        )
-        .collect()
+    let segments =
+        [("empty.lmx", golden::empty()), ("numbers.lmx", golden::numbers()), ("strings.lmx", golden::strings())];
+    let segments = segments.into_iter().map(|(name, segment)| (name, segment.write().0));
+    segments.chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap()))).collect()
 }
 
 #[test]
@@ -149,14 +110,8 @@ fn a_file_cut_at_either_end_is_an_error() {
     for (name, bytes) in small_files() {
         assert_eq!(read(name, &bytes), Ok(()));
         for length in 0..bytes.len() {
-            assert!(
-                read(name, &bytes[..length]).is_err(),
-                "{name} cut to {length} bytes"
-            );
-            assert!(
-                read(name, &bytes[bytes.len() - length..]).is_err(),
-                "the last {length} bytes of {name}"
-            );
+            assert!(read(name, &bytes[..length]).is_err(), "{name} cut to {length} bytes");
+            assert!(read(name, &bytes[bytes.len() - length..]).is_err(), "the last {length} bytes of {name}");
         }
     }
 }
@@ -167,10 +122,7 @@ fn a_flipped_bit_is_an_error_wherever_it_is() {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(
-                read(name, &flipped).is_err(),
-                "{name} with bit {bit} flipped"
-            );
+            assert!(read(name, &flipped).is_err(), "{name} with bit {bit} flipped");
         }
     }
 }
@@ -179,9 +131,7 @@ fn a_flipped_bit_is_an_error_wherever_it_is() {
 fn every_error_says_what_to_do() {
     for bad in catalogue() {
         let text = read(&bad.name, &bad.bytes).unwrap_err().to_string();
-        let remedy = ["lakemark index build", "upgrade lakemark"]
-            .iter()
-            .any(|remedy| text.contains(remedy));
+        let remedy = ["lakemark index build", "upgrade lakemark"].iter().any(|remedy| text.contains(remedy));
         assert!(remedy, "{}: {text}", bad.name);
     }
 }

@@ -16,15 +16,7 @@ fn changed(bytes: &[u8], at: usize, to: u8) -> Vec<u8> {
 
 pub fn containers() -> Vec<Bad> {
     let (good, _) = golden::numbers().write();
-    [
-        ends(&good),
-        trailers(&good),
-        headers(&good),
-        checksums(&good),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [ends(&good), trailers(&good), headers(&good), checksums(&good)].into_iter().flatten().collect()
 }
 
 fn ends(good: &[u8]) -> Vec<Bad> {
@@ -32,54 +24,14 @@ fn ends(good: &[u8]) -> Vec<Bad> {
     let longer = [good, &[0]].concat();
     vec![
         bad("empty-file.lmx", "Truncated", "there is no byte", vec![]),
-        bad(
-            "short-file.lmx",
-            "Truncated",
-            "63 bytes, a trailer has 64",
-            good[end - 63..].to_vec(),
-        ),
-        bad(
-            "cut-last-byte.lmx",
-            "BadMagic",
-            "the last byte is missing",
-            good[..end - 1].to_vec(),
-        ),
-        bad(
-            "cut-first-byte.lmx",
-            "Invalid",
-            "the first byte is missing",
-            good[1..].to_vec(),
-        ),
-        bad(
-            "cut-in-half.lmx",
-            "BadMagic",
-            "the second half is missing",
-            good[..end / 2].to_vec(),
-        ),
-        bad(
-            "byte-appended.lmx",
-            "BadMagic",
-            "a byte follows the trailer",
-            longer,
-        ),
-        bad(
-            "zeros.lmx",
-            "BadMagic",
-            "all bytes are zero, as after a power failure",
-            vec![0; end],
-        ),
-        bad(
-            "parquet-magic.lmx",
-            "BadMagic",
-            "the file ends as a Parquet file",
-            [&good[..end - 4], b"PAR1"].concat(),
-        ),
-        bad(
-            "tail-only.lmx",
-            "Invalid",
-            "only the directory and the trailer are there",
-            good[end - 200..].to_vec(),
-        ),
+        bad("short-file.lmx", "Truncated", "63 bytes, a trailer has 64", good[end - 63..].to_vec()),
+        bad("cut-last-byte.lmx", "BadMagic", "the last byte is missing", good[..end - 1].to_vec()),
+        bad("cut-first-byte.lmx", "Invalid", "the first byte is missing", good[1..].to_vec()),
+        bad("cut-in-half.lmx", "BadMagic", "the second half is missing", good[..end / 2].to_vec()),
+        bad("byte-appended.lmx", "BadMagic", "a byte follows the trailer", longer),
+        bad("zeros.lmx", "BadMagic", "all bytes are zero, as after a power failure", vec![0; end]),
+        bad("parquet-magic.lmx", "BadMagic", "the file ends as a Parquet file", [&good[..end - 4], b"PAR1"].concat()),
+        bad("tail-only.lmx", "Invalid", "only the directory and the trailer are there", good[end - 200..].to_vec()),
     ]
 }
 
@@ -95,51 +47,17 @@ fn trailers(good: &[u8]) -> Vec<Bad> {
     let sealed = |at: usize, to: u8| {
         let mut bytes = changed(good, at, to);
         let start = bytes.len() - 64;
-        let checksum = forge::crc(
-            &golden::numbers().id,
-            u64::MAX - 1,
-            &bytes[start..start + 52],
-        );
+        let checksum = forge::crc(&golden::numbers().id, u64::MAX - 1, &bytes[start..start + 52]);
         bytes[start + 52..start + 56].copy_from_slice(&checksum.to_le_bytes());
         bytes
     };
     vec![
-        bad(
-            "version-0.lmx",
-            "UnsupportedVersion",
-            "the trailer's version is 0",
-            changed(good, version, 0),
-        ),
-        bad(
-            "version-2.lmx",
-            "UnsupportedVersion",
-            "the trailer's version is 2",
-            changed(good, version, 2),
-        ),
-        bad(
-            "version-257.lmx",
-            "UnsupportedVersion",
-            "the trailer's version is 257",
-            changed(good, version + 1, 1),
-        ),
-        bad(
-            "trailer-kind-0.lmx",
-            "Invalid",
-            "the trailer's content kind is 0",
-            sealed(good.len() - 16, 0),
-        ),
-        bad(
-            "trailer-kind-9.lmx",
-            "Invalid",
-            "the trailer's content kind is 9",
-            sealed(good.len() - 16, 9),
-        ),
-        bad(
-            "trailer-reserved.lmx",
-            "Invalid",
-            "the trailer's reserved byte is 1",
-            sealed(good.len() - 15, 1),
-        ),
+        bad("version-0.lmx", "UnsupportedVersion", "the trailer's version is 0", changed(good, version, 0)),
+        bad("version-2.lmx", "UnsupportedVersion", "the trailer's version is 2", changed(good, version, 2)),
+        bad("version-257.lmx", "UnsupportedVersion", "the trailer's version is 257", changed(good, version + 1, 1)),
+        bad("trailer-kind-0.lmx", "Invalid", "the trailer's content kind is 0", sealed(good.len() - 16, 0)),
+        bad("trailer-kind-9.lmx", "Invalid", "the trailer's content kind is 9", sealed(good.len() - 16, 9)),
+        bad("trailer-reserved.lmx", "Invalid", "the trailer's reserved byte is 1", sealed(good.len() - 15, 1)),
         bad(
             "directory-4-gib.lmx",
             "TooLong",
@@ -196,82 +114,30 @@ fn headers(good: &[u8]) -> Vec<Bad> {
     let opened = open_tail(good, good.len() as u64).unwrap();
     let directory = opened.directory.unwrap();
     let stream = forge::stream(good);
-    let with = |at: usize, to: u8| {
-        forge::container(
-            ContentKind::Segment,
-            id,
-            &changed(&stream, at, to),
-            directory,
-        )
-    };
+    let with = |at: usize, to: u8| forge::container(ContentKind::Segment, id, &changed(&stream, at, to), directory);
     vec![
-        bad(
-            "header-magic.lmx",
-            "BadMagic",
-            "the header's magic is another",
-            with(0, b'l'),
-        ),
-        bad(
-            "header-version.lmx",
-            "UnsupportedVersion",
-            "the header's version is 3",
-            with(8, 3),
-        ),
-        bad(
-            "header-kind.lmx",
-            "Invalid",
-            "the header is a manifest's, the trailer a segment's",
-            with(10, 2),
-        ),
-        bad(
-            "header-kind-9.lmx",
-            "Invalid",
-            "the header's content kind is 9",
-            with(10, 9),
-        ),
+        bad("header-magic.lmx", "BadMagic", "the header's magic is another", with(0, b'l')),
+        bad("header-version.lmx", "UnsupportedVersion", "the header's version is 3", with(8, 3)),
+        bad("header-kind.lmx", "Invalid", "the header is a manifest's, the trailer a segment's", with(10, 2)),
+        bad("header-kind-9.lmx", "Invalid", "the header's content kind is 9", with(10, 9)),
         bad(
             "run-index.lmx",
             "Invalid",
             "header and trailer are those of a run's index",
             forge::container(ContentKind::RunIndex, id, &forge::header(3, &id), directory),
         ),
-        bad(
-            "header-id.lmx",
-            "Invalid",
-            "header and trailer have different ids",
-            with(16, 0),
-        ),
-        bad(
-            "header-reserved-11.lmx",
-            "Invalid",
-            "a reserved byte of the header is 1",
-            with(11, 1),
-        ),
-        bad(
-            "header-reserved-63.lmx",
-            "Invalid",
-            "the last reserved byte of the header is 1",
-            with(63, 1),
-        ),
+        bad("header-id.lmx", "Invalid", "header and trailer have different ids", with(16, 0)),
+        bad("header-reserved-11.lmx", "Invalid", "a reserved byte of the header is 1", with(11, 1)),
+        bad("header-reserved-63.lmx", "Invalid", "the last reserved byte of the header is 1", with(63, 1)),
     ]
 }
 
 fn checksums(good: &[u8]) -> Vec<Bad> {
     let trailer = open_tail(good, good.len() as u64).unwrap().trailer;
     let page_end = trailer.directory_offset as usize;
-    let other = Segment {
-        id: *b"another-segment!",
-        ..golden::numbers()
-    }
-    .write()
-    .0;
+    let other = Segment { id: *b"another-segment!", ..golden::numbers() }.write().0;
     vec![
-        bad(
-            "page-damaged.lmx",
-            "ChecksumMismatch",
-            "a byte of a page changed",
-            changed(good, 70, good[70] ^ 0x10),
-        ),
+        bad("page-damaged.lmx", "ChecksumMismatch", "a byte of a page changed", changed(good, 70, good[70] ^ 0x10)),
         bad(
             "page-checksum-damaged.lmx",
             "ChecksumMismatch",
@@ -302,12 +168,7 @@ fn checksums(good: &[u8]) -> Vec<Bad> {
             "the trailer of another segment with the same directory",
             [&good[..good.len() - 64], &other[other.len() - 64..]].concat(),
         ),
-        bad(
-            "page-twice.lmx",
-            "ChecksumMismatch",
-            "the first page stands also in the second's place",
-            page_twice(),
-        ),
+        bad("page-twice.lmx", "ChecksumMismatch", "the first page stands also in the second's place", page_twice()),
     ]
 }
 

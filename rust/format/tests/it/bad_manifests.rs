@@ -32,60 +32,30 @@ fn containers() -> Vec<Bad> {
     let of_segment = forge::container(ContentKind::Manifest, id, &forge::header(1, &id), &body);
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     vec![
-        bad(
-            "segment-as-manifest.lmm",
-            "Invalid",
-            "the file is a good segment",
-            golden::numbers().write().0,
-        ),
-        bad(
-            "manifest-as-segment.lmx",
-            "Invalid",
-            "the file is a good manifest",
-            manifest.encode().unwrap(),
-        ),
-        bad(
-            "header-of-segment.lmm",
-            "Invalid",
-            "the header is a segment's, the trailer a manifest's",
-            of_segment,
-        ),
+        bad("segment-as-manifest.lmm", "Invalid", "the file is a good segment", golden::numbers().write().0),
+        bad("manifest-as-segment.lmx", "Invalid", "the file is a good manifest", manifest.encode().unwrap()),
+        bad("header-of-segment.lmm", "Invalid", "the header is a segment's, the trailer a manifest's", of_segment),
         bad(
             "stream-longer-than-header.lmm",
             "Invalid",
             "the stream holds more than the header",
             forge::container(ContentKind::Manifest, id, &longer, &body),
         ),
-        bad(
-            "body-empty.lmm",
-            "Truncated",
-            "the body has no bytes",
-            raw(Vec::clear),
-        ),
+        bad("body-empty.lmm", "Truncated", "the body has no bytes", raw(Vec::clear)),
         bad(
             "body-cut.lmm",
             "TooLong",
             "the body ends in the last segment's list of files",
             raw(|body| body.truncate(body.len() - 1)),
         ),
-        bad(
-            "body-longer.lmm",
-            "Invalid",
-            "a byte follows the body's last field",
-            raw(|body| body.push(0)),
-        ),
+        bad("body-longer.lmm", "Invalid", "a byte follows the body's last field", raw(|body| body.push(0))),
         bad(
             "schema-count-huge.lmm",
             "TooLong",
             "there are 2^63 - 1 schemas",
             raw(|body| drop(body.splice(16..17, huge))),
         ),
-        bad(
-            "schema-huge.lmm",
-            "TooLong",
-            "a schema has 2^63 - 1 bytes",
-            raw(|body| drop(body.splice(17..18, huge))),
-        ),
+        bad("schema-huge.lmm", "TooLong", "a schema has 2^63 - 1 bytes", raw(|body| drop(body.splice(17..18, huge)))),
     ]
 }
 
@@ -137,11 +107,7 @@ fn fields() -> Vec<Bad> {
             "index-key-type.lmm",
             "Invalid",
             "an index is on a 64-bit time that counts seconds",
-            with(|manifest| {
-                manifest.indexes[0].key_type = KeyType::Time64 {
-                    unit: TimeUnit::Second,
-                }
-            }),
+            with(|manifest| manifest.indexes[0].key_type = KeyType::Time64 { unit: TimeUnit::Second }),
         ),
         bad(
             "segment-of-no-index.lmm",

@@ -11,12 +11,7 @@ use crate::{forge, golden, samples};
 fn with(segment: &Segment, change: impl FnOnce(&mut SegmentDirectory)) -> Vec<u8> {
     let (file, mut directory) = segment.write();
     change(&mut directory);
-    forge::container(
-        ContentKind::Segment,
-        segment.id,
-        &forge::stream(&file),
-        &forge::directory(&directory),
-    )
+    forge::container(ContentKind::Segment, segment.id, &forge::stream(&file), &forge::directory(&directory))
 }
 
 fn numbers(change: impl FnOnce(&mut SegmentDirectory)) -> Vec<u8> {
@@ -28,12 +23,7 @@ fn raw(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let (file, directory) = golden::numbers().write();
     let mut bytes = forge::directory(&directory);
     change(&mut bytes);
-    forge::container(
-        ContentKind::Segment,
-        golden::numbers().id,
-        &forge::stream(&file),
-        &bytes,
-    )
+    forge::container(ContentKind::Segment, golden::numbers().id, &forge::stream(&file), &bytes)
 }
 
 /// The numbers with other bytes in the stream, from the start of a section on.
@@ -43,27 +33,11 @@ fn stream(at: impl FnOnce(&SegmentDirectory) -> u64, bytes: &[u8]) -> Vec<u8> {
     let start = at(&directory) as usize;
     assert_ne!(stream[start..start + bytes.len()], *bytes);
     stream[start..start + bytes.len()].copy_from_slice(bytes);
-    forge::container(
-        ContentKind::Segment,
-        golden::numbers().id,
-        &stream,
-        &forge::directory(&directory),
-    )
+    forge::container(ContentKind::Segment, golden::numbers().id, &stream, &forge::directory(&directory))
 }
 
 pub fn segments() -> Vec<Bad> {
-    [
-        bytes(),
-        files(),
-        keys(),
-        totals(),
-        sections(),
-        value_blocks(),
-        postings(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [bytes(), files(), keys(), totals(), sections(), value_blocks(), postings()].into_iter().flatten().collect()
 }
 
 /// In the directory of the numbers: 16 bytes of id, the column's length (11) and name, the key type, the universe.
@@ -80,48 +54,23 @@ fn bytes() -> Vec<Bad> {
         })
     };
     vec![
-        bad(
-            "directory-empty.lmx",
-            "Truncated",
-            "the directory has no bytes",
-            raw(Vec::clear),
-        ),
+        bad("directory-empty.lmx", "Truncated", "the directory has no bytes", raw(Vec::clear)),
         bad(
             "directory-cut.lmx",
             "Truncated",
             "the directory ends in its last field",
             raw(|bytes| bytes.truncate(bytes.len() - 1)),
         ),
-        bad(
-            "directory-longer.lmx",
-            "Invalid",
-            "a byte follows the directory's last field",
-            raw(|bytes| bytes.push(0)),
-        ),
-        bad(
-            "string-huge.lmx",
-            "TooLong",
-            "the column's name has 2^63 - 1 bytes",
-            replace(COLUMN, &huge),
-        ),
+        bad("directory-longer.lmx", "Invalid", "a byte follows the directory's last field", raw(|bytes| bytes.push(0))),
+        bad("string-huge.lmx", "TooLong", "the column's name has 2^63 - 1 bytes", replace(COLUMN, &huge)),
         bad(
             "string-past-end.lmx",
             "Truncated",
             "the column's name is longer than the directory",
             replace(COLUMN, &[0x80, 0x7d]),
         ),
-        bad(
-            "string-not-utf8.lmx",
-            "Invalid",
-            "the column's name is not UTF-8",
-            replace(COLUMN + 1, &[0xff]),
-        ),
-        bad(
-            "varint-padded.lmx",
-            "Invalid",
-            "a varint has a needless byte",
-            replace(COLUMN, &[0x8b, 0x00]),
-        ),
+        bad("string-not-utf8.lmx", "Invalid", "the column's name is not UTF-8", replace(COLUMN + 1, &[0xff])),
+        bad("varint-padded.lmx", "Invalid", "a varint has a needless byte", replace(COLUMN, &[0x8b, 0x00])),
         bad(
             "varint-65-bits.lmx",
             "Invalid",
@@ -134,48 +83,18 @@ fn bytes() -> Vec<Bad> {
             "a varint has eleven bytes",
             replace(COLUMN, &[[0x80; 10].as_slice(), &[1]].concat()),
         ),
-        bad(
-            "key-type-0.lmx",
-            "Invalid",
-            "the key type is 0",
-            replace(KEY_TYPE, &[0]),
-        ),
-        bad(
-            "key-type-22.lmx",
-            "Invalid",
-            "the key type is 22",
-            replace(KEY_TYPE, &[22]),
-        ),
-        bad(
-            "decimal-width.lmx",
-            "Invalid",
-            "a decimal has 48 bits",
-            replace(KEY_TYPE, &[13, 48, 0, 9, 0]),
-        ),
+        bad("key-type-0.lmx", "Invalid", "the key type is 0", replace(KEY_TYPE, &[0])),
+        bad("key-type-22.lmx", "Invalid", "the key type is 22", replace(KEY_TYPE, &[22])),
+        bad("decimal-width.lmx", "Invalid", "a decimal has 48 bits", replace(KEY_TYPE, &[13, 48, 0, 9, 0])),
         bad(
             "decimal-precision.lmx",
             "Invalid",
             "a decimal of 32 bits has 10 digits",
             replace(KEY_TYPE, &[13, 32, 0, 10, 0]),
         ),
-        bad(
-            "time-unit-4.lmx",
-            "Invalid",
-            "a timestamp's unit is 4",
-            replace(KEY_TYPE, &[18, 4, 0]),
-        ),
-        bad(
-            "time32-of-nanoseconds.lmx",
-            "Invalid",
-            "a 32-bit time counts nanoseconds",
-            replace(KEY_TYPE, &[16, 3]),
-        ),
-        bad(
-            "timestamp-zoned-2.lmx",
-            "Invalid",
-            "a timestamp's zoned flag is 2",
-            replace(KEY_TYPE, &[18, 2, 2]),
-        ),
+        bad("time-unit-4.lmx", "Invalid", "a timestamp's unit is 4", replace(KEY_TYPE, &[18, 4, 0])),
+        bad("time32-of-nanoseconds.lmx", "Invalid", "a 32-bit time counts nanoseconds", replace(KEY_TYPE, &[16, 3])),
+        bad("timestamp-zoned-2.lmx", "Invalid", "a timestamp's zoned flag is 2", replace(KEY_TYPE, &[18, 2, 2])),
         bad(
             "fixed-binary-huge.lmx",
             "TooLong",
@@ -188,12 +107,7 @@ fn bytes() -> Vec<Bad> {
             "the row space has 2^33 rows",
             replace(UNIVERSE, &[0x80, 0x80, 0x80, 0x80, 0x20]),
         ),
-        bad(
-            "file-count-huge.lmx",
-            "TooLong",
-            "there are 2^63 - 1 files",
-            replace(FILE_COUNT, &huge),
-        ),
+        bad("file-count-huge.lmx", "TooLong", "there are 2^63 - 1 files", replace(FILE_COUNT, &huge)),
         bad(
             "file-count-past-end.lmx",
             "TooLong",
@@ -206,30 +120,10 @@ fn bytes() -> Vec<Bad> {
 fn files() -> Vec<Bad> {
     let path = |path: &str| numbers(|directory| directory.files[1].path = path.into());
     vec![
-        bad(
-            "path-absolute.lmx",
-            "Invalid",
-            "a data file's path starts with a slash",
-            path("/etc/passwd"),
-        ),
-        bad(
-            "path-escapes.lmx",
-            "Invalid",
-            "a data file's path leads out of the table",
-            path("a/../../b"),
-        ),
-        bad(
-            "path-empty.lmx",
-            "Invalid",
-            "a data file's path is empty",
-            path(""),
-        ),
-        bad(
-            "path-nul.lmx",
-            "Invalid",
-            "a data file's path holds a NUL",
-            path("a\0b"),
-        ),
+        bad("path-absolute.lmx", "Invalid", "a data file's path starts with a slash", path("/etc/passwd")),
+        bad("path-escapes.lmx", "Invalid", "a data file's path leads out of the table", path("a/../../b")),
+        bad("path-empty.lmx", "Invalid", "a data file's path is empty", path("")),
+        bad("path-nul.lmx", "Invalid", "a data file's path holds a NUL", path("a\0b")),
         bad(
             "base-beyond-32-bits.lmx",
             "TooLong",
@@ -247,9 +141,7 @@ fn files() -> Vec<Bad> {
             "file-of-too-many-rows.lmx",
             "TooLong",
             "a file has more than 2^32 - 1 rows",
-            with(&golden::strings(), |directory| {
-                directory.files[0].row_groups = vec![u32::MAX, 1]
-            }),
+            with(&golden::strings(), |directory| directory.files[0].row_groups = vec![u32::MAX, 1]),
         ),
     ]
 }
@@ -261,9 +153,7 @@ fn keys() -> Vec<Bad> {
             "keys-equal.lmx",
             "Invalid",
             "two blocks have the same first key",
-            numbers(|directory| {
-                directory.blocks[1].first_key = directory.blocks[0].first_key.clone()
-            }),
+            numbers(|directory| directory.blocks[1].first_key = directory.blocks[0].first_key.clone()),
         ),
         bad(
             "keys-descending.lmx",
@@ -296,9 +186,7 @@ fn keys() -> Vec<Bad> {
             "decimal-key-length.lmx",
             "Invalid",
             "a key of a 128-bit decimal has 15 bytes",
-            with(&golden::decimals(), |directory| {
-                directory.max_key = Some(Key::Bytes(vec![0xff; 15]))
-            }),
+            with(&golden::decimals(), |directory| directory.max_key = Some(Key::Bytes(vec![0xff; 15]))),
         ),
         bad(
             "max-key-low.lmx",
@@ -411,13 +299,9 @@ fn sections() -> Vec<Bad> {
             "Invalid",
             "two value blocks name each other as postings",
             numbers(|directory| {
-                let [first, second] = &mut directory.blocks[..] else {
-                    panic!("two blocks")
-                };
-                (first.postings_offset, first.postings_length) =
-                    (second.offset, second.length.into());
-                (second.postings_offset, second.postings_length) =
-                    (first.offset, first.length.into());
+                let [first, second] = &mut directory.blocks[..] else { panic!("two blocks") };
+                (first.postings_offset, first.postings_length) = (second.offset, second.length.into());
+                (second.postings_offset, second.postings_length) = (first.offset, first.length.into());
             }),
         ),
         bad(
@@ -449,46 +333,23 @@ fn first_block(values: &[(i64, u32, u32)]) -> Vec<u8> {
         posting_length,
     };
     let values: Vec<_> = values.iter().map(value).collect();
-    stream(
-        |directory| directory.blocks[0].offset,
-        &value_block::encode(&values, &KeyType::Int32).unwrap(),
-    )
+    stream(|directory| directory.blocks[0].offset, &value_block::encode(&values, &KeyType::Int32).unwrap())
 }
 
 fn value_blocks() -> Vec<Bad> {
     let block = |bytes: &[u8]| stream(|directory| directory.blocks[0].offset, bytes);
     let lowest = i64::from(i32::MIN);
     vec![
-        bad(
-            "block-of-0-values.lmx",
-            "TooLong",
-            "a value block has no value",
-            block(&[0]),
-        ),
+        bad("block-of-0-values.lmx", "TooLong", "a value block has no value", block(&[0])),
         bad(
             "block-of-2000-values.lmx",
             "TooLong",
             "a value block has more values than one may have",
             block(&[0xd0, 0x0f]),
         ),
-        bad(
-            "block-of-4-values.lmx",
-            "Truncated",
-            "a value block holds fewer values than it says",
-            block(&[100]),
-        ),
-        bad(
-            "block-of-1-value.lmx",
-            "Invalid",
-            "bytes follow the values of a block",
-            block(&[1, 0]),
-        ),
-        bad(
-            "key-width-65.lmx",
-            "Invalid",
-            "a key gap has 65 bits",
-            block(&[3, 65]),
-        ),
+        bad("block-of-4-values.lmx", "Truncated", "a value block holds fewer values than it says", block(&[100])),
+        bad("block-of-1-value.lmx", "Invalid", "bytes follow the values of a block", block(&[1, 0])),
+        bad("key-width-65.lmx", "Invalid", "a key gap has 65 bits", block(&[3, 65])),
         bad(
             "block-key-outside-type.lmx",
             "Invalid",
@@ -503,124 +364,50 @@ fn nulls(rows: u32, bytes: &[u8]) -> Vec<u8> {
     let (_, mut directory) = golden::empty().write();
     directory.files = vec![samples::file("a.parquet", 0, vec![rows])];
     directory.universe = rows.max(100);
-    directory.nulls = PostingRef {
-        offset: 64,
-        length: bytes.len() as u32,
-        rows,
-    };
+    directory.nulls = PostingRef { offset: 64, length: bytes.len() as u32, rows };
     let id = golden::empty().id;
     let stream = [forge::header(1, &id).as_slice(), bytes].concat();
-    forge::container(
-        ContentKind::Segment,
-        id,
-        &stream,
-        &forge::directory(&directory),
-    )
+    forge::container(ContentKind::Segment, id, &stream, &forge::directory(&directory))
 }
 
 fn postings() -> Vec<Bad> {
     vec![
-        bad(
-            "posting-form-4.lmx",
-            "Invalid",
-            "a posting block's form is 4",
-            nulls(1, &[4, 0, 0]),
-        ),
-        bad(
-            "posting-form-255.lmx",
-            "Invalid",
-            "a posting block's form is 255",
-            nulls(1, &[255]),
-        ),
-        bad(
-            "posting-cut.lmx",
-            "Truncated",
-            "a posting ends before its last run's length",
-            nulls(3, &[3, 1, 5]),
-        ),
-        bad(
-            "posting-longer.lmx",
-            "Invalid",
-            "a byte follows a posting",
-            nulls(1, &[3, 1, 5, 1, 0]),
-        ),
+        bad("posting-form-4.lmx", "Invalid", "a posting block's form is 4", nulls(1, &[4, 0, 0])),
+        bad("posting-form-255.lmx", "Invalid", "a posting block's form is 255", nulls(1, &[255])),
+        bad("posting-cut.lmx", "Truncated", "a posting ends before its last run's length", nulls(3, &[3, 1, 5])),
+        bad("posting-longer.lmx", "Invalid", "a byte follows a posting", nulls(1, &[3, 1, 5, 1, 0])),
         bad(
             "posting-of-4-gi-rows.lmx",
             "Invalid",
             "one row is stored, the directory says 2^32 - 2",
             nulls(u32::MAX - 1, &[3, 1, 0, 1]),
         ),
-        bad(
-            "runs-too-short.lmx",
-            "Invalid",
-            "runs hold fewer rows than the directory says",
-            nulls(3, &[3, 1, 5, 1]),
-        ),
-        bad(
-            "runs-too-long.lmx",
-            "Invalid",
-            "runs hold more rows than the directory says",
-            nulls(3, &[3, 1, 5, 9]),
-        ),
-        bad(
-            "run-empty.lmx",
-            "Invalid",
-            "a run has no row",
-            nulls(1, &[3, 2, 5, 0, 5, 1]),
-        ),
-        bad(
-            "runs-touch.lmx",
-            "Invalid",
-            "two runs are one",
-            nulls(2, &[3, 2, 5, 1, 0, 1]),
-        ),
-        bad(
-            "run-beyond-row-space.lmx",
-            "Invalid",
-            "a run lies behind the row space",
-            nulls(1, &[3, 1, 100, 1]),
-        ),
+        bad("runs-too-short.lmx", "Invalid", "runs hold fewer rows than the directory says", nulls(3, &[3, 1, 5, 1])),
+        bad("runs-too-long.lmx", "Invalid", "runs hold more rows than the directory says", nulls(3, &[3, 1, 5, 9])),
+        bad("run-empty.lmx", "Invalid", "a run has no row", nulls(1, &[3, 2, 5, 0, 5, 1])),
+        bad("runs-touch.lmx", "Invalid", "two runs are one", nulls(2, &[3, 2, 5, 1, 0, 1])),
+        bad("run-beyond-row-space.lmx", "Invalid", "a run lies behind the row space", nulls(1, &[3, 1, 100, 1])),
         bad(
             "run-beyond-32-bits.lmx",
             "TooLong",
             "a run starts beyond 32 bits",
             nulls(1, &[3, 1, 128, 128, 128, 128, 16, 1]),
         ),
-        bad(
-            "bitmap-beyond-span.lmx",
-            "Invalid",
-            "a bitmap's padding is set",
-            nulls(1, &[2, 0, 3, 0b1000]),
-        ),
+        bad("bitmap-beyond-span.lmx", "Invalid", "a bitmap's padding is set", nulls(1, &[2, 0, 3, 0b1000])),
         bad(
             "bitmap-of-fewer-rows.lmx",
             "Invalid",
             "a bitmap has fewer bits set than rows",
             nulls(2, &[2, 0, 3, 0b001]),
         ),
-        bad(
-            "bitmap-beyond-row-space.lmx",
-            "Invalid",
-            "a bitmap ends behind the row space",
-            nulls(1, &[2, 99, 2, 1]),
-        ),
-        bad(
-            "elias-fano-equal-rows.lmx",
-            "Invalid",
-            "a row stands twice",
-            nulls(2, &[0, 0x21, 0, 0b11]),
-        ),
+        bad("bitmap-beyond-row-space.lmx", "Invalid", "a bitmap ends behind the row space", nulls(1, &[2, 99, 2, 1])),
+        bad("elias-fano-equal-rows.lmx", "Invalid", "a row stands twice", nulls(2, &[0, 0x21, 0, 0b11])),
         bad(
             "elias-fano-of-fewer-rows.lmx",
             "Invalid",
             "the high part has one row of two",
             nulls(2, &[0, 0x21, 0, 0b1]),
         ),
-        bad(
-            "elias-fano-cut.lmx",
-            "Truncated",
-            "the high part is missing",
-            nulls(2, &[0, 0x21, 0]),
-        ),
+        bad("elias-fano-cut.lmx", "Truncated", "the high part is missing", nulls(2, &[0, 0x21, 0])),
     ]
 }

@@ -43,12 +43,7 @@ pub fn container(kind: ContentKind, id: [u8; 16], stream: &[u8], directory: &[u8
 /// The logical bytes of a good file's stream.
 pub fn stream(file: &[u8]) -> Vec<u8> {
     let trailer = open_tail(file, file.len() as u64).unwrap().trailer;
-    read_logical(
-        &file[..trailer.directory_offset as usize],
-        0..trailer.stream_length,
-        &trailer,
-    )
-    .unwrap()
+    read_logical(&file[..trailer.directory_offset as usize], 0..trailer.stream_length, &trailer).unwrap()
 }
 
 fn blob(out: &mut Writer, bytes: &[u8]) {
@@ -103,12 +98,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         }
         out.varint(block.values.into());
         out.varint(block.rows.wrapping_sub(block.values.into()));
-        place(
-            &mut out,
-            &mut cursor,
-            block.postings_offset,
-            block.postings_length,
-        );
+        place(&mut out, &mut cursor, block.postings_offset, block.postings_length);
         place(&mut out, &mut cursor, block.offset, block.length.into());
     }
     match &directory.max_key {
@@ -125,19 +115,14 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
     out.u64(manifest.number);
     out.i64(manifest.created_ms);
     out.varint(manifest.schemas.len() as u64);
-    manifest
-        .schemas
-        .iter()
-        .for_each(|schema| blob(&mut out, schema));
+    manifest.schemas.iter().for_each(|schema| blob(&mut out, schema));
     out.varint(manifest.files.len() as u64);
     for file in &manifest.files {
         blob(&mut out, file.path.as_bytes());
         out.varint(file.size);
         out.i64(file.modified_ns);
         out.u8(file.etag.is_some().into());
-        file.etag
-            .iter()
-            .for_each(|etag| blob(&mut out, etag.as_bytes()));
+        file.etag.iter().for_each(|etag| blob(&mut out, etag.as_bytes()));
         out.u64(file.footer_hash);
         out.varint(file.schema.into());
         row_groups(&mut out, &file.row_groups);
@@ -149,10 +134,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
             blob(&mut out, text.as_bytes());
         }
         out.u8(index.field_id.is_some().into());
-        index
-            .field_id
-            .iter()
-            .for_each(|id| out.bytes(&id.to_le_bytes()));
+        index.field_id.iter().for_each(|id| out.bytes(&id.to_le_bytes()));
         index.key_type.encode(&mut out);
         out.varint(index.options.len() as u64);
         for (name, value) in &index.options {
@@ -178,36 +160,20 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
 
 /// The header of a file.
 pub fn header(kind: u8, id: &[u8; 16]) -> Vec<u8> {
-    [
-        b"LAKEMARK".as_slice(),
-        &[1, 0, kind, 0, 0, 0, 0, 0],
-        id,
-        &[0; 32],
-    ]
-    .concat()
+    [b"LAKEMARK".as_slice(), &[1, 0, kind, 0, 0, 0, 0, 0], id, &[0; 32]].concat()
 }
 
 /// A manifest file in which every checksum is good.
 pub fn manifest(manifest: &Manifest) -> Vec<u8> {
     let stream = header(2, &manifest.store_id);
-    container(
-        ContentKind::Manifest,
-        manifest.store_id,
-        &stream,
-        &manifest_body(manifest),
-    )
+    container(ContentKind::Manifest, manifest.store_id, &stream, &manifest_body(manifest))
 }
 
 #[test]
 fn the_second_writer_writes_the_same_bytes() {
     for (name, segment) in crate::golden::segments() {
         let (file, written) = segment.write();
-        let forged = container(
-            ContentKind::Segment,
-            segment.id,
-            &stream(&file),
-            &directory(&written),
-        );
+        let forged = container(ContentKind::Segment, segment.id, &stream(&file), &directory(&written));
         assert!(forged == file, "{name}");
     }
     for (name, value) in crate::golden::manifests() {

@@ -48,15 +48,8 @@ pub fn numbers() -> Segment {
         nulls: vec![0, 15],
         opaque: vec![64],
         blocks: vec![
-            vec![
-                (key(i32::MIN.into()), vec![1]),
-                (key(-7), vec![2, 3, 4, 5]),
-                (key(0), vec![6, 8, 10, 12, 14]),
-            ],
-            vec![
-                (key(1), vec![7, 9, 11, 13, 65]),
-                (key(i32::MAX.into()), vec![66, 67]),
-            ],
+            vec![(key(i32::MIN.into()), vec![1]), (key(-7), vec![2, 3, 4, 5]), (key(0), vec![6, 8, 10, 12, 14])],
+            vec![(key(1), vec![7, 9, 11, 13, 65]), (key(i32::MAX.into()), vec![66, 67])],
         ],
     }
 }
@@ -92,20 +85,11 @@ pub fn decimals() -> Segment {
         id: *b"segment-decimals",
         index_id: *b"index-of-decimal",
         column: "price".into(),
-        key_type: KeyType::Decimal {
-            width_bits: 128,
-            precision: 38,
-            scale: -2,
-        },
+        key_type: KeyType::Decimal { width_bits: 128, precision: 38, scale: -2 },
         files: files(&[&[3], &[], &[1]]),
         nulls: vec![],
         opaque: vec![],
-        blocks: vec![vec![
-            (key(-largest), vec![2]),
-            (key(-1), vec![1]),
-            (key(0), vec![0]),
-            (key(largest), vec![64]),
-        ]],
+        blocks: vec![vec![(key(-largest), vec![2]), (key(-1), vec![1]), (key(0), vec![0]), (key(largest), vec![64])]],
     }
 }
 
@@ -115,10 +99,7 @@ pub fn pages() -> Segment {
     // Rows by pattern: long runs, every second row, scattered rows in one corner, few rows everywhere; the rest is NULL.
     let mut taken = vec![false; universe as usize];
     let mut take = |rows: Vec<u32>| {
-        let free: Vec<u32> = rows
-            .into_iter()
-            .filter(|row| !taken[*row as usize])
-            .collect();
+        let free: Vec<u32> = rows.into_iter().filter(|row| !taken[*row as usize]).collect();
         free.iter().for_each(|row| taken[*row as usize] = true);
         free
     };
@@ -136,11 +117,7 @@ pub fn pages() -> Segment {
         files: files(&[&[1 << 16, 1 << 16], &[1 << 16]]),
         nulls,
         opaque: vec![],
-        blocks: vec![
-            values
-                .map(|(key, rows)| (Key::Fixed(key as u64 * 100), rows))
-                .collect(),
-        ],
+        blocks: vec![values.map(|(key, rows)| (Key::Fixed(key as u64 * 100), rows)).collect()],
     }
 }
 
@@ -155,10 +132,7 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
 }
 
 pub fn manifests() -> Vec<(&'static str, Manifest)> {
-    vec![
-        ("empty.lmm", samples::empty_manifest()),
-        ("table.lmm", samples::manifest()),
-    ]
+    vec![("empty.lmm", samples::empty_manifest()), ("table.lmm", samples::manifest())]
 }
 
 #[test]
@@ -166,11 +140,7 @@ fn golden_segments_are_read_and_written() {
     for (name, segment) in segments() {
         let (encoded, _) = segment.write();
         let golden = golden(name, &encoded);
-        assert_eq!(
-            Segment::read(&golden).as_ref(),
-            Ok(&segment),
-            "{name} is read as another value"
-        );
+        assert_eq!(Segment::read(&golden).as_ref(), Ok(&segment), "{name} is read as another value");
         assert!(golden == encoded, "{name} is written with other bytes");
     }
 }
@@ -180,11 +150,7 @@ fn golden_manifests_are_read_and_written() {
     for (name, manifest) in manifests() {
         let encoded = manifest.encode().unwrap();
         let golden = golden(name, &encoded);
-        assert_eq!(
-            Manifest::decode(&golden).as_ref(),
-            Ok(&manifest),
-            "{name} is read as another value"
-        );
+        assert_eq!(Manifest::decode(&golden).as_ref(), Ok(&manifest), "{name} is read as another value");
         assert!(golden == encoded, "{name} is written with other bytes");
     }
 }
@@ -196,10 +162,7 @@ fn every_golden_file_is_tested() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != "README.md")
         .collect();
-    let mut tested: Vec<_> = segments()
-        .iter()
-        .map(|(name, _)| name.to_string())
-        .collect();
+    let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
     tested.extend(manifests().iter().map(|(name, _)| name.to_string()));
     found.sort();
     tested.sort();

@@ -22,9 +22,7 @@ pub struct Segment {
 
 impl Segment {
     pub fn universe(&self) -> u32 {
-        self.files
-            .last()
-            .map_or(0, |file| file.base + file.rows() as u32)
+        self.files.last().map_or(0, |file| file.base + file.rows() as u32)
     }
 
     /// The file, and its directory.
@@ -32,11 +30,7 @@ impl Segment {
         let mut writer = ContainerWriter::new(ContentKind::Segment, self.id);
         let nulls = self.push_posting(&mut writer, &self.nulls);
         let opaque = self.push_posting(&mut writer, &self.opaque);
-        let blocks: Vec<_> = self
-            .blocks
-            .iter()
-            .map(|values| self.push_block(&mut writer, values))
-            .collect();
+        let blocks: Vec<_> = self.blocks.iter().map(|values| self.push_block(&mut writer, values)).collect();
         let directory = SegmentDirectory {
             segment_id: self.id,
             index_id: self.index_id,
@@ -47,11 +41,7 @@ impl Segment {
             nulls,
             opaque,
             value_count: self.blocks.iter().map(|block| block.len() as u64).sum(),
-            max_key: self
-                .blocks
-                .last()
-                .and_then(|block| block.last())
-                .map(|(key, _)| key.clone()),
+            max_key: self.blocks.last().and_then(|block| block.last()).map(|(key, _)| key.clone()),
             blocks,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
@@ -63,28 +53,16 @@ impl Segment {
         posting::encode(rows, self.universe(), &mut bytes);
         let offset = writer.offset();
         writer.push(&bytes);
-        PostingRef {
-            offset,
-            length: bytes.len() as u32,
-            rows: rows.len() as u32,
-        }
+        PostingRef { offset, length: bytes.len() as u32, rows: rows.len() as u32 }
     }
 
-    fn push_block(
-        &self,
-        writer: &mut ContainerWriter,
-        values: &[(Key, Vec<u32>)],
-    ) -> ValueBlockRef {
+    fn push_block(&self, writer: &mut ContainerWriter, values: &[(Key, Vec<u32>)]) -> ValueBlockRef {
         let postings_offset = writer.offset();
         let packed: Vec<Value> = values
             .iter()
             .map(|(key, rows)| {
                 let posting = self.push_posting(writer, rows);
-                Value {
-                    key: key.clone(),
-                    rows: posting.rows,
-                    posting_length: posting.length,
-                }
+                Value { key: key.clone(), rows: posting.rows, posting_length: posting.length }
             })
             .collect();
         let offset = writer.offset();
@@ -112,18 +90,10 @@ impl Segment {
         let read = |logical: Range<u64>| read_logical(pages(logical.clone()), logical, &trailer);
         read(0..trailer.stream_length)?;
         trailer.check_header(pages(0..container::HEADER_BYTES))?;
-        let directory = SegmentDirectory::decode(
-            opened.directory.expect("the whole file was given"),
-            &trailer,
-        )?;
+        let directory = SegmentDirectory::decode(opened.directory.expect("the whole file was given"), &trailer)?;
         let posting = |offset: u64, length: u32, count: u32| {
             let mut rows = Vec::new();
-            posting::decode(
-                &read(offset..offset + u64::from(length))?,
-                count,
-                directory.universe,
-                &mut rows,
-            )?;
+            posting::decode(&read(offset..offset + u64::from(length))?, count, directory.universe, &mut rows)?;
             Ok(rows)
         };
         let mut blocks = Vec::new();
@@ -133,39 +103,20 @@ impl Segment {
             let mut offset = block.postings_offset;
             let mut values = Vec::new();
             for value in packed {
-                values.push((
-                    value.key,
-                    posting(offset, value.posting_length, value.rows)?,
-                ));
+                values.push((value.key, posting(offset, value.posting_length, value.rows)?));
                 offset += u64::from(value.posting_length);
             }
             let rows: u64 = values.iter().map(|(_, rows)| rows.len() as u64).sum();
             if (values.len(), rows, offset)
-                != (
-                    block.values as usize,
-                    block.rows,
-                    block.postings_offset + block.postings_length,
-                )
+                != (block.values as usize, block.rows, block.postings_offset + block.postings_length)
             {
-                return Err(FormatError::invalid(
-                    "a value block",
-                    "of other totals",
-                    "the directory's totals",
-                ));
+                return Err(FormatError::invalid("a value block", "of other totals", "the directory's totals"));
             }
             blocks.push(values);
         }
         Ok(Self {
-            nulls: posting(
-                directory.nulls.offset,
-                directory.nulls.length,
-                directory.nulls.rows,
-            )?,
-            opaque: posting(
-                directory.opaque.offset,
-                directory.opaque.length,
-                directory.opaque.rows,
-            )?,
+            nulls: posting(directory.nulls.offset, directory.nulls.length, directory.nulls.rows)?,
+            opaque: posting(directory.opaque.offset, directory.opaque.length, directory.opaque.rows)?,
             id: directory.segment_id,
             index_id: directory.index_id,
             column: directory.column,

@@ -9,28 +9,20 @@ use crate::model::{Segment, files};
 use crate::{forge, golden, samples};
 
 fn unit() -> impl Strategy<Value = TimeUnit> {
-    prop::sample::select(vec![
-        TimeUnit::Second,
-        TimeUnit::Millisecond,
-        TimeUnit::Microsecond,
-        TimeUnit::Nanosecond,
-    ])
+    prop::sample::select(vec![TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond])
 }
 
 fn key_type() -> impl Strategy<Value = KeyType> {
     use KeyType::*;
     let plain = vec![
-        Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64,
-        Date32, Date64, Utf8, Binary,
+        Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64, Date32, Date64,
+        Utf8, Binary,
     ];
-    let decimal = prop::sample::select(vec![(32u16, 9u8), (64, 18), (128, 38), (256, 76)])
-        .prop_flat_map(|(width_bits, digits)| {
-            (1u8..=digits, any::<i8>()).prop_map(move |(precision, scale)| Decimal {
-                width_bits,
-                precision,
-                scale,
-            })
-        });
+    let decimal = prop::sample::select(vec![(32u16, 9u8), (64, 18), (128, 38), (256, 76)]).prop_flat_map(
+        |(width_bits, digits)| {
+            (1u8..=digits, any::<i8>()).prop_map(move |(precision, scale)| Decimal { width_bits, precision, scale })
+        },
+    );
     prop_oneof![
         4 => prop::sample::select(plain),
         1 => decimal,
@@ -46,9 +38,7 @@ fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
     key_type().prop_flat_map(|key_type| {
         let keys = match (key_type.fixed_bounds(), key_type.bytes_length()) {
             (Some((low, high)), _) => btree_set((low..=high).prop_map(Key::Fixed), 0..30).boxed(),
-            (None, Some(length)) => {
-                btree_set(vec(any::<u8>(), length).prop_map(Key::Bytes), 0..30).boxed()
-            }
+            (None, Some(length)) => btree_set(vec(any::<u8>(), length).prop_map(Key::Bytes), 0..30).boxed(),
             (None, None) => btree_set(vec(any::<u8>(), 0..20).prop_map(Key::Bytes), 0..30).boxed(),
         };
         keys.prop_map(move |keys| (key_type, keys.into_iter().collect()))
@@ -58,45 +48,22 @@ fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
 /// A whole segment: each row of its files has one of the keys, NULL, or is opaque.
 fn segment() -> impl Strategy<Value = Segment> {
     let row_groups = vec(vec(0u32..150, 0..4), 0..4);
-    (
-        keys(),
-        row_groups,
-        vec(any::<u16>(), 600),
-        any::<[u8; 16]>(),
-        "[a-zäß]{0,9}",
-        1usize..9,
+    (keys(), row_groups, vec(any::<u16>(), 600), any::<[u8; 16]>(), "[a-zäß]{0,9}", 1usize..9).prop_map(
+        |((key_type, keys), row_groups, choices, id, column, block_values)| {
+            let groups: Vec<&[u32]> = row_groups.iter().map(Vec::as_slice).collect();
+            let files = files(&groups);
+            let mut lists = vec![Vec::new(); keys.len() + 2];
+            let rows = files.iter().flat_map(|file| file.base..file.base + file.rows() as u32);
+            for (row, choice) in rows.zip(choices.iter().cycle()) {
+                let list = usize::from(*choice) % lists.len();
+                lists[list].push(row);
+            }
+            let (nulls, opaque) = (lists.pop().unwrap(), lists.pop().unwrap());
+            let values: Vec<_> = keys.into_iter().zip(lists).filter(|(_, rows)| !rows.is_empty()).collect();
+            let blocks = values.chunks(block_values).map(<[_]>::to_vec).collect();
+            Segment { id, index_id: [7; 16], column, key_type, files, nulls, opaque, blocks }
+        },
     )
-        .prop_map(
-            |((key_type, keys), row_groups, choices, id, column, block_values)| {
-                let groups: Vec<&[u32]> = row_groups.iter().map(Vec::as_slice).collect();
-                let files = files(&groups);
-                let mut lists = vec![Vec::new(); keys.len() + 2];
-                let rows = files
-                    .iter()
-                    .flat_map(|file| file.base..file.base + file.rows() as u32);
-                for (row, choice) in rows.zip(choices.iter().cycle()) {
-                    let list = usize::from(*choice) % lists.len();
-                    lists[list].push(row);
-                }
-                let (nulls, opaque) = (lists.pop().unwrap(), lists.pop().unwrap());
-                let values: Vec<_> = keys
-                    .into_iter()
-                    .zip(lists)
-                    .filter(|(_, rows)| !rows.is_empty())
-                    .collect();
-                let blocks = values.chunks(block_values).map(<[_]>::to_vec).collect();
-                Segment {
-                    id,
-                    index_id: [7; 16],
-                    column,
-                    key_type,
-                    files,
-                    nulls,
-                    opaque,
-                    blocks,
-                }
-            },
-        )
 }
 
 fn manifest() -> impl Strategy<Value = Manifest> {
@@ -109,84 +76,52 @@ fn manifest() -> impl Strategy<Value = Manifest> {
         any::<prop::sample::Index>(),
         vec(0u32..1 << 28, 0..5),
     );
-    let index = (
-        key_type(),
-        "[a-z]{0,9}",
-        prop::option::of(any::<i32>()),
-        vec((".{0,5}", ".{0,5}"), 0..3),
-    );
-    let segment = (
-        any::<prop::sample::Index>(),
-        any::<u64>(),
-        vec(any::<bool>(), 8),
-    );
+    let index = (key_type(), "[a-z]{0,9}", prop::option::of(any::<i32>()), vec((".{0,5}", ".{0,5}"), 0..3));
+    let segment = (any::<prop::sample::Index>(), any::<u64>(), vec(any::<bool>(), 8));
     (
-        (
-            any::<[u8; 16]>(),
-            any::<u64>(),
-            any::<i64>(),
-            vec(vec(any::<u8>(), 0..20), 1..3),
-        ),
+        (any::<[u8; 16]>(), any::<u64>(), any::<i64>(), vec(vec(any::<u8>(), 0..20), 1..3)),
         vec(file, 0..8),
         vec(index, 1..4),
         vec(segment, 0..4),
     )
-        .prop_map(
-            |((store_id, number, created_ms, schemas), files, indexes, segments)| {
-                let files: Vec<_> = (0..)
-                    .zip(files)
-                    .map(
-                        |(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups))| {
-                            ManifestFile {
-                                path: format!("{n}/x{path}"),
-                                size,
-                                modified_ns,
-                                etag,
-                                footer_hash,
-                                schema: schema.index(schemas.len()) as u32,
-                                row_groups,
-                            }
-                        },
-                    )
-                    .collect();
-                let indexes: Vec<_> = (0..)
-                    .zip(indexes)
-                    .map(|(n, (key_type, column, field_id, options))| ManifestIndex {
-                        id: [n; 16],
-                        name: format!("{column} {n}"),
-                        kind: "bitmap".into(),
-                        encoding: column.clone(),
-                        column,
-                        field_id,
-                        key_type,
-                        options,
-                    })
-                    .collect();
-                let segments = (0..)
-                    .zip(segments)
-                    .map(|(n, (index, length, chosen))| ManifestSegment {
-                        id: [n; 16],
-                        index_id: indexes[index.index(indexes.len())].id,
-                        path: format!("marks/{n}.lmx"),
-                        length,
-                        files: (0..files.len() as u32)
-                            .zip(chosen)
-                            .filter(|(_, chosen)| *chosen)
-                            .map(|(n, _)| n)
-                            .collect(),
-                    })
-                    .collect();
-                Manifest {
-                    store_id,
-                    number,
-                    created_ms,
-                    schemas,
-                    files,
-                    indexes,
-                    segments,
-                }
-            },
-        )
+        .prop_map(|((store_id, number, created_ms, schemas), files, indexes, segments)| {
+            let files: Vec<_> = (0..)
+                .zip(files)
+                .map(|(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups))| ManifestFile {
+                    path: format!("{n}/x{path}"),
+                    size,
+                    modified_ns,
+                    etag,
+                    footer_hash,
+                    schema: schema.index(schemas.len()) as u32,
+                    row_groups,
+                })
+                .collect();
+            let indexes: Vec<_> = (0..)
+                .zip(indexes)
+                .map(|(n, (key_type, column, field_id, options))| ManifestIndex {
+                    id: [n; 16],
+                    name: format!("{column} {n}"),
+                    kind: "bitmap".into(),
+                    encoding: column.clone(),
+                    column,
+                    field_id,
+                    key_type,
+                    options,
+                })
+                .collect();
+            let segments = (0..)
+                .zip(segments)
+                .map(|(n, (index, length, chosen))| ManifestSegment {
+                    id: [n; 16],
+                    index_id: indexes[index.index(indexes.len())].id,
+                    path: format!("marks/{n}.lmx"),
+                    length,
+                    files: (0..files.len() as u32).zip(chosen).filter(|(_, chosen)| *chosen).map(|(n, _)| n).collect(),
+                })
+                .collect();
+            Manifest { store_id, number, created_ms, schemas, files, indexes, segments }
+        })
 }
 
 /// A place in the bytes and what to do there.

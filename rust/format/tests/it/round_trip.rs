@@ -46,11 +46,7 @@ fn a_directory_takes_few_bytes_for_a_block() {
         .collect();
     directory.max_key = Some(Key::Fixed(key_of_i64(1_000_000)));
     let bytes = directory.encode(offset).unwrap();
-    assert!(
-        bytes.len() < 13 * 1000,
-        "{} bytes for 1000 blocks",
-        bytes.len()
-    );
+    assert!(bytes.len() < 13 * 1000, "{} bytes for 1000 blocks", bytes.len());
     let trailer = samples::trailer(directory.segment_id, offset);
     assert_eq!(SegmentDirectory::decode(&bytes, &trailer), Ok(directory));
 }
@@ -75,10 +71,7 @@ fn a_stream_of_any_length_reads_back_in_any_range() {
         assert_eq!(opened.trailer.stream_length, HEADER + length);
         let points = [0, 1, 100, 4027, 4028, 4029, 8120, 8121, length];
         for start in points.iter().filter(|point| **point <= length) {
-            for end in points
-                .iter()
-                .filter(|point| *point >= start && **point <= length)
-            {
+            for end in points.iter().filter(|point| *point >= start && **point <= length) {
                 let logical = HEADER + start..HEADER + end;
                 let pages = physical_range(logical.clone(), &opened.trailer);
                 let pages = &file[pages.start as usize..pages.end as usize];
@@ -108,42 +101,14 @@ fn a_tail_that_misses_the_directory_says_where_it_is() {
 fn keys_keep_the_order_of_values() {
     let numbers = [i64::MIN, -300, -1, 0, 1, 300, i64::MAX];
     assert!(numbers.is_sorted_by(|a, b| key_of_i64(*a) < key_of_i64(*b)));
-    assert!(
-        numbers
-            .iter()
-            .all(|number| i64_of_key(key_of_i64(*number)) == *number)
-    );
-    let floats = [
-        f64::NEG_INFINITY,
-        -1.5,
-        -f64::MIN_POSITIVE,
-        -0.0,
-        0.0,
-        1e-300,
-        2.5,
-        f64::INFINITY,
-    ];
+    assert!(numbers.iter().all(|number| i64_of_key(key_of_i64(*number)) == *number));
+    let floats = [f64::NEG_INFINITY, -1.5, -f64::MIN_POSITIVE, -0.0, 0.0, 1e-300, 2.5, f64::INFINITY];
     assert!(floats.is_sorted_by(|a, b| key_of_f64(*a) < key_of_f64(*b)));
-    let floats = [
-        f32::NEG_INFINITY,
-        -1.5,
-        -0.0,
-        0.0,
-        1e-30,
-        2.5,
-        f32::INFINITY,
-    ];
+    let floats = [f32::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-30, 2.5, f32::INFINITY];
     assert!(floats.is_sorted_by(|a, b| key_of_f32(*a) < key_of_f32(*b)));
     let halves = [0xfc00u16, 0xc000, 0x8000, 0x0000, 0x0001, 0x3c00, 0x7c00];
     assert!(halves.is_sorted_by(|a, b| key_of_f16_bits(*a) < key_of_f16_bits(*b)));
-    assert_eq!(
-        (
-            key_of_f64(f64::NAN),
-            key_of_f32(f32::NAN),
-            key_of_f16_bits(0x7e00)
-        ),
-        (None, None, None)
-    );
+    assert_eq!((key_of_f64(f64::NAN), key_of_f32(f32::NAN), key_of_f16_bits(0x7e00)), (None, None, None));
     let wide = [i128::MIN, -1, 0, 1, i128::MAX];
     assert!(wide.is_sorted_by(|a, b| key_of_i128(*a) < key_of_i128(*b)));
     let (mut minus_one, mut one) = ([0xff; 32], [0; 32]);

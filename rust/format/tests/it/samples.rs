@@ -48,10 +48,7 @@ pub fn manifest() -> Manifest {
                 encoding: "equality".into(),
                 column: "time".into(),
                 field_id: None,
-                key_type: KeyType::Timestamp {
-                    unit: TimeUnit::Microsecond,
-                    zoned: true,
-                },
+                key_type: KeyType::Timestamp { unit: TimeUnit::Microsecond, zoned: true },
                 options: vec![],
             },
         ],
@@ -85,21 +82,10 @@ pub fn directory() -> SegmentDirectory {
         index_id: [0x1d; 16],
         column: "temperature".into(),
         key_type: KeyType::Int32,
-        files: vec![
-            file("a.parquet", 0, vec![50, 20]),
-            file("b.parquet", 128, vec![30]),
-        ],
+        files: vec![file("a.parquet", 0, vec![50, 20]), file("b.parquet", 128, vec![30])],
         universe: 158,
-        nulls: PostingRef {
-            offset: 124,
-            length: 6,
-            rows: 4,
-        },
-        opaque: PostingRef {
-            offset: 130,
-            length: 3,
-            rows: 1,
-        },
+        nulls: PostingRef { offset: 124, length: 6, rows: 4 },
+        opaque: PostingRef { offset: 130, length: 3, rows: 1 },
         value_count: 5,
         max_key: Some(Key::Fixed(key_of_i64(40))),
         blocks: vec![

@@ -12,15 +12,8 @@ fn table(heading: &str) -> Vec<(String, String)> {
     let mut rows = Vec::new();
     while let Some(line) = lines.next() {
         if line.starts_with(&format!("| {heading} |")) {
-            for row in lines
-                .by_ref()
-                .skip(1)
-                .take_while(|row| row.starts_with('|'))
-            {
-                let cells: Vec<_> = row
-                    .split('|')
-                    .map(|cell| cell.trim().trim_matches('`').to_owned())
-                    .collect();
+            for row in lines.by_ref().skip(1).take_while(|row| row.starts_with('|')) {
+                let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect();
                 rows.push((cells[1].clone(), cells[2].clone()));
             }
         }
@@ -31,10 +24,7 @@ fn table(heading: &str) -> Vec<(String, String)> {
 #[test]
 fn spec_constants_match() {
     let expected = [
-        (
-            "MAGIC",
-            String::from_utf8(container::MAGIC.to_vec()).unwrap(),
-        ),
+        ("MAGIC", String::from_utf8(container::MAGIC.to_vec()).unwrap()),
         ("VERSION", container::VERSION.to_string()),
         ("OLDEST_VERSION", container::OLDEST_VERSION.to_string()),
         ("PAGE_BYTES", container::PAGE_BYTES.to_string()),
@@ -47,28 +37,16 @@ fn spec_constants_match() {
         ("BASE_ALIGNMENT", segment::BASE_ALIGNMENT.to_string()),
         ("BLOCK_ROWS", posting::BLOCK_ROWS.to_string()),
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
-        (
-            "MAX_DIRECTORY_BYTES",
-            container::MAX_DIRECTORY_BYTES.to_string(),
-        ),
+        ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
         ("MAX_KEY_LENGTH", key::MAX_KEY_LENGTH.to_string()),
         ("MAX_PATH_LENGTH", manifest::MAX_PATH_LENGTH.to_string()),
         ("MAX_NAME_LENGTH", manifest::MAX_NAME_LENGTH.to_string()),
         ("MAX_SCHEMA_LENGTH", manifest::MAX_SCHEMA_LENGTH.to_string()),
         ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
-        (
-            "MAX_BLOCK_VALUES",
-            value_block::MAX_BLOCK_VALUES.to_string(),
-        ),
+        ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
     ];
-    let specified: Vec<_> = table("constant")
-        .into_iter()
-        .chain(table("limit"))
-        .collect();
-    let expected: Vec<_> = expected
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+    let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
+    let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     assert_eq!(specified, expected);
 }
 
@@ -76,22 +54,9 @@ fn spec_constants_match() {
 #[test]
 fn never_change_these_constants() {
     assert_eq!(&container::MAGIC, b"LAKEMARK");
-    assert_eq!(
-        (
-            container::PAGE_BYTES,
-            container::PAGE_PAYLOAD,
-            container::CHECKSUM_BYTES
-        ),
-        (4096, 4092, 4)
-    );
-    assert_eq!(
-        (container::HEADER_BYTES, container::TRAILER_BYTES),
-        (64, 64)
-    );
-    assert_eq!(
-        (container::DIRECTORY_PAGE, container::TRAILER_PAGE),
-        (u64::MAX, u64::MAX - 1)
-    );
+    assert_eq!((container::PAGE_BYTES, container::PAGE_PAYLOAD, container::CHECKSUM_BYTES), (4096, 4092, 4));
+    assert_eq!((container::HEADER_BYTES, container::TRAILER_BYTES), (64, 64));
+    assert_eq!((container::DIRECTORY_PAGE, container::TRAILER_PAGE), (u64::MAX, u64::MAX - 1));
     assert_eq!((segment::BASE_ALIGNMENT, posting::BLOCK_ROWS), (64, 4096));
     assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
 }
@@ -112,20 +77,10 @@ fn dump(bytes: &[u8]) -> String {
         let hex: String = (0..16)
             .map(|i| {
                 let gap = if i == 8 { "  " } else { " " };
-                line.get(i)
-                    .map_or_else(|| format!("{gap}  "), |byte| format!("{gap}{byte:02x}"))
+                line.get(i).map_or_else(|| format!("{gap}  "), |byte| format!("{gap}{byte:02x}"))
             })
             .collect();
-        let text: String = line
-            .iter()
-            .map(|b| {
-                if (0x20..0x7f).contains(b) {
-                    *b as char
-                } else {
-                    '.'
-                }
-            })
-            .collect();
+        let text: String = line.iter().map(|b| if (0x20..0x7f).contains(b) { *b as char } else { '.' }).collect();
         out += &format!("{:08x} {hex}  |{text}|\n", number * 16);
     }
     out + &format!("{:08x}\n", bytes.len())
@@ -144,23 +99,13 @@ fn the_explained_bytes_are_those_of_the_file() {
     let mut explained = 0;
     for (at, shown) in table("at") {
         let shown: Vec<_> = shown.split(' ').collect();
-        if shown.iter().any(|byte| byte.len() != 2)
-            || shown
-                .iter()
-                .any(|byte| u8::from_str_radix(byte, 16).is_err())
-        {
+        if shown.iter().any(|byte| byte.len() != 2) || shown.iter().any(|byte| u8::from_str_radix(byte, 16).is_err()) {
             continue;
         }
-        let (Ok(at), true) = (
-            usize::from_str_radix(&at, 16),
-            at.len() == 2 && shown.len() > 2,
-        ) else {
+        let (Ok(at), true) = (usize::from_str_radix(&at, 16), at.len() == 2 && shown.len() > 2) else {
             continue;
         };
-        let found: Vec<_> = bytes[at..at + shown.len()]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let found: Vec<_> = bytes[at..at + shown.len()].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(found, shown, "at {at:x}");
         explained += 1;
     }

@@ -49,7 +49,9 @@ pub(crate) fn cut(
         let rows = rows_of(*file).next_multiple_of(u64::from(BASE_ALIGNMENT));
         if rows > u64::from(u32::MAX) {
             let name = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
-            return Err(Error::unsupported(format!("the data file {name} has more than 2^32 rows; write smaller files")));
+            return Err(Error::unsupported(format!(
+                "the data file {name} has more than 2^32 rows; write smaller files"
+            )));
         }
         match groups.last_mut() {
             Some(group) if group.len() < per_segment && space + rows <= u64::from(u32::MAX) => {
@@ -188,7 +190,8 @@ async fn read_row_group(
     let keep = move || -> io::Result<Vec<(Waiting, u64)>> {
         columns.into_iter().map(|column| Ok((spill.keep(column.chunk)?, column.hash))).collect()
     };
-    let kept = spawn_blocking(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
+    let kept =
+        spawn_blocking(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
     if let Some(progress) = &context.progress {
         progress.advance(reading.footer.row_groups.get(row_group).copied().unwrap_or_default().into());
     }
@@ -298,7 +301,8 @@ async fn merge_one(context: &Context, job: MergeJob) -> Result<ManifestSegment> 
     let pending = written.map_err(|error| match error {
         BuildError::Io(error) => disk_error(context, error),
         BuildError::Format(error) => {
-            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment").with_source(error)
+            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
+                .with_source(error)
         }
     })?;
     let (path, length) = (Store::segment_path(id), pending.length);

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lakemark_index::KeyRanges;
 use lakemark_table::{BuildOptions, CancelFlag, ErrorKind, FileProbe, Progress};
 
-use crate::fixture::{batch, certain, equals, folder, k_values, leaf, mark, open, probe, rows_of, spec, spec_with, write};
+use crate::fixture::{
+    batch, certain, equals, folder, k_values, leaf, mark, open, probe, rows_of, spec, spec_with, write,
+};
 
 #[derive(Default)]
 struct Counter {
@@ -38,7 +40,8 @@ impl Progress for Counter {
 }
 
 fn temporary_files(folder: &std::path::Path) -> usize {
-    let names = fs::read_dir(folder.join("_lakemark/marks")).map(|entries| entries.map(|entry| entry.unwrap().file_name()));
+    let names =
+        fs::read_dir(folder.join("_lakemark/marks")).map(|entries| entries.map(|entry| entry.unwrap().file_name()));
     names.map_or(0, |names| names.filter(|name| name.to_string_lossy().starts_with(".tmp")).count())
 }
 
@@ -51,7 +54,10 @@ async fn progress_adds_up_and_a_second_build_has_nothing_to_do() {
     let counter = Arc::new(Counter::default());
     let options = BuildOptions { progress: Some(counter.clone()), ..BuildOptions::default() };
     let report = table.build(options.clone()).await.unwrap();
-    assert_eq!((report.indexes, report.files, report.rows, report.segments), (vec!["k_bitmap".to_owned(), "s_bitmap".to_owned()], 3, 750, 2));
+    assert_eq!(
+        (report.indexes, report.files, report.rows, report.segments),
+        (vec!["k_bitmap".to_owned(), "s_bitmap".to_owned()], 3, 750, 2)
+    );
     assert_eq!(counter.total.load(Ordering::SeqCst), 750);
     assert_eq!(counter.seen.load(Ordering::SeqCst), 750);
     assert_eq!(counter.finished.load(Ordering::SeqCst), 1);
@@ -93,7 +99,13 @@ async fn cancelling_in_the_middle_leaves_the_last_snapshot() {
     }
     let flag = CancelFlag::new();
     let counter = Arc::new(Counter { cancel_at: Some((300, flag.clone())), ..Counter::default() });
-    let options = BuildOptions { progress: Some(counter), cancel: Some(flag), memory_bytes: Some(1), threads: Some(1), ..BuildOptions::default() };
+    let options = BuildOptions {
+        progress: Some(counter),
+        cancel: Some(flag),
+        memory_bytes: Some(1),
+        threads: Some(1),
+        ..BuildOptions::default()
+    };
     let error = table.build(options).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(temporary_files(folder.path()), 0);
@@ -133,7 +145,10 @@ async fn declarations_are_checked() {
     assert_eq!(kind(spec_with("k", "colour", "red")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(kind(spec_with("k", "files_per_segment", "0")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(kind(spec_with("k", "encoding", "binary")).await, Err(ErrorKind::InvalidInput));
-    assert_eq!(kind(lakemark_table::IndexSpec { kind: "tree".to_owned(), ..spec("k") }).await, Err(ErrorKind::InvalidInput));
+    assert_eq!(
+        kind(lakemark_table::IndexSpec { kind: "tree".to_owned(), ..spec("k") }).await,
+        Err(ErrorKind::InvalidInput)
+    );
     assert_eq!(kind(lakemark_table::IndexSpec::default()).await, Err(ErrorKind::InvalidInput));
     assert_eq!(table.build(BuildOptions::default()).await.unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(kind(spec("k")).await, Ok(true));
@@ -142,7 +157,10 @@ async fn declarations_are_checked() {
     assert_eq!(table.drop_index("x", false).await.map_err(|error| error.kind()), Err(ErrorKind::NotFound));
     assert!(!table.drop_index("x", true).await.unwrap());
     let info = table.snapshot().await.unwrap().indexes();
-    assert_eq!((info[0].name.as_str(), info[0].kind.as_str(), info[0].encoding.as_str()), ("k_bitmap", "bitmap", "equality"));
+    assert_eq!(
+        (info[0].name.as_str(), info[0].kind.as_str(), info[0].encoding.as_str()),
+        ("k_bitmap", "bitmap", "equality")
+    );
     assert_eq!((info[0].files_covered, info[0].coverage), (0, 0.0));
     assert!(table.drop_index("k_bitmap", false).await.unwrap());
     assert!(table.snapshot().await.unwrap().indexes().is_empty());
@@ -177,7 +195,8 @@ async fn verification_tells_ok_damaged_and_stale_apart() {
         assert_eq!(index.stale[0].path, "f0002.parquet");
     }
 
-    let mut segments: Vec<_> = fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut segments: Vec<_> =
+        fs::read_dir(folder.path().join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect();
     segments.sort();
     for segment in &segments {
         let mut bytes = fs::read(segment).unwrap();
@@ -188,6 +207,7 @@ async fn verification_tells_ok_damaged_and_stale_apart() {
     let report = table.verify().await.unwrap();
     assert!(!report.is_ok());
     assert_eq!(report.indexes.iter().map(|index| index.damaged.len()).sum::<usize>(), 4);
-    let problems: Vec<&str> = report.indexes.iter().flat_map(|index| &index.damaged).map(|finding| finding.problem.as_str()).collect();
+    let problems: Vec<&str> =
+        report.indexes.iter().flat_map(|index| &index.damaged).map(|finding| finding.problem.as_str()).collect();
     assert_eq!(problems.iter().filter(|problem| problem.contains("missing")).count(), 1);
 }

@@ -20,7 +20,8 @@ fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
 
 fn opening(features: bool, configuration: serde_json::Value) -> Vec<serde_json::Value> {
     let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
-    let schema = json!({"type": "struct", "fields": [field("day", "date"), field("k", "integer"), field("s", "string")]});
+    let schema =
+        json!({"type": "struct", "fields": [field("day", "date"), field("k", "integer"), field("s", "string")]});
     let protocol = if features {
         json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]})
     } else {
@@ -107,7 +108,11 @@ async fn rows_of_a_deletion_vector_are_taken_out_and_come_back_with_it() {
     assert_eq!(certain(&found.files[0]), left);
     assert_eq!(found.report.coverage, 1.0);
     let count = snapshot.probe(&equals("k", 3), &ProbeOptions { use_index: true, count_only: true }).await.unwrap();
-    let counted: u64 = count.files.iter().map(|file| if let FileProbe::Counted { rows } = file { *rows } else { panic!("{file:?}") }).sum();
+    let counted: u64 = count
+        .files
+        .iter()
+        .map(|file| if let FileProbe::Counted { rows } = file { *rows } else { panic!("{file:?}") })
+        .sum();
     assert_eq!(counted as usize, left.len() + rows_of(&k_values(250, 250), 3).len());
 
     let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 2, "dataChange": true, "deletionVector": inline_vector(&deleted)}});

@@ -138,7 +138,12 @@ async fn a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing() {
     let test = "faults::a_disk_that_fills_up_in_the_middle_of_a_build_loses_nothing";
     let script = format!("trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact {test}");
     let program = std::env::current_exe().unwrap();
-    let done = std::process::Command::new("bash").args(["-c", &script]).arg(program).env(FULL_DISK, folder.path()).output().unwrap();
+    let done = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .arg(program)
+        .env(FULL_DISK, folder.path())
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success() && text.contains("1 passed"), "{text}");
     let marks = std::fs::read_dir(folder.path().join("_lakemark/marks")).unwrap();

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use lakemark_index::Predicate;
 use lakemark_table::{ErrorKind, FileProbe, Table, TableFormat, TableOptions};
 
-use crate::fixture::{batch, equals, folder, is_null, k_values, mark, open, probe, rows_of, spec, write, certain};
+use crate::fixture::{batch, certain, equals, folder, is_null, k_values, mark, open, probe, rows_of, spec, write};
 
 fn paths(snapshot: &lakemark_table::Snapshot) -> Vec<&str> {
     snapshot.files().iter().map(|file| file.path.as_str()).collect()
@@ -67,7 +67,8 @@ async fn hive_folders_become_typed_constants() {
     write(&root.join("year=2025/day=2024-03-01/city=__HIVE_DEFAULT_PARTITION__/x.parquet"), &batch(0, 5));
     let table = open(root).await;
     let snapshot = table.snapshot().await.unwrap();
-    let types: Vec<_> = snapshot.partition_columns().iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
+    let types: Vec<_> =
+        snapshot.partition_columns().iter().map(|field| (field.name().as_str(), field.data_type().clone())).collect();
     assert_eq!(types, [("year", DataType::Int64), ("day", DataType::Date32), ("city", DataType::Utf8)]);
     let values = &snapshot.files()[0].partition_values;
     assert_eq!(values[0].as_primitive::<Int64Type>().value(0), 2024);
@@ -158,7 +159,9 @@ async fn a_data_file_cut_short_is_named() {
 async fn dictionaries_are_an_encoding_and_not_a_type() {
     let folder = tempfile::tempdir().unwrap();
     let plain: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
-    let dictionary = arrow::compute::cast(&plain, &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))).unwrap();
+    let dictionary =
+        arrow::compute::cast(&plain, &DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)))
+            .unwrap();
     write(&folder.path().join("a.parquet"), &RecordBatch::try_from_iter([("s", plain)]).unwrap());
     write(&folder.path().join("b.parquet"), &RecordBatch::try_from_iter([("s", dictionary)]).unwrap());
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();

@@ -55,10 +55,16 @@ async fn law_4_manifests_are_written_once_and_their_number_grows() {
     let read = || {
         let mut files: Vec<_> = std::fs::read_dir(&manifests).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        files.into_iter().map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap())).collect::<Vec<_>>()
+        files
+            .into_iter()
+            .map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).unwrap()))
+            .collect::<Vec<_>>()
     };
     let before = read();
-    assert_eq!(before.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["00000000000000000001.lmm", "00000000000000000002.lmm"]);
+    assert_eq!(
+        before.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["00000000000000000001.lmm", "00000000000000000002.lmm"]
+    );
     table.create_index(spec("s"), false).await.unwrap();
     let after = read();
     assert_eq!(after[..2], before[..]);

@@ -22,7 +22,9 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(text) => write!(f, "error: {text}"),
-            Self::Rows(rows) => write!(f, "{} rows: {}", rows.len(), rows.iter().take(12).cloned().collect::<Vec<_>>().join(" ; ")),
+            Self::Rows(rows) => {
+                write!(f, "{} rows: {}", rows.len(), rows.iter().take(12).cloned().collect::<Vec<_>>().join(" ; "))
+            }
         }
     }
 }
@@ -38,7 +40,9 @@ impl Answer {
         for row in all {
             *left.entry(row).or_default() += 1;
         }
-        let contained = rows.iter().all(|row| left.get_mut(row.as_str()).is_some_and(|count| count.checked_sub(1).map(|less| *count = less).is_some()));
+        let contained = rows.iter().all(|row| {
+            left.get_mut(row.as_str()).is_some_and(|count| count.checked_sub(1).map(|less| *count = less).is_some())
+        });
         contained && rows.len() == limit.min(all.len())
     }
 }
@@ -72,6 +76,9 @@ pub fn same(shape: &Shape, one: &Answer, other: &Answer) -> bool {
 
 fn texts(batch: &RecordBatch) -> Vec<String> {
     let options = FormatOptions::default().with_null("∅");
-    let columns: Vec<ArrayFormatter<'_>> = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
-    (0..batch.num_rows()).map(|row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|")).collect()
+    let columns: Vec<ArrayFormatter<'_>> =
+        batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|"))
+        .collect()
 }

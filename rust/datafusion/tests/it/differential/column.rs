@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array,
+};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::util::display::array_value_to_string;
@@ -154,19 +156,23 @@ fn random_values(rng: &mut StdRng, data_type: &DataType, count: usize) -> ArrayR
         DataType::UInt16 => whole(rng, 0, 65_535),
         DataType::UInt32 => whole(rng, 0, i64::from(u32::MAX)),
         DataType::UInt64 => {
-            let values = (0..count).map(|_| if rng.random_bool(0.2) { u64::MAX - rng.random_range(0..3) } else { rng.random_range(0..40) });
+            let values = (0..count).map(|_| {
+                if rng.random_bool(0.2) { u64::MAX - rng.random_range(0..3) } else { rng.random_range(0..40) }
+            });
             Arc::new(UInt64Array::from_iter_values(values))
         }
         DataType::Float32 | DataType::Float64 => random_floats(rng, count),
         DataType::Decimal128(..) => whole(rng, -9_999, 9_999),
         DataType::Timestamp(unit, _) => return random_times(rng, unit, data_type, count),
         DataType::Binary => {
-            let values = (0..count).map(|_| (0..rng.random_range(0..3)).map(|_| rng.random_range(0..4_u8) * 85).collect::<Vec<u8>>());
+            let values = (0..count)
+                .map(|_| (0..rng.random_range(0..3)).map(|_| rng.random_range(0..4_u8) * 85).collect::<Vec<u8>>());
             Arc::new(BinaryArray::from_iter_values(values))
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
             let letters = ['a', 'b', 'é', '日', '%', ' '];
-            let values = (0..count).map(|_| (0..rng.random_range(0..5)).map(|_| *pick(rng, &letters)).collect::<String>());
+            let values =
+                (0..count).map(|_| (0..rng.random_range(0..5)).map(|_| *pick(rng, &letters)).collect::<String>());
             Arc::new(values.map(Some).collect::<StringArray>())
         }
         _ => whole(rng, i64::MIN, i64::MAX),
@@ -180,7 +186,8 @@ fn random_values(rng: &mut StdRng, data_type: &DataType, count: usize) -> ArrayR
 
 fn random_floats(rng: &mut StdRng, count: usize) -> ArrayRef {
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e30];
-    let values = (0..count).map(|_| if rng.random_bool(0.3) { *pick(rng, &special) } else { f64::from(rng.random_range(-20..20)) / 4.0 });
+    let values = (0..count)
+        .map(|_| if rng.random_bool(0.3) { *pick(rng, &special) } else { f64::from(rng.random_range(-20..20)) / 4.0 });
     Arc::new(Float64Array::from_iter_values(values))
 }
 
@@ -209,7 +216,9 @@ fn literal(values: &ArrayRef, at: usize) -> String {
         DataType::Date32 => format!("DATE '{}'", text(values)),
         DataType::Timestamp(_, None) => format!("TIMESTAMP '{}'", text(values)),
         DataType::Timestamp(_, Some(_)) => format!("CAST('{}' AS TIMESTAMP WITH TIME ZONE)", text(values)),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => format!("'{}'", text(values).replace('\'', "''")),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
+            format!("'{}'", text(values).replace('\'', "''"))
+        }
         DataType::Binary => {
             let hex: String = values.as_binary::<i32>().value(at).iter().map(|byte| format!("{byte:02X}")).collect();
             format!("X'{hex}'")
@@ -217,4 +226,3 @@ fn literal(values: &ArrayRef, at: usize) -> String {
         _ => text(values),
     }
 }
-

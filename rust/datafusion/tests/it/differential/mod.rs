@@ -60,7 +60,11 @@ pub async fn run(trials: u64, seed: u64) -> Summary {
         let tables_done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if tables_done % 10 == 0 {
             let rate = (summary.passed + summary.failed) as f64 / start.elapsed().as_secs_f64();
-            println!("{} trials, {rate:.0} per second; resume with SEED={}", summary.passed + summary.failed, seed + tables_done);
+            println!(
+                "{} trials, {rate:.0} per second; resume with SEED={}",
+                summary.passed + summary.failed,
+                seed + tables_done
+            );
         }
     }
     let rate = (summary.passed + summary.failed) as f64 / start.elapsed().as_secs_f64();

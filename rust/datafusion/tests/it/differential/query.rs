@@ -24,7 +24,8 @@ pub enum Tree {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let joined = |parts: &[Self], word: &str| parts.iter().map(|part| format!("({part})")).collect::<Vec<_>>().join(word);
+        let joined =
+            |parts: &[Self], word: &str| parts.iter().map(|part| format!("({part})")).collect::<Vec<_>>().join(word);
         match self {
             Self::Leaf(sql) => f.write_str(sql),
             Self::Not(inner) => write!(f, "NOT ({inner})"),
@@ -39,7 +40,8 @@ impl Tree {
     /// A random predicate over the columns.
     pub fn random(rng: &mut StdRng, columns: &[Column], depth: u32) -> Self {
         let kind = if depth == 0 { 0 } else { rng.random_range(0..10) };
-        let several = |rng: &mut StdRng| (0..rng.random_range(2..5)).map(|_| Self::random(rng, columns, depth - 1)).collect();
+        let several =
+            |rng: &mut StdRng| (0..rng.random_range(2..5)).map(|_| Self::random(rng, columns, depth - 1)).collect();
         match kind {
             0..=3 => Self::Leaf(random_leaf(rng, columns)),
             4 => Self::Not(Box::new(Self::random(rng, columns, depth - 1))),
@@ -171,7 +173,9 @@ impl Shape {
             Self::Rows => format!("SELECT * FROM t WHERE {tree}"),
             Self::Top { column, descending, limit } => {
                 let order = if *descending { "DESC" } else { "ASC" };
-                format!("SELECT id, {column} FROM t WHERE {tree} ORDER BY {column} {order} NULLS LAST, id LIMIT {limit}")
+                format!(
+                    "SELECT id, {column} FROM t WHERE {tree} ORDER BY {column} {order} NULLS LAST, id LIMIT {limit}"
+                )
             }
             Self::Limit(limit) => format!("SELECT * FROM t WHERE {tree} LIMIT {limit}"),
             Self::Groups(column) => format!("SELECT {column}, count(*) FROM t WHERE {tree} GROUP BY {column}"),

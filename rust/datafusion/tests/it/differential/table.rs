@@ -52,7 +52,8 @@ impl RandomTable {
     /// Writes and marks the table of a seed.
     pub async fn create(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let columns: Vec<Column> = (0..rng.random_range(2..8)).map(|ordinal| Column::random(&mut rng, ordinal)).collect();
+        let columns: Vec<Column> =
+            (0..rng.random_range(2..8)).map(|ordinal| Column::random(&mut rng, ordinal)).collect();
         let folder = tempfile::tempdir().unwrap();
         let parts = random_parts(&mut rng, columns.len());
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
@@ -71,7 +72,8 @@ impl RandomTable {
                 part.write(&columns, &mut rng, folder.path());
             }
         }
-        let marked = mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
+        let marked =
+            mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
         for part in late_parts {
             part.write(&columns, &mut rng, folder.path());
         }
@@ -95,7 +97,15 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
                 rows,
                 row_group_rows: *pick(rng, &[3, 16, 50, 128, 1_000]),
                 dictionary: rng.random_bool(0.7),
-                statistics: *pick(rng, &[EnabledStatistics::Page, EnabledStatistics::Page, EnabledStatistics::Chunk, EnabledStatistics::None]),
+                statistics: *pick(
+                    rng,
+                    &[
+                        EnabledStatistics::Page,
+                        EnabledStatistics::Page,
+                        EnabledStatistics::Chunk,
+                        EnabledStatistics::None,
+                    ],
+                ),
                 // The first file keeps every column: the schema is read from there.
                 lacks: (ordinal > 0 && rng.random_bool(0.2)).then(|| rng.random_range(0..columns)),
                 first_id,
@@ -159,7 +169,19 @@ fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[St
     let columns: Vec<String> = columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
     let parts: Vec<String> = parts
         .iter()
-        .map(|part| format!("{} rows by {}{}", part.rows, part.row_group_rows, part.lacks.map_or(String::new(), |c| format!(" without c{c}"))))
+        .map(|part| {
+            format!(
+                "{} rows by {}{}",
+                part.rows,
+                part.row_group_rows,
+                part.lacks.map_or(String::new(), |c| format!(" without c{c}"))
+            )
+        })
         .collect();
-    format!("columns: {}; files: {}; marks: {coverage:?} on [{}]", columns.join(", "), parts.join(", "), marked.join(", "))
+    format!(
+        "columns: {}; files: {}; marks: {coverage:?} on [{}]",
+        columns.join(", "),
+        parts.join(", "),
+        marked.join(", ")
+    )
 }
