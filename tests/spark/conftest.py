@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
@@ -56,20 +56,3 @@ def no_leak(spark: SparkSession) -> Iterator[None]:
     yield
     allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()  # noqa: SLF001 - there is no other way to the JVM
     assert allocator.getAllocatedMemory() == 0
-
-
-@pytest.fixture
-def jobs_of(spark: SparkSession) -> Any:
-    """Runs an action and tells its result and how many Spark jobs it took."""
-    runs = 0
-
-    def run(action: Any) -> tuple[Any, int]:
-        nonlocal runs
-        runs += 1
-        group = f"jobs-{id(run)}-{runs}"
-        context = spark.sparkContext
-        context.setJobGroup(group, "a test counts jobs")
-        result = action()
-        return result, len(context.statusTracker().getJobIdsForGroup(group))
-
-    return run

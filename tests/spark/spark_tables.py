@@ -84,6 +84,17 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001 - PySpark gives plans no other way
 
 
+def has_filter(frame: DataFrame) -> bool:
+    """Whether Spark evaluates a condition itself; scans name the filters that they took in their description."""
+    return any(line.lstrip("*( +-:123456789)").startswith("Filter ") for line in plan_of(frame).splitlines())
+
+
+def is_counted(frame: DataFrame) -> bool:
+    """Whether the plan of the frame's count reads no data: one row is there before anything runs."""
+    plan = plan_of(frame.groupBy().count())
+    return "LocalTableScan" in plan and "BatchScan" not in plan
+
+
 def same_rows(left: DataFrame, right: DataFrame) -> bool:
     return left.exceptAll(right).isEmpty() and right.exceptAll(left).isEmpty()
 

@@ -6,7 +6,6 @@ import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -37,7 +36,7 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     check(root);
     ColumnVector[] vectors = new ColumnVector[columns.length()];
     for (int at = 0; at < vectors.length; at++) {
-      vectors[at] = new ArrowColumnVector(root.getVector(at));
+      vectors[at] = new StreamColumnVector(root.getVector(at));
     }
     batch = new ColumnarBatch(vectors, root.getRowCount());
     return true;
