@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path as FsPath, PathBuf};
+use std::path::{Component, Path as FsPath, PathBuf};
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -106,7 +106,14 @@ impl Location {
             let mut root = url.clone();
             root.set_path(&format!("{folder}/"));
             let (object_store, prefix) = object_store_for(&root, options, layer)?;
-            return Ok(Self { text: text.to_owned(), root, prefix, local: None, shape: Shape::Glob(pattern), object_store });
+            return Ok(Self {
+                text: text.to_owned(),
+                root,
+                prefix,
+                local: None,
+                shape: Shape::Glob(pattern),
+                object_store,
+            });
         }
         let (object_store, prefix) = object_store_for(url, options, layer)?;
         let mut root = url.clone();
@@ -116,7 +123,14 @@ impl Location {
             let parent: Vec<_> = prefix.parts().collect();
             let parent = Path::from_iter(parent.into_iter().rev().skip(1).collect::<Vec<_>>().into_iter().rev());
             root = url.join(".").map_err(|error| Error::invalid(format!("{text}: {error}")))?;
-            return Ok(Self { text: text.to_owned(), root, prefix: parent, local: None, shape: Shape::File(name), object_store });
+            return Ok(Self {
+                text: text.to_owned(),
+                root,
+                prefix: parent,
+                local: None,
+                shape: Shape::File(name),
+                object_store,
+            });
         }
         if !root.path().ends_with('/') {
             root.set_path(&format!("{}/", url.path()));
@@ -197,18 +211,33 @@ fn parse_address(text: &str) -> Result<Address> {
         return Ok(Address::Local(path));
     }
     let path = std::path::absolute(text).map_err(|error| Error::invalid(format!("{text} is not a path: {error}")))?;
-    // `absolute` keeps `..`, which an object store path may not have.
-    if path.components().any(|part| part == std::path::Component::ParentDir)
-        && let Ok(resolved) = std::fs::canonicalize(&path)
-    {
-        return Ok(Address::Local(resolved));
+    // `absolute` keeps `..`, which an object store's path may not have.
+    if path.components().all(|part| part != Component::ParentDir) {
+        return Ok(Address::Local(path));
     }
-    Ok(Address::Local(path))
+    Ok(Address::Local(std::fs::canonicalize(&path).unwrap_or_else(|_| without_parents(&path))))
 }
 
-fn object_store_for(url: &Url, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<(Arc<dyn ObjectStore>, Path)> {
+/// Resolves `..` in a path that does not exist (yet).
+fn without_parents(path: &FsPath) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut resolved, part| {
+        if part == Component::ParentDir {
+            resolved.pop();
+        } else {
+            resolved.push(part);
+        }
+        resolved
+    })
+}
+
+fn object_store_for(
+    url: &Url,
+    options: &HashMap<String, String>,
+    layer: StoreLayer<'_>,
+) -> Result<(Arc<dyn ObjectStore>, Path)> {
     let (object_store, path) = object_store::parse_url_opts(url, options).map_err(|error| {
-        Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong")).with_source(error)
+        Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong"))
+            .with_source(error)
     })?;
     Ok((layer(Arc::from(object_store)), path))
 }

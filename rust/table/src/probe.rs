@@ -27,7 +27,7 @@ use crate::segments::ReadCounter;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 
 pub(crate) use answers::{Answer, Answers};
-pub(crate) use identity::Identities;
+pub(crate) use identity::is_same_data;
 
 /// Files of the algebra that one task takes.
 const FILES_PER_TASK: usize = 64;
@@ -42,12 +42,11 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     if !options.use_index {
         return Ok(disabled(snapshot, &predicate, started));
     }
-    let identities = Identities::default();
     let mut counted = vec![None; snapshot.files().len()];
     if options.count_only {
-        count::from_directories(snapshot, &predicate, &identities, &counter, &mut counted).await;
+        count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
     }
-    let answers = Answers::gather(snapshot, &predicate, &counted, &identities, &counter).await?;
+    let answers = Answers::gather(snapshot, &predicate, &counted, &counter).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
@@ -59,12 +58,18 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
     let mut leaves: Vec<LeafReport> = Vec::new();
     for_each_condition(predicate, &mut |condition| {
-        leaves.push(LeafReport { reason: Some(condition.reason().unwrap_or(Reason::IndexDisabled)), ..condition.report() });
+        leaves.push(LeafReport {
+            reason: Some(condition.reason().unwrap_or(Reason::IndexDisabled)),
+            ..condition.report()
+        });
     });
     let files = vec![FileProbe::Unknown; snapshot.files().len()];
     let total = files.len() as u64;
     let seconds = started.elapsed().as_secs_f64();
-    Probe { files, report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() } }
+    Probe {
+        files,
+        report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
+    }
 }
 
 /// A condition of a predicate: a leaf, or what could not be translated.
@@ -103,7 +108,8 @@ fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Condi
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
 fn row_groups(snapshot: &Snapshot, answers: &Answers) -> Vec<Option<Vec<u32>>> {
-    let known = |(file, data_file): (usize, &DataFile)| data_file.row_groups.clone().or_else(|| answers.row_groups(file));
+    let known =
+        |(file, data_file): (usize, &DataFile)| data_file.row_groups.clone().or_else(|| answers.row_groups(file));
     snapshot.files().iter().enumerate().map(known).collect()
 }
 
@@ -129,7 +135,8 @@ async fn combine(
     let mut tasks = JoinSet::new();
     let predicate = Arc::new(predicate.clone());
     let count_only = options.count_only;
-    let per_task = FILES_PER_TASK.min(files.div_ceil(std::thread::available_parallelism().map_or(2, Into::into))).max(1);
+    let per_task =
+        FILES_PER_TASK.min(files.div_ceil(std::thread::available_parallelism().map_or(2, Into::into))).max(1);
     for first in (0..files).step_by(per_task) {
         let batch: Vec<Work> = (first..files.min(first + per_task)).map(work).collect();
         let predicate = Arc::clone(&predicate);
@@ -162,9 +169,9 @@ impl Work {
         // Without row positions the answers that hold for whole files still may rule the file out.
         let rows = self.row_groups.as_ref().map_or(1, |groups| groups.iter().copied().fold(0u32, u32::saturating_add));
         let mut answers = self.answers.iter();
-        let candidates = Candidates::of(predicate, rows, &mut |leaf| match answers.next() {
-            Some(answer) if self.row_groups.is_some() => answer.candidates(leaf, rows),
-            Some(answer) => answer.of_whole_file(leaf),
+        let candidates = Candidates::of(predicate, rows, &mut |_| match answers.next() {
+            Some(answer) if self.row_groups.is_some() => answer.candidates(rows),
+            Some(answer) => answer.of_whole_file(),
             None => Candidates::unknown(rows),
         });
         let (mut certain, mut uncertain) = (candidates.certain_true(), candidates.uncertain_true());
@@ -212,7 +219,8 @@ fn summarize(
         add_file(&mut report, file, known.as_deref());
     }
     let covered = (0..snapshot.files().len()).filter(|file| {
-        counted.get(*file).is_some_and(Option::is_some) || answers.is_covered(*file, row_groups.get(*file).is_some_and(Option::is_some))
+        counted.get(*file).is_some_and(Option::is_some)
+            || answers.is_covered(*file, row_groups.get(*file).is_some_and(Option::is_some))
     });
     let covered = covered.count();
     report.coverage = if files.is_empty() { 1.0 } else { covered as f64 / files.len() as f64 };

@@ -117,7 +117,9 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Ma
         if if_exists {
             return Ok((None, Committed::default()));
         }
-        return Err(Error::not_found(format!("there is no index {name}; `lakemark index list` shows those that exist")));
+        return Err(Error::not_found(format!(
+            "there is no index {name}; `lakemark index list` shows those that exist"
+        )));
     };
     let id = index.id;
     let mut next = base.clone();
@@ -227,4 +229,104 @@ fn compact<T>(entries: &mut Vec<T>, used: &HashSet<u32>) -> HashMap<u32, u32> {
         keep
     });
     moved
+}
+
+#[cfg(test)]
+mod tests {
+    use lakemark_format::KeyType;
+
+    use super::*;
+
+    fn index(id: u8) -> ManifestIndex {
+        ManifestIndex {
+            id: [id; 16],
+            name: format!("i{id}"),
+            kind: "bitmap".to_owned(),
+            encoding: "equality".to_owned(),
+            column: "k".to_owned(),
+            field_id: None,
+            key_type: KeyType::Int32,
+            options: Vec::new(),
+        }
+    }
+
+    fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
+        let file = |(path, footer_hash): &(&str, u64)| ManifestFile {
+            path: (*path).to_owned(),
+            size: 1,
+            modified_ns: 0,
+            etag: None,
+            footer_hash: *footer_hash,
+            schema: 0,
+            row_groups: vec![1],
+        };
+        let ordinals = (0..).take(files.len()).collect();
+        let segment = ManifestSegment {
+            id: [segment; 16],
+            index_id: [index; 16],
+            path: format!("marks/{segment}"),
+            length: 1,
+            files: ordinals,
+        };
+        let files = files.iter().map(file).collect();
+        Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment] })
+    }
+
+    fn after(edits: &[Edit]) -> Manifest {
+        let mut manifest = empty_manifest();
+        for edit in edits {
+            if let (Some(next), _) = apply(&manifest, edit).unwrap() {
+                next.encode().unwrap();
+                manifest = next;
+            }
+        }
+        manifest
+    }
+
+    fn create(id: u8) -> Edit {
+        Edit::CreateIndex { index: index(id), if_not_exists: false }
+    }
+
+    #[test]
+    fn segments_of_a_dropped_index_are_discarded() {
+        let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
+        let base = after(&[create(1), drop]);
+        let (next, committed) = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+        assert!(next.is_none());
+        assert_eq!(committed.unused, ["marks/9"]);
+    }
+
+    #[test]
+    fn a_changed_file_leaves_the_segments_of_its_older_self() {
+        let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
+        let (next, committed) = apply(&base, &built(1, 9, &[("b", 2)])).unwrap();
+        let next = next.unwrap();
+        assert_eq!(
+            next.files.iter().map(|file| (file.path.as_str(), file.footer_hash)).collect::<Vec<_>>(),
+            [("a", 1), ("b", 2)]
+        );
+        assert_eq!(next.segments.iter().map(|segment| segment.files.clone()).collect::<Vec<_>>(), [vec![0], vec![1]]);
+        assert!(committed.unused.is_empty());
+        let (next, committed) = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
+        assert_eq!(next.unwrap().segments.len(), 2);
+        assert_eq!(committed.unused, ["marks/8"]);
+    }
+
+    #[test]
+    fn the_slower_of_two_builders_of_the_same_files_adds_nothing() {
+        let base = after(&[create(1), create(2), built(1, 8, &[("a", 1), ("b", 1)])]);
+        let (next, committed) = apply(&base, &built(1, 9, &[("a", 1)])).unwrap();
+        assert!(next.is_none());
+        assert_eq!(committed.unused, ["marks/9"]);
+        let (next, _) = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
+        assert_eq!(next.unwrap().segments.len(), 2);
+    }
+
+    #[test]
+    fn files_and_schemas_without_segments_are_forgotten() {
+        let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
+        let base = after(&[create(1), create(2), built(1, 8, &[("a", 1)]), built(2, 9, &[("b", 1)]), drop]);
+        assert_eq!(base.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["b"]);
+        assert_eq!((base.schemas.len(), base.segments[0].files.as_slice()), (1, &[0][..]));
+    }
 }

@@ -19,7 +19,7 @@ use crate::columns::read_columns;
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::location::Place;
-use crate::probe::Identities;
+use crate::probe::is_same_data;
 use crate::report::{Finding, IndexVerdict, VerifyReport};
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
@@ -100,7 +100,7 @@ async fn freshness(
     let Some(file) = snapshot.files().iter().position(|file| file.path == path) else {
         return Err("the data file is gone");
     };
-    if Identities.holds(snapshot, file, entry, segment, &stored.directory).await {
+    if is_same_data(snapshot, file, entry, segment, &stored.directory).await {
         Ok(file)
     } else {
         Err("the data file changed since it was indexed")

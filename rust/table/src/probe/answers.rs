@@ -9,7 +9,7 @@ use lakemark_index::bitmap::{LeafRows, Search};
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 use tokio::task::JoinSet;
 
-use super::Identities;
+use super::is_same_data;
 use crate::error::{Error, Result};
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment};
@@ -25,25 +25,27 @@ pub(crate) enum Answer {
     Unknown(Reason),
     /// The same for every row.
     Constant(Truth),
+    /// Not asked for rows, as the directory told how many there are; none where that is not the number of this leaf.
+    Counted(Option<u64>),
     /// Rows of a segment, in which the file's rows start at `base`.
     Rows { rows: Arc<LeafRows>, base: u32, row_groups: Vec<u32> },
 }
 
 impl Answer {
     /// The candidates of a file with `rows` rows.
-    pub(crate) fn candidates(&self, _leaf: &Leaf, rows: u32) -> Candidates {
+    pub(crate) fn candidates(&self, rows: u32) -> Candidates {
         match self {
-            Self::Unknown(_) => Candidates::unknown(rows),
+            Self::Unknown(_) | Self::Counted(_) => Candidates::unknown(rows),
             Self::Constant(truth) => Candidates::constant(*truth, rows),
             Self::Rows { rows: found, base, .. } => found.candidates(*base, base.saturating_add(rows)),
         }
     }
 
     /// The candidates of the file as if it were one row.
-    pub(crate) fn of_whole_file(&self, _leaf: &Leaf) -> Candidates {
+    pub(crate) fn of_whole_file(&self) -> Candidates {
         match self {
             Self::Constant(truth) => Candidates::constant(*truth, 1),
-            Self::Unknown(_) | Self::Rows { .. } => Candidates::unknown(1),
+            Self::Unknown(_) | Self::Counted(_) | Self::Rows { .. } => Candidates::unknown(1),
         }
     }
 }
@@ -73,19 +75,23 @@ impl Answers {
         snapshot: &Snapshot,
         predicate: &Predicate,
         counted: &[Option<u64>],
-        identities: &Identities,
         counter: &Arc<ReadCounter>,
     ) -> Result<Self> {
         let leaves = predicate.leaves();
         let mut answers = Self { leaves: Vec::with_capacity(leaves.len()), sources: vec![None; leaves.len()] };
         let mut tasks = JoinSet::new();
         for (place, leaf) in leaves.iter().enumerate() {
-            let (constants, source) = constants(snapshot, leaf);
+            let (mut constants, source) = constants(snapshot, leaf);
+            for (answer, rows) in constants.iter_mut().zip(counted) {
+                if rows.is_some() {
+                    *answer = Answer::Counted(rows.filter(|_| matches!(predicate, Predicate::Leaf(_))));
+                }
+            }
             answers.leaves.push(constants);
             if let Some(slot) = answers.sources.get_mut(place) {
                 *slot = source;
             }
-            for question in answers.questions(snapshot, place, leaf, counted) {
+            for question in answers.questions(snapshot, place, leaf) {
                 let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
                 tasks.spawn(async move {
                     let asked = match &store {
@@ -98,20 +104,20 @@ impl Answers {
         }
         while let Some(done) = tasks.join_next().await {
             let (question, asked) = done.map_err(|error| Error::task(&error))?;
-            answers.take(snapshot, identities, question, asked).await;
+            answers.take(snapshot, question, asked).await;
         }
         Ok(answers)
     }
 
     /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
-    fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf, counted: &[Option<u64>]) -> Vec<Question> {
+    fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<Question> {
         let Some(manifest) = &snapshot.manifest else { return Vec::new() };
         let indexes = snapshot.indexes_of(&leaf.column);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (file, mark) in snapshot.marks.iter().enumerate() {
-            let answered = matches!(answers.get(file), Some(Answer::Constant(_)));
-            if let (false, None, Some(ordinal)) = (answered, counted.get(file).copied().flatten(), mark.ordinal) {
+            let answered = matches!(answers.get(file), Some(Answer::Constant(_) | Answer::Counted(_)));
+            if let (false, Some(ordinal)) = (answered, mark.ordinal) {
                 open.insert(ordinal, file);
             }
         }
@@ -134,18 +140,18 @@ impl Answers {
     }
 
     /// Enters what a segment said, file by file.
-    async fn take(
-        &mut self,
-        snapshot: &Snapshot,
-        identities: &Identities,
-        question: Question,
-        asked: Result<(Segment, Arc<LeafRows>), Damage>,
-    ) {
+    async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<(Segment, Arc<LeafRows>), Damage>) {
         let (segment, rows) = match asked {
             Ok(asked) => asked,
             Err(damage) => {
                 let (index, path, reason) = (&question.index.name, &question.segment.path, damage.reason.code());
-                tracing::warn!(index, segment = path, reason, problem = damage.problem, "a mark cannot be used; its files are scanned");
+                tracing::warn!(
+                    index,
+                    segment = path,
+                    reason,
+                    problem = damage.problem,
+                    "a mark cannot be used; its files are scanned"
+                );
                 for (file, _) in &question.files {
                     self.set(question.leaf, *file, Answer::Unknown(damage.reason));
                 }
@@ -156,11 +162,15 @@ impl Answers {
             segment.directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
         for (file, path) in &question.files {
             let answer = match entries.get(path.as_str()) {
-                Some(entry) if identities.holds(snapshot, *file, entry, &question.segment, &segment.directory).await => {
+                Some(entry) if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await => {
                     Answer::Rows { rows: Arc::clone(&rows), base: entry.base, row_groups: entry.row_groups.clone() }
                 }
                 _ => {
-                    tracing::warn!(file = path, reason = Reason::FileChanged.code(), "a data file changed since it was indexed and is scanned");
+                    tracing::warn!(
+                        file = path,
+                        reason = Reason::FileChanged.code(),
+                        "a data file changed since it was indexed and is scanned"
+                    );
                     Answer::Unknown(Reason::FileChanged)
                 }
             };
@@ -176,7 +186,8 @@ impl Answers {
 
     /// The answers of one file, by leaf.
     pub(crate) fn of_file(&self, file: usize) -> Vec<Answer> {
-        let of_leaf = |answers: &Vec<Answer>| answers.get(file).cloned().unwrap_or(Answer::Unknown(Reason::FileNotCovered));
+        let of_leaf =
+            |answers: &Vec<Answer>| answers.get(file).cloned().unwrap_or(Answer::Unknown(Reason::FileNotCovered));
         self.leaves.iter().map(of_leaf).collect()
     }
 
@@ -213,9 +224,10 @@ impl Answers {
             _ => None,
         });
         let rows = answers.iter().filter_map(|answer| match answer {
-            Answer::Rows { rows, base, row_groups } => {
-                Some(u64::from(rows.t.count_in(*base, row_groups.iter().fold(*base, |end, rows| end.saturating_add(*rows)))))
-            }
+            Answer::Rows { rows, base, row_groups } => Some(u64::from(
+                rows.t.count_in(*base, row_groups.iter().fold(*base, |end, rows| end.saturating_add(*rows))),
+            )),
+            Answer::Counted(rows) => *rows,
             _ => None,
         });
         let rows: Vec<u64> = rows.collect();
@@ -227,10 +239,11 @@ impl Answers {
 fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) {
     let files = snapshot.files();
     if let Some(place) = snapshot.partition_columns().iter().position(|field| *field.name() == leaf.column) {
-        let of_file = |value: Option<&Arc<dyn Array>>| match value.and_then(|value| test_value(value.as_ref(), &leaf.test)) {
-            Some(truth) => Answer::Constant(truth),
-            None => Answer::Unknown(Reason::TypeNotIndexed),
-        };
+        let of_file =
+            |value: Option<&Arc<dyn Array>>| match value.and_then(|value| test_value(value.as_ref(), &leaf.test)) {
+                Some(truth) => Answer::Constant(truth),
+                None => Answer::Unknown(Reason::TypeNotIndexed),
+            };
         let answers = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
         return (answers, Some(PARTITION.to_owned()));
     }

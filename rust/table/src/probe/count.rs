@@ -1,22 +1,25 @@
 //! Counting from segment directories alone, where a predicate is one test and whole segments count.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use lakemark_format::{ManifestIndex, ManifestSegment};
+use futures::{StreamExt, stream};
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::search::Count;
 use lakemark_index::{Leaf, Predicate, Test};
 
-use super::Identities;
+use super::is_same_data;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+
+/// Segments that are asked at a time.
+const CONCURRENT_SEGMENTS: usize = 32;
 
 /// Fills `counted` for the files of every segment that is fresh as a whole and free of deletion vectors: the count of the
 /// segment stands at its first file. Whatever is left open is found out by a full probe.
 pub(crate) async fn from_directories(
     snapshot: &Snapshot,
     predicate: &Predicate,
-    identities: &Identities,
-    counter: &Arc<ReadCounter>,
+    counter: &ReadCounter,
     counted: &mut [Option<u64>],
 ) {
     let (leaf, negated) = match predicate {
@@ -28,60 +31,71 @@ pub(crate) async fn from_directories(
         _ => return,
     };
     let Some(manifest) = &snapshot.manifest else { return };
+    let mut places: HashMap<u32, usize> = HashMap::new();
+    for (file, mark) in snapshot.marks.iter().enumerate() {
+        if let (Some(ordinal), Some(None)) = (mark.ordinal, snapshot.files().get(file).map(|file| &file.deleted)) {
+            places.insert(ordinal, file);
+        }
+    }
     for index in snapshot.indexes_of(&leaf.column) {
-        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            let Some(files) = whole(snapshot, segment, counted) else { continue };
-            // Damage is reported by the full probe that follows.
-            let Ok(Some(rows)) = count(snapshot, leaf, negated, index, segment, &files, identities, counter).await else {
-                continue;
-            };
-            for (place, file) in files.iter().enumerate() {
-                if let Some(slot) = counted.get_mut(*file) {
+        let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+        // Files that another index of the column counted are not in `places` any more.
+        let open = segments.filter_map(|segment| Some((segment, whole(segment, &places)?)));
+        let counts: Vec<(Vec<usize>, u64)> = stream::iter(open)
+            .map(|(segment, files)| async move {
+                let question = Question { leaf, negated, index, segment, files: &files };
+                // Damage is reported by the full probe that follows.
+                let rows = count(snapshot, &question, counter).await.ok().flatten()?;
+                Some((files, rows))
+            })
+            .buffer_unordered(CONCURRENT_SEGMENTS)
+            .filter_map(|count| async { count })
+            .collect()
+            .await;
+        for (files, rows) in counts {
+            for (place, file) in files.into_iter().enumerate() {
+                if let Some(slot) = counted.get_mut(file) {
                     *slot = Some(if place == 0 { rows } else { 0 });
                 }
             }
         }
+        places.retain(|_, file| counted.get(*file).is_some_and(Option::is_none));
     }
 }
 
-/// The files of a segment, if all of them are in the snapshot, uncounted and without deletion vector.
-fn whole(snapshot: &Snapshot, segment: &ManifestSegment, counted: &[Option<u64>]) -> Option<Vec<usize>> {
-    let mut files = Vec::with_capacity(segment.files.len());
-    for (file, mark) in snapshot.marks.iter().enumerate() {
-        if mark.ordinal.is_some_and(|ordinal| segment.files.binary_search(&ordinal).is_ok()) {
-            let free = snapshot.files().get(file)?.deleted.is_none() && counted.get(file)?.is_none();
-            files.push(free.then_some(file)?);
-        }
-    }
-    (files.len() == segment.files.len()).then_some(files)
+/// The files of a segment, if all of them are among `places`.
+fn whole(segment: &ManifestSegment, places: &HashMap<u32, usize>) -> Option<Vec<usize>> {
+    segment.files.iter().map(|ordinal| places.get(ordinal).copied()).collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one question, asked in one place")]
-async fn count(
-    snapshot: &Snapshot,
-    leaf: &Leaf,
+/// How many rows of a segment pass.
+struct Question<'a> {
+    leaf: &'a Leaf,
+    /// Those that do not pass are wanted.
     negated: bool,
-    index: &ManifestIndex,
-    segment: &ManifestSegment,
-    files: &[usize],
-    identities: &Identities,
-    counter: &Arc<ReadCounter>,
-) -> Result<Option<u64>, Damage> {
+    index: &'a ManifestIndex,
+    segment: &'a ManifestSegment,
+    files: &'a [usize],
+}
+
+async fn count(snapshot: &Snapshot, question: &Question<'_>, counter: &ReadCounter) -> Result<Option<u64>, Damage> {
     let Some(store) = &snapshot.store else { return Ok(None) };
-    let opened = Segment::open(store, segment, index, counter).await?;
+    let opened = Segment::open(store, question.segment, question.index, counter).await?;
     let directory = &opened.directory;
-    if directory.files.len() != files.len() {
+    if directory.files.len() != question.files.len() {
         return Ok(None);
     }
-    for file in files {
-        let path = snapshot.files().get(*file).map(|file| file.path.as_str());
-        let Some(entry) = directory.files.iter().find(|entry| Some(entry.path.as_str()) == path) else { return Ok(None) };
-        if !identities.holds(snapshot, *file, entry, segment, directory).await {
+    let entries: HashMap<&str, &SegmentFile> =
+        directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+    for file in question.files {
+        let path = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
+        let Some(entry) = entries.get(path) else { return Ok(None) };
+        if !is_same_data(snapshot, *file, entry, question.segment, directory).await {
             return Ok(None);
         }
     }
-    let Some(count) = Count::new(directory, &leaf.test) else { return Ok(None) };
+    let Some(count) = Count::new(directory, &question.leaf.test) else { return Ok(None) };
     let bytes = opened.read(&count.ranges(), counter).await?;
     let rows = count.finish(&bytes).map_err(Damage::corrupt)?;
-    Ok(Some(if negated { directory.rows() - rows.min(directory.rows()) } else { rows }))
+    Ok(Some(if question.negated { directory.rows() - rows.min(directory.rows()) } else { rows }))
 }

@@ -18,52 +18,47 @@ type VerdictKey = (String, FileKey, [u8; 16]);
 
 static VERDICTS: LazyLock<Mutex<HashMap<VerdictKey, bool>>> = LazyLock::new(Mutex::default);
 
-/// Tells whether marks belong to the files that are there now.
-#[derive(Debug, Default)]
-pub(crate) struct Identities;
-
-impl Identities {
-    /// Whether the segment's postings of `file` (one that its directory lists as `entry`) hold for the file as it is now.
-    pub(crate) async fn holds(
-        &self,
-        snapshot: &Snapshot,
-        file: usize,
-        entry: &SegmentFile,
-        segment: &ManifestSegment,
-        directory: &SegmentDirectory,
-    ) -> bool {
-        let (Some(mark), Some(data_file)) = (snapshot.marks.get(file), snapshot.files().get(file)) else { return false };
-        let known = mark.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
-        let Some(known) = known else { return false };
-        if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
-            return false;
-        }
-        if !mark.doubtful {
-            return true;
-        }
-        let key = (snapshot.root_url().to_string(), file_key(&data_file.meta), segment.id);
-        if let Some(verdict) = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
-            return *verdict;
-        }
-        let verdict = self.compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
-            tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its marks");
-            false
-        });
-        let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if verdicts.len() >= CACHE_ENTRIES {
-            verdicts.clear();
-        }
-        verdicts.insert(key, verdict);
-        verdict
+/// Whether the segment's postings of `file` (one that its directory lists as `entry`) hold for the file as it is now.
+pub(crate) async fn is_same_data(
+    snapshot: &Snapshot,
+    file: usize,
+    entry: &SegmentFile,
+    segment: &ManifestSegment,
+    directory: &SegmentDirectory,
+) -> bool {
+    let (Some(mark), Some(data_file)) = (snapshot.marks.get(file), snapshot.files().get(file)) else {
+        return false;
+    };
+    let known = mark.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
+    let Some(known) = known else { return false };
+    if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
+        return false;
     }
-
-    async fn compare(&self, snapshot: &Snapshot, file: usize, entry: &SegmentFile, column: &str) -> Result<bool> {
-        let Some(data_file) = snapshot.files().get(file) else { return Ok(false) };
-        let store = snapshot.object_store();
-        let footer = Footer::read(store.as_ref(), &data_file.meta, &data_file.path).await?;
-        if footer.hash != entry.footer_hash || footer.row_groups != entry.row_groups {
-            return Ok(false);
-        }
-        Ok(hash_column(store.as_ref(), &data_file.meta, &data_file.path, &footer, column).await? == entry.column_hash)
+    if !mark.doubtful {
+        return true;
     }
+    let key = (snapshot.root_url().to_string(), file_key(&data_file.meta), segment.id);
+    if let Some(verdict) = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return *verdict;
+    }
+    let verdict = compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
+        tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its marks");
+        false
+    });
+    let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if verdicts.len() >= CACHE_ENTRIES {
+        verdicts.clear();
+    }
+    verdicts.insert(key, verdict);
+    verdict
+}
+
+async fn compare(snapshot: &Snapshot, file: usize, entry: &SegmentFile, column: &str) -> Result<bool> {
+    let Some(data_file) = snapshot.files().get(file) else { return Ok(false) };
+    let store = snapshot.object_store();
+    let footer = Footer::read(store.as_ref(), &data_file.meta, &data_file.path).await?;
+    if footer.hash != entry.footer_hash || footer.row_groups != entry.row_groups {
+        return Ok(false);
+    }
+    Ok(hash_column(store.as_ref(), &data_file.meta, &data_file.path, &footer, column).await? == entry.column_hash)
 }

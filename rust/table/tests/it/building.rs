@@ -127,11 +127,11 @@ async fn a_file_that_changes_while_it_is_read_is_left_out() {
     let options = BuildOptions { progress: Some(counter), threads: Some(1), ..BuildOptions::default() };
     let report = table.build(options).await.unwrap();
     assert_eq!((report.skipped, report.files, report.rows), (vec!["f0001.parquet".to_owned()], 2, 500));
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[1], FileProbe::Unknown);
     assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 250), 3));
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().rows, 120);
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(3, 120), 3));
     assert!(table.verify().await.unwrap().is_ok());
 }

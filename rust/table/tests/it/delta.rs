@@ -117,7 +117,7 @@ async fn rows_of_a_deletion_vector_are_taken_out_and_come_back_with_it() {
 
     let remove = json!({"remove": {"path": "a.parquet", "deletionTimestamp": 2, "dataChange": true, "deletionVector": inline_vector(&deleted)}});
     commit(root, 2, &[remove, add(root, "a.parquet", Some("2024-01-31"))]);
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[0]), all);
 }
 
@@ -129,10 +129,10 @@ async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
     mark(&table).await;
     write(&root.join("c.parquet"), &batch(500, 50));
     commit(root, 1, &[add(root, "c.parquet", Some("2024-02-01"))]);
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files[2], FileProbe::Unknown);
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 50), 3));
 }
 

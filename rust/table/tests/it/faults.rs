@@ -25,7 +25,7 @@ async fn in_memory(files: usize) -> Arc<dyn ObjectStore> {
 }
 
 async fn open_in(memory: &Arc<dyn ObjectStore>, log: &Arc<Log>) -> lakemark_table::Result<Arc<Table>> {
-    let layer = |_: Arc<dyn ObjectStore>| Layer::new(Arc::clone(memory), log);
+    let layer = |_: Arc<dyn ObjectStore>| Layer::over(Arc::clone(memory), log);
     Table::open_layered("memory:///t", TableOptions::default(), &layer).await
 }
 
@@ -34,7 +34,7 @@ async fn a_remote_table_is_marked_and_probed() {
     let memory = in_memory(2).await;
     let table = open_in(&memory, &Log::new()).await.unwrap();
     mark(&table).await;
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(table.verify().await.unwrap().is_ok());
 }

@@ -58,7 +58,7 @@ impl Log {
 }
 
 impl Layer {
-    pub fn new(inner: Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<dyn ObjectStore> {
+    pub fn over(inner: Arc<dyn ObjectStore>, log: &Arc<Log>) -> Arc<dyn ObjectStore> {
         Arc::new(Self { inner, log: Arc::clone(log) })
     }
 }

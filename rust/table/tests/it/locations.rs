@@ -54,7 +54,7 @@ async fn a_glob_is_indexed_in_a_store_of_its_own_and_says_so_without_one() {
     let options = TableOptions { store: Some(store.path().display().to_string()), ..TableOptions::default() };
     let table = Table::open(&glob, options).await.unwrap();
     assert_eq!(mark(&table).await.files, 2);
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert!(!folder.path().join("_lakemark").exists());
 }

@@ -4,17 +4,22 @@ use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
 use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot};
 
 use crate::fixture::{
-    batch, certain, equals, folder, int_key, is_null, k_values, leaf, mark, open, probe, rows_of, spec, spec_with, write,
+    batch, certain, equals, folder, int_key, is_null, k_values, leaf, mark, open, probe, rows_of, spec, spec_with,
+    write,
 };
 
 const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true };
 
 async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     let found = snapshot.probe(predicate, &COUNT).await.unwrap();
-    found.files.iter().map(|file| match file {
-        FileProbe::Counted { rows } => *rows,
-        other => panic!("expected a count, got {other:?}"),
-    }).sum()
+    found
+        .files
+        .iter()
+        .map(|file| match file {
+            FileProbe::Counted { rows } => *rows,
+            other => panic!("expected a count, got {other:?}"),
+        })
+        .sum()
 }
 
 fn segments(root: &std::path::Path) -> Vec<std::path::PathBuf> {
@@ -76,6 +81,8 @@ async fn counts_come_from_the_directory_alone() {
     assert_eq!(counted(&snapshot, &is_null("k")).await, nulls);
     assert_eq!(counted(&snapshot, &Predicate::Not(Box::new(is_null("k")))).await, 750 - nulls);
     assert_eq!(counted(&snapshot, &Predicate::Const(Truth::True)).await, 750);
+    let report = snapshot.probe(&equals("k", 3), &COUNT).await.unwrap().report;
+    assert_eq!((report.leaves[0].reason, report.leaves[0].rows, report.coverage), (None, Some(count(3)), 1.0));
     let both = Predicate::Or(vec![equals("k", 3), is_null("k")]);
     assert_eq!(counted(&snapshot, &both).await, count(3) + nulls);
 }
@@ -123,7 +130,7 @@ async fn law_1_the_index_only_narrows() {
     table.build(BuildOptions::default()).await.unwrap();
     let predicate = equals("k", 3);
     let truth: Vec<Vec<u32>> = (0..3).map(|file| rows_of(&k_values(file * 250, 250), 3)).collect();
-    let found = probe(&*table.snapshot().await.unwrap(), &predicate).await;
+    let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!(found.files.iter().map(certain).collect::<Vec<_>>(), truth);
 
     // Half-built: a file that came later is scanned.
@@ -139,7 +146,7 @@ async fn law_1_the_index_only_narrows() {
     // Stale: a file that was replaced is scanned; one that vanished is gone.
     write(&folder.path().join("f0001.parquet"), &batch(5, 111));
     fs::remove_file(folder.path().join("f0002.parquet")).unwrap();
-    let found = probe(&*table.snapshot().await.unwrap(), &predicate).await;
+    let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!(found.files.len(), 3);
     assert_eq!(certain(&found.files[0]), truth[0]);
     assert_eq!(found.files[1], FileProbe::Unknown);
@@ -147,7 +154,7 @@ async fn law_1_the_index_only_narrows() {
     // Built again, everything is covered again.
     let report = table.build(BuildOptions::default()).await.unwrap();
     assert_eq!((report.files, report.rows), (2, 361));
-    let found = probe(&*table.snapshot().await.unwrap(), &predicate).await;
+    let found = probe(&table.snapshot().await.unwrap(), &predicate).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(5, 111), 3));
     assert_eq!(found.report.coverage, 1.0);
 
@@ -155,7 +162,7 @@ async fn law_1_the_index_only_narrows() {
     for segment in segments(folder.path()) {
         fs::remove_file(segment).unwrap();
     }
-    let found = probe(&*open(folder.path()).await.snapshot().await.unwrap(), &predicate).await;
+    let found = probe(&open(folder.path()).await.snapshot().await.unwrap(), &predicate).await;
     assert_eq!(found.files, vec![FileProbe::Unknown; 3]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::SegmentMissing));
 }
@@ -171,14 +178,14 @@ async fn law_1_same_size_other_content_is_seen() {
     let bytes = fs::read(&path).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, &bytes).unwrap();
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));
     // Other bytes of the same length do not.
     let mut other = bytes.clone();
     other[10] ^= 1;
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, &other).unwrap();
-    let found = probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(found.files, [FileProbe::Unknown]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::FileChanged));
 }
@@ -202,7 +209,7 @@ async fn law_5_no_byte_is_believed_unchecked() {
         }
         copy_tree(folder.path(), copy.path());
         fs::write(&segments(copy.path())[0], &bad).unwrap();
-        let found = probe(&*open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;
+        let found = probe(&open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;
         check_narrowing(&found.files, &truth);
         scanned += usize::from(found.files[0] == FileProbe::Unknown);
     }
@@ -234,7 +241,7 @@ async fn law_5_a_damaged_manifest_gives_a_scan_and_stops_builds() {
     }
     fs::remove_dir_all(folder.path().join("_lakemark")).unwrap();
     mark(&table).await;
-    assert_eq!(probe(&*table.snapshot().await.unwrap(), &equals("k", 3)).await.report.coverage, 1.0);
+    assert_eq!(probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await.report.coverage, 1.0);
 }
 
 pub fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
@@ -253,10 +260,11 @@ pub fn copy_tree(from: &std::path::Path, to: &std::path::Path) {
 #[tokio::test]
 async fn a_copied_table_brings_its_marks() {
     let folder = folder(2);
-    mark(&*open(folder.path()).await).await;
+    let table = open(folder.path()).await;
+    mark(&table).await;
     let copy = tempfile::tempdir().unwrap();
     copy_tree(folder.path(), copy.path());
-    let found = probe(&*open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;
+    let found = probe(&open(copy.path()).await.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
     assert_eq!(found.report.coverage, 1.0);
 }

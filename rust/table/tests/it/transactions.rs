@@ -91,9 +91,10 @@ async fn opening_a_marked_table_of_1000_files_takes_two_reads_of_the_store() {
     for file in 1..1000 {
         std::fs::copy(folder.path().join("f0000.parquet"), folder.path().join(format!("f{file:04}.parquet"))).unwrap();
     }
-    mark(&*open(folder.path()).await).await;
+    let table = open(folder.path()).await;
+    mark(&table).await;
     let log = Log::new();
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::new(inner, &log);
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
     let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.files().len(), 1000);
