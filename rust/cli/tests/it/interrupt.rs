@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::table::{Flights, Ran, command, flights_of, ok, with_path};
 
 const FILES: i64 = 4;
-const ROWS: i64 = 500_000;
+const ROWS: i64 = 300_000;
 
 #[test]
 fn ctrl_c_leaves_the_last_committed_state() {
