@@ -28,6 +28,8 @@ OURS = "lakemark-python"
 
 def run(*command: str | Path, timeout: int = 900) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    # As in the Makefile: there everything is compiled already.
+    environment.setdefault("CARGO_TARGET_DIR", str(Path.home() / ".cache" / "lakemark" / "target"))
     done = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,

@@ -1,28 +1,41 @@
 //! The table provider for the `datafusion` package.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::TableType;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use futures::future::{BoxFuture, FutureExt, poll_fn};
-use lakemark_datafusion::LakemarkTable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use lakemark_datafusion::{LakemarkTable, session_context};
 use tokio::runtime::Handle;
 
-/// A table whose scans are planned on our runtime.
+/// A table whose scans are planned here, although another library's session asks for them.
 ///
-/// The package polls the planning of a scan on its own threads, and its tokio is not ours: reading marks would find no
-/// runtime there. Running plans is no concern, the FFI layer does that on the runtime that it was given.
+/// * That session's expressions cannot be looked into: a plan made with them would not know which columns it reads.
+///   Ours makes them from the same logical ones.
+/// * It polls on threads of its own, where our tokio finds no runtime.
+///
+/// Running the plan is no concern: the FFI layer does that on the runtime that it was given.
 #[derive(Debug)]
-pub(crate) struct OnRuntime {
-    pub(crate) table: LakemarkTable,
-    pub(crate) runtime: Handle,
+pub(crate) struct Guest {
+    table: LakemarkTable,
+    context: SessionContext,
+    runtime: Handle,
 }
 
-impl TableProvider for OnRuntime {
+impl Guest {
+    pub(crate) fn new(table: LakemarkTable, runtime: Handle) -> Self {
+        Self { table, context: session_context(SessionConfig::new()), runtime }
+    }
+}
+
+#[async_trait]
+impl TableProvider for Guest {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
     }
@@ -35,25 +48,22 @@ impl TableProvider for OnRuntime {
         self.table.supports_filters_pushdown(filters)
     }
 
-    fn scan<'a, 's, 'p, 'f, 'r>(
-        &'a self,
-        state: &'s dyn Session,
-        projection: Option<&'p Vec<usize>>,
-        filters: &'f [Expr],
+    async fn scan(
+        &self,
+        host: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
         limit: Option<usize>,
-    ) -> BoxFuture<'r, Result<Arc<dyn ExecutionPlan>>>
-    where
-        'a: 'r,
-        's: 'r,
-        'p: 'r,
-        'f: 'r,
-        Self: 'r,
-    {
-        let mut planned = self.table.scan(state, projection, filters, limit);
-        poll_fn(move |context| {
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut ours = self.context.state();
+        let options = ours.config_mut().options_mut();
+        options.execution.target_partitions = host.config().target_partitions();
+        options.execution.batch_size = host.config().batch_size();
+        let mut planned = self.table.scan(&ours, projection, filters, limit);
+        poll_fn(|context| {
             let _entered = self.runtime.enter();
             planned.as_mut().poll(context)
         })
-        .boxed()
+        .await
     }
 }

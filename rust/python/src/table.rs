@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::error;
 use crate::progress::Counters;
-use crate::provider::OnRuntime;
+use crate::provider::Guest;
 use crate::rows::Rows;
 use crate::runtime::{runtime, wait, wait_cancellable};
 use crate::schema::Schema;
@@ -151,7 +151,7 @@ impl Table {
         let table = Arc::clone(&self.0);
         let provider = wait(py, || LakemarkTable::new(table))?;
         let handle = runtime(py)?.handle().clone();
-        let provider: Arc<dyn TableProvider> = Arc::new(OnRuntime { table: provider, runtime: handle.clone() });
+        let provider: Arc<dyn TableProvider> = Arc::new(Guest::new(provider, handle.clone()));
         let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
         PyCapsule::new_with_value(py, provider, c"datafusion_table_provider")
     }
