@@ -22,8 +22,11 @@ pub(crate) struct Pinned {
     pub(crate) use_index: bool,
     /// The last filter and what the marks say of it: whether Spark may forget the filter and which rows it gets must come
     /// from one look at the marks, or a mark that is damaged in between would change the result.
-    pub(crate) probed: Arc<Mutex<Option<(String, Arc<Probe>)>>>,
+    pub(crate) probed: Arc<Mutex<Option<Probed>>>,
 }
+
+/// A filter as Java sent it, and what the marks say of it.
+pub(crate) type Probed = (String, Arc<Probe>);
 
 /// Gives the value to Java.
 pub(crate) fn give(pinned: Pinned) -> jlong {
