@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::utils::reassign_expr_columns;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::filter_pushdown::{
@@ -176,10 +176,7 @@ impl ExecutionPlan for LakemarkScanExec {
         if children.is_empty() { Ok(self) } else { internal_err!("LakemarkScanExec is a leaf") }
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
@@ -278,7 +275,12 @@ impl ExecutionPlan for LakemarkScanExec {
         from_above: ChildPushdownResult,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let filters: Vec<_> = from_above.parent_filters.iter().map(|filter| Arc::clone(&filter.filter)).collect();
+        let filters: Vec<_> = from_above
+            .parent_filters
+            .iter()
+            .map(|offered| Arc::clone(&offered.filter))
+            .filter(|filter| !touches_floats(filter, &self.parts.schema))
+            .collect();
         let refused = FilterPushdownPropagation::all_unsupported(from_above);
         if filters.is_empty() || self.parts.fetch.is_some() {
             return Ok(refused);
@@ -287,6 +289,13 @@ impl ExecutionPlan for LakemarkScanExec {
         narrowed.narrowed = true;
         Ok(refused.with_updated_node(Arc::new(narrowed)))
     }
+}
+
+/// Whether a filter is about a column of floats, whose zone maps leave NaN out and so must not prune.
+pub(crate) fn touches_floats(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+    collect_columns(filter)
+        .iter()
+        .any(|column| schema.fields().get(column.index()).is_none_or(|field| field.data_type().is_floating()))
 }
 
 /// Hands filters on to the Parquet scan that `plan` is or holds.

@@ -21,8 +21,8 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
@@ -31,7 +31,7 @@ use lakemark_table::{DataFile, FileProbe, Probe, ProbeReport, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
-use crate::exec::{LakemarkScanExec, ScanParts};
+use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::reader::Footers;
 
 /// How many footers are fetched at once.
@@ -143,7 +143,8 @@ impl<'a> Planner<'a> {
             Some(projection) => Arc::new(schema.project(projection)?),
             None => schema,
         };
-        let partitions: Vec<FieldRef> = snapshot.partition_columns().iter().map(|field| Arc::new(field.clone())).collect();
+        let partitions: Vec<FieldRef> =
+            snapshot.partition_columns().iter().map(|field| Arc::new(field.clone())).collect();
         let table_schema = TableSchema::builder(snapshot.file_schema()).with_table_partition_cols(partitions).build();
         let all = table_schema.table_schema();
         let columns =
@@ -255,7 +256,7 @@ impl<'a> Planner<'a> {
         let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
         read.extend(collect_columns(predicate).iter().map(|column| column.index()));
         let read: Vec<usize> = read.into_iter().collect();
-        let scan = self.parquet_scan(groups, &read, Some(predicate), None)?;
+        let scan = self.parquet_scan(groups, &read, self.prunable(predicate).as_ref(), None)?;
         let scan = self.repartitioned(scan, partitions)?;
         let output = self
             .columns
@@ -267,6 +268,17 @@ impl<'a> Planner<'a> {
         let predicate = reassign_expr_columns(Arc::clone(predicate), &scan.schema())?;
         let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?.build()?;
         Ok(Some(Arc::new(filter)))
+    }
+
+    /// The conjuncts that zone maps may judge. Bounds of floats leave NaN out, which is greater than every number: a page
+    /// whose largest number is 4 would be skipped for `x > 5`, and its NaN rows with it.
+    fn prunable(&self, predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+        let kept: Vec<_> = split_conjunction(predicate)
+            .into_iter()
+            .filter(|part| !touches_floats(part, self.table_schema.table_schema()))
+            .map(Arc::clone)
+            .collect();
+        (!kept.is_empty()).then(|| physical_conjunction(kept))
     }
 
     /// Large files are cut into byte ranges, as DataFusion does with its own tables.
@@ -302,9 +314,10 @@ impl<'a> Planner<'a> {
 }
 
 fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
-    let rows = row_groups.iter().try_fold(0u32, |sum, &rows| sum.checked_add(rows)).ok_or_else(|| {
-        datafusion::common::exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX)
-    })?;
+    let rows = row_groups
+        .iter()
+        .try_fold(0u32, |sum, &rows| sum.checked_add(rows))
+        .ok_or_else(|| datafusion::common::exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX))?;
     let all = RowSet::full(rows);
     match &file.deleted {
         None => Ok(all),
@@ -315,11 +328,8 @@ fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
 }
 
 fn partitioned_file(file: &DataFile) -> Result<PartitionedFile> {
-    let values = file
-        .partition_values
-        .iter()
-        .map(|value| ScalarValue::try_from_array(value, 0))
-        .collect::<Result<Vec<_>>>()?;
+    let values =
+        file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
     Ok(PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values))
 }
 

@@ -40,13 +40,17 @@ pub(crate) async fn from_directories(
     for index in snapshot.indexes_of(&leaf.column) {
         let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
         // Files that another index of the column counted are not in `places` any more.
-        let open = segments.filter_map(|segment| Some((segment, whole(segment, &places)?)));
-        let counts: Vec<(Vec<usize>, u64)> = stream::iter(open)
-            .map(|(segment, files)| async move {
-                let question = Question { leaf, negated, index, segment, files: &files };
+        let open: Vec<(&ManifestSegment, Vec<usize>)> =
+            segments.filter_map(|segment| Some((segment, whole(segment, &places)?))).collect();
+        // By number, since a closure over borrowed items would make the future one that cannot change threads.
+        let open = open.as_slice();
+        let counts: Vec<(Vec<usize>, u64)> = stream::iter(0..open.len())
+            .map(|number| async move {
+                let (segment, files) = open.get(number)?;
+                let question = Question { leaf, negated, index, segment, files };
                 // Damage is reported by the full probe that follows.
                 let rows = count(snapshot, &question, counter).await.ok().flatten()?;
-                Some((files, rows))
+                Some((files.clone(), rows))
             })
             .buffer_unordered(CONCURRENT_SEGMENTS)
             .filter_map(|count| async { count })

@@ -1,0 +1,144 @@
+//! Delta tables with partition columns and deletion vectors, their logs written by hand.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::fixture::{FILE_ROWS, batch, both, mark, metric, ran, rows, session, write};
+
+/// An inline deletion vector over an even number of rows: magic number, one 32-bit Roaring bitmap with one array
+/// container, all in Z85.
+fn vector(deleted: &[u16]) -> String {
+    assert!(deleted.len() % 2 == 0 && deleted.is_sorted());
+    let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(0u32.to_le_bytes());
+    bytes.extend(12_346u32.to_le_bytes());
+    bytes.extend(1u32.to_le_bytes());
+    bytes.extend(0u16.to_le_bytes());
+    bytes.extend(u16::try_from(deleted.len() - 1).unwrap().to_le_bytes());
+    bytes.extend(16u32.to_le_bytes());
+    deleted.iter().for_each(|row| bytes.extend(row.to_le_bytes()));
+    format!(
+        r#"{{"storageType":"i","pathOrInlineDv":"{}","sizeInBytes":{},"cardinality":{}}}"#,
+        z85(&bytes).replace('\\', "\\\\"),
+        bytes.len(),
+        deleted.len()
+    )
+}
+
+fn z85(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 85] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
+    let mut text = String::new();
+    for chunk in bytes.chunks_exact(4) {
+        let value = u32::from_be_bytes(chunk.try_into().unwrap());
+        for power in [85u32.pow(4), 85u32.pow(3), 85 * 85, 85, 1] {
+            text.push(char::from(DIGITS[(value / power % 85) as usize]));
+        }
+    }
+    text
+}
+
+fn add(path: &str, day: &str, size: u64, vector: Option<&str>) -> String {
+    let vector = vector.map_or(String::new(), |vector| format!(r#","deletionVector":{vector}"#));
+    format!(
+        r#"{{"add":{{"path":"{path}","partitionValues":{{"day":"{day}"}},"size":{size},"modificationTime":1700000000000,"dataChange":true{vector}}}}}"#
+    )
+}
+
+fn commit(folder: &Path, version: u64, actions: &[String]) {
+    let log = folder.join("_delta_log");
+    std::fs::create_dir_all(&log).unwrap();
+    std::fs::write(log.join(format!("{version:020}.json")), actions.join("\n")).unwrap();
+}
+
+fn metadata() -> String {
+    let mut fields = String::new();
+    for (name, kind) in [
+        ("id", "long"),
+        ("k", "integer"),
+        ("day", "date"),
+        ("f", "double"),
+        ("s", "string"),
+        ("b", "boolean"),
+        ("Mixed Case", "integer"),
+    ] {
+        let comma = if fields.is_empty() { "" } else { "," };
+        write!(fields, r#"{comma}{{\"name\":\"{name}\",\"type\":\"{kind}\",\"nullable\":true,\"metadata\":{{}}}}"#)
+            .unwrap();
+    }
+    format!(
+        r#"{{"metaData":{{"id":"5fba94ed-9794-4965-ba6e-6ee3c0d22af9","format":{{"provider":"parquet","options":{{}}}},"schemaString":"{{\"type\":\"struct\",\"fields\":[{fields}]}}","partitionColumns":["day"],"configuration":{{"delta.enableDeletionVectors":"true"}},"createdTime":1700000000000}}}}"#
+    )
+}
+
+/// Two files of two days; the partition column stands in the middle of the schema.
+fn table(vectors: bool) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let protocol = r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}"#;
+    let first = write(&folder.path().join("a.parquet"), &batch(0));
+    let second = write(&folder.path().join("b.parquet"), &batch(FILE_ROWS));
+    let deleted = vector(&[5, 15, 16, 999]);
+    let vector = vectors.then_some(deleted.as_str());
+    commit(
+        folder.path(),
+        0,
+        &[
+            protocol.to_owned(),
+            metadata(),
+            add("a.parquet", "2024-01-01", first, vector),
+            add("b.parquet", "2024-01-02", second, None),
+        ],
+    );
+    folder
+}
+
+#[tokio::test]
+async fn deleted_rows_are_gone_with_and_without_marks() {
+    for columns in [&["k"][..], &[]] {
+        let folder = table(true);
+        if !columns.is_empty() {
+            mark(folder.path(), columns).await;
+        }
+        let session = session(folder.path()).await;
+        assert_eq!(rows(&session, "SELECT count(*) FROM t").await, ["1996"]);
+        assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["169"]);
+        assert_eq!(rows(&session, "SELECT id FROM t WHERE k = 5 AND id < 30").await, ["25"]);
+        assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k IS NULL OR k IS NOT NULL").await, ["1996"]);
+        for sql in [
+            "SELECT * FROM t",
+            "SELECT * FROM t WHERE k = 5",
+            "SELECT id FROM t WHERE k = 5 OR abs(id) IN (5, 999, 6)",
+            "SELECT id, day FROM t WHERE day = '2024-01-01' AND k = 6",
+        ] {
+            let (with, without) = both(&session, sql).await;
+            assert_eq!(with, without, "{sql}");
+            assert!(!with.is_empty(), "{sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn columns_come_in_the_tables_order() {
+    let folder = table(true);
+    mark(folder.path(), &["k"]).await;
+    let session = session(folder.path()).await;
+    let found = rows(&session, "SELECT * FROM t WHERE id = 1007 AND k = 7").await;
+    assert_eq!(found, ["1007|7|2024-01-02|10.07|größe 7|false|10"]);
+    let (plan, _) = ran(&session, "SELECT day, id FROM t WHERE day = DATE '2024-01-02' AND k = 7").await;
+    assert_eq!(metric(&plan, "files_pruned"), 1);
+}
+
+#[tokio::test]
+async fn the_next_statement_sees_the_next_version() {
+    let folder = table(false);
+    mark(folder.path(), &["k"]).await;
+    let session = session(folder.path()).await;
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["171"]);
+    let size = std::fs::metadata(folder.path().join("a.parquet")).unwrap().len();
+    let remove = r#"{"remove":{"path":"a.parquet","deletionTimestamp":1700000000001,"dataChange":true,"extendedFileMetadata":true,"partitionValues":{"day":"2024-01-01"},"size":1}}"#;
+    commit(folder.path(), 1, &[remove.to_owned(), add("a.parquet", "2024-01-01", size, Some(&vector(&[5, 15])))]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["169"]);
+    assert_eq!(both(&session, "SELECT id FROM t WHERE k = 5 AND id < 30").await.0, ["25"]);
+}

@@ -1,0 +1,9 @@
+//! Lakemark through DataFusion, end to end: files are written, marked and asked.
+
+mod corpus;
+mod delta;
+mod differential;
+mod fixture;
+mod query;
+mod scan;
+mod sql;

@@ -1,0 +1,78 @@
+//! Counts, reports and scans without SQL around the predicate.
+
+use lakemark_datafusion::{ErrorKind, QueryOptions, count, explain, scan};
+
+use crate::fixture::{FILE_ROWS, folder, mark, open, text};
+
+const WITHOUT: QueryOptions = QueryOptions { use_index: false };
+
+#[tokio::test]
+async fn counts_are_the_same_with_and_without_marks() {
+    let folder = folder(2);
+    mark(folder.path(), &["k", "Mixed Case"]).await;
+    let table = open(folder.path()).await;
+    for (predicate, expected) in [
+        (None, 2 * FILE_ROWS as u64),
+        (Some("k = 5"), 171),
+        (Some("k = 5 AND abs(id) < 100"), 9),
+        (Some("`Mixed Case` = 7"), 100),
+        (Some("\"Mixed Case\" = 7 AND ID < 705"), 5),
+        (Some("false"), 0),
+        (Some("k = NULL"), 0),
+        (Some("true"), 2 * FILE_ROWS as u64),
+        (Some("random() >= 0"), 2 * FILE_ROWS as u64),
+    ] {
+        for options in [QueryOptions::default(), WITHOUT] {
+            let found = count(&table, predicate, &options).await.unwrap();
+            assert_eq!(found, expected, "{predicate:?} with {options:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_report_names_the_index_or_the_reason() {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let table = open(folder.path()).await;
+    let report = explain(&table, Some("k = 5 AND id > 3 AND abs(id) > 1"), &QueryOptions::default()).await.unwrap();
+    assert_eq!(report.leaves.len(), 3, "{report}");
+    let leaf = |column: &str| report.leaves.iter().find(|leaf| leaf.column.as_deref() == Some(column)).unwrap();
+    assert!(leaf("k").index.is_some());
+    assert_eq!(leaf("k").rows, Some(171));
+    assert_eq!(leaf("id").reason.map(|reason| reason.code()), Some("no_index"));
+    let other = report.leaves.iter().find(|leaf| leaf.column.is_none()).unwrap();
+    assert_eq!(other.reason.map(|reason| reason.code()), Some("expression_not_supported"));
+    assert_eq!((report.rows_certain, report.rows_uncertain), (0, 171));
+    let off = explain(&table, Some("k = 5"), &WITHOUT).await.unwrap();
+    assert_eq!(off.leaves[0].reason.map(|reason| reason.code()), Some("index_disabled"));
+    assert_eq!(off.index_reads, 0);
+}
+
+#[tokio::test]
+async fn a_scan_gives_the_named_columns() {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let table = open(folder.path()).await;
+    let columns = ["Mixed Case".to_owned(), "id".to_owned()];
+    let frame = scan(&table, Some("k = 5 AND id < 30"), Some(&columns), None, &QueryOptions::default()).await.unwrap();
+    let mut found: Vec<String> = frame.collect().await.unwrap().iter().flat_map(text).collect();
+    found.sort();
+    assert_eq!(found, ["0|15", "0|25", "0|5"]);
+    let frame = scan(&table, None, None, Some(3), &QueryOptions::default()).await.unwrap();
+    let found: usize = frame.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum();
+    assert_eq!(found, 3);
+}
+
+#[tokio::test]
+async fn mistakes_are_errors() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    let options = QueryOptions::default();
+    assert_eq!(count(&table, Some("nothing = 1"), &options).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(count(&table, Some("k = "), &options).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(count(&table, Some("k + 1"), &options).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let missing = ["nothing".to_owned()];
+    let error = scan(&table, None, Some(&missing), None, &options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.message().contains("Mixed Case"), "{error}");
+}

@@ -1,0 +1,124 @@
+//! Statements of ours, through the session.
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Float64Type, UInt64Type};
+use lakemark_datafusion::{ErrorKind, LakemarkSession};
+
+use crate::fixture::{FILE_ROWS, batch, folder, rows, session, write};
+
+async fn fails(session: &LakemarkSession, sql: &str) -> (ErrorKind, String) {
+    let error = match session.sql(sql).await {
+        Err(error) => error,
+        Ok(frame) => lakemark_datafusion::from_engine(frame.collect().await.expect_err(sql)),
+    };
+    (error.kind(), error.to_string())
+}
+
+#[tokio::test]
+async fn an_index_is_created_shown_and_dropped() {
+    let folder = folder(2);
+    let session = session(folder.path()).await;
+    let created = session.sql("CREATE INDEX by_k ON t USING bitmap (k)").await.unwrap().collect().await.unwrap();
+    assert!(created[0].column_by_name("created").unwrap().as_boolean().value(0));
+    assert_eq!(created[0].column_by_name("files").unwrap().as_primitive::<UInt64Type>().value(0), 2);
+    assert_eq!(created[0].column_by_name("rows").unwrap().as_primitive::<UInt64Type>().value(0), 2 * FILE_ROWS as u64);
+    let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
+    assert_eq!(shown[0].num_rows(), 1);
+    for (column, expected) in
+        [("name", "by_k"), ("kind", "bitmap"), ("encoding", "equality"), ("column", "k"), ("type", "Int32")]
+    {
+        assert_eq!(shown[0].column_by_name(column).unwrap().as_string::<i32>().value(0), expected);
+    }
+    assert_eq!(shown[0].column_by_name("coverage").unwrap().as_primitive::<Float64Type>().value(0), 1.0);
+    write(&folder.path().join("part-2.parquet"), &batch(2 * FILE_ROWS));
+    let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
+    assert_eq!(shown[0].column_by_name("files_covered").unwrap().as_primitive::<UInt64Type>().value(0), 2);
+    assert_eq!(shown[0].column_by_name("files_total").unwrap().as_primitive::<UInt64Type>().value(0), 3);
+    assert_eq!(rows(&session, "CREATE INDEX IF NOT EXISTS by_k ON t (k)").await[0].split('|').next(), Some("false"));
+    assert_eq!(rows(&session, "DROP INDEX by_k ON t").await, ["true"]);
+    assert_eq!(rows(&session, "DROP INDEX IF EXISTS by_k ON t").await, ["false"]);
+    assert!(rows(&session, "SHOW INDEXES FROM t").await.is_empty());
+}
+
+#[tokio::test]
+async fn an_index_can_be_declared_without_building_it() {
+    let folder = folder(1);
+    let session = session(folder.path()).await;
+    session.sql("CREATE INDEX i ON t (\"Mixed Case\") WITH (build = false)").await.unwrap();
+    let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
+    assert_eq!(shown[0].column_by_name("column").unwrap().as_string::<i32>().value(0), "Mixed Case");
+    assert_eq!(shown[0].column_by_name("coverage").unwrap().as_primitive::<Float64Type>().value(0), 0.0);
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE \"Mixed Case\" = 3").await, ["100"]);
+}
+
+#[tokio::test]
+async fn mistakes_have_a_kind_and_say_what_to_do() {
+    let folder = folder(1);
+    let session = session(folder.path()).await;
+    session.sql("CREATE INDEX i ON t (k) WITH (build = false)").await.unwrap();
+    session.sql("CREATE TABLE plain AS SELECT 1 AS a").await.unwrap().collect().await.unwrap();
+    for (sql, kind, part) in [
+        ("CREATE INDEX i ON t (k)", ErrorKind::AlreadyExists, "i"),
+        ("CREATE INDEX j ON t (nothing)", ErrorKind::NotFound, "nothing"),
+        ("CREATE INDEX j ON t USING hash (k)", ErrorKind::InvalidInput, "hash"),
+        ("CREATE INDEX j ON t (k) WITH (colour = red)", ErrorKind::InvalidInput, "colour"),
+        ("CREATE INDEX j ON t (k) WITH (build = maybe)", ErrorKind::InvalidInput, "build"),
+        ("CREATE INDEX j ON missing (k)", ErrorKind::NotFound, "missing"),
+        ("CREATE INDEX j ON plain (a)", ErrorKind::InvalidInput, "STORED AS LAKEMARK"),
+        ("DROP INDEX j ON t", ErrorKind::NotFound, "j"),
+        ("SHOW INDEXES FROM missing", ErrorKind::NotFound, "missing"),
+        ("SELECT nothing FROM t", ErrorKind::InvalidInput, "nothing"),
+        (
+            "CREATE EXTERNAL TABLE u STORED AS LAKEMARK LOCATION '/no/such/folder'",
+            ErrorKind::NotFound,
+            "/no/such/folder",
+        ),
+    ] {
+        let (found, text) = fails(&session, sql).await;
+        assert_eq!(found, kind, "{sql}: {text}");
+        assert!(text.contains(part), "{sql}: {text}");
+    }
+    let unknown = format!(
+        "CREATE EXTERNAL TABLE u STORED AS LAKEMARK LOCATION '{}' OPTIONS ('lakemark.stor' 'x')",
+        folder.path().display()
+    );
+    let (kind, text) = fails(&session, &unknown).await;
+    assert_eq!(kind, ErrorKind::InvalidInput, "{text}");
+    assert!(text.contains("lakemark.stor"), "{text}");
+}
+
+#[tokio::test]
+async fn changing_rows_is_refused_and_changes_none() {
+    let folder = folder(1);
+    let session = session(folder.path()).await;
+    for sql in [
+        "DELETE FROM t",
+        "DELETE FROM t WHERE k = 5",
+        "DELETE FROM t WHERE k IN (SELECT k FROM t WHERE id = 1)",
+        "DELETE FROM t WHERE false",
+        "UPDATE t SET k = 1 WHERE id = 2",
+        "INSERT INTO t SELECT * FROM t",
+        "TRUNCATE TABLE t",
+    ] {
+        let (kind, text) = fails(&session, sql).await;
+        assert_eq!(kind, ErrorKind::Unsupported, "{sql}: {text}");
+        assert!(text.contains("not supported on Lakemark tables"), "{sql}: {text}");
+    }
+    assert_eq!(rows(&session, "SELECT count(*) FROM t").await, [FILE_ROWS.to_string()]);
+}
+
+#[tokio::test]
+async fn a_store_can_be_elsewhere() {
+    let (folder, store) = (folder(1), tempfile::TempDir::new().unwrap());
+    let session = LakemarkSession::new();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}' OPTIONS ('lakemark.store' '{}')",
+        folder.path().display(),
+        store.path().join("marks-of-t").display()
+    );
+    session.sql(&sql).await.unwrap();
+    session.sql("CREATE INDEX i ON t (k)").await.unwrap();
+    assert!(store.path().join("marks-of-t").is_dir());
+    assert!(!folder.path().join("_lakemark").exists());
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["86"]);
+}
