@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 EXPECTED = {
     "shell": ["200000", "\n200\n", "shop_bitmap", "shop,last", "7,"],
-    "python": ["200\n", "shop_bitmap", "50"],
+    "python": ["200\n50\n", "shop_bitmap", "0 | 200"],
     "spark": ["200\n", "|"],
 }
 
