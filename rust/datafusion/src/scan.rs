@@ -90,6 +90,9 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
     text
 }
 
+/// Rows per row group of a file, and the rows to be read.
+type ChosenRows = (Vec<u32>, RowSet);
+
 /// The files of a snapshot, by what has to be done with them.
 #[derive(Default)]
 struct Work<'a> {
@@ -98,7 +101,7 @@ struct Work<'a> {
     /// Rows to be read as they are.
     certain: Vec<(&'a DataFile, Vec<u32>, RowSet)>,
     /// Files to be read with the predicate: all rows, or those given.
-    checked: Vec<(&'a DataFile, Option<(Vec<u32>, RowSet)>)>,
+    checked: Vec<(&'a DataFile, Option<ChosenRows>)>,
 }
 
 impl Work<'_> {
