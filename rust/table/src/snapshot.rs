@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex};
 use lakemark_index::{Predicate, RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
@@ -180,10 +180,18 @@ impl Snapshot {
                 data_file.row_groups = Some(shape.row_groups);
             }
         }
-        for (file, vector) in vectors() {
-            let Some(data_file) = files.get_mut(file) else { continue };
+        let wanted = vectors().filter_map(|(file, vector)| Some((file, vector, files.get(file)?)));
+        let mut reads = Vec::new();
+        for (file, vector, data_file) in wanted {
             let rows = data_file.row_groups.iter().flatten().sum();
-            data_file.deleted = Some(state.deleted(vector, rows, &data_file.path, &table.vectors).await?);
+            reads.push(state.deleted(vector, rows, &data_file.path, &table.vectors).map_ok(move |rows| (file, rows)));
+        }
+        let deleted: Vec<(usize, Arc<RowSet>)> =
+            stream::iter(reads).buffer_unordered(CONCURRENT_READS).try_collect().await?;
+        for (file, rows) in deleted {
+            if let Some(data_file) = files.get_mut(file) {
+                data_file.deleted = Some(rows);
+            }
         }
         let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
         let stored: Vec<_> =

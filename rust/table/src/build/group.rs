@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
@@ -104,7 +105,11 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
     }
     let jobs = merge_jobs(group, &readings, &kept, sorted)?;
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
-    let mut merged = stream::iter(jobs).map(|job| merge_one(context, job)).buffer_unordered(context.threads);
+    let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
+    for job in jobs {
+        merges.push(Box::pin(merge_one(context, job)));
+    }
+    let mut merged = stream::iter(merges).buffer_unordered(context.threads);
     while let Some(segment) = merged.try_next().await? {
         result.segments.push(ManifestSegment { files: ordinals.clone(), ..segment });
     }
@@ -143,15 +148,15 @@ async fn read(
     fields: &[FieldRef],
     spill: &Arc<Spill>,
 ) -> Result<(Vec<Sorted>, Vec<usize>)> {
-    let tasks = readings.iter().enumerate().flat_map(|(place, reading)| {
-        (0..reading.footer.row_groups.len()).map(move |row_group| (place, row_group, reading))
-    });
-    let mut done = stream::iter(tasks)
-        .map(|(place, row_group, reading)| async move {
-            let outcome = read_row_group(context, reading, row_group, fields, spill).await;
-            (place, row_group, outcome)
-        })
-        .buffer_unordered(context.threads);
+    let mut tasks: Vec<BoxFuture<'_, (usize, usize, Result<Vec<(Waiting, u64)>>)>> = Vec::new();
+    for (place, reading) in readings.iter().enumerate() {
+        for row_group in 0..reading.footer.row_groups.len() {
+            tasks.push(Box::pin(async move {
+                (place, row_group, read_row_group(context, reading, row_group, fields, spill).await)
+            }));
+        }
+    }
+    let mut done = stream::iter(tasks).buffer_unordered(context.threads);
     let (mut sorted, mut lost) = (Vec::new(), Vec::new());
     while let Some((place, row_group, outcome)) = done.next().await {
         match outcome {

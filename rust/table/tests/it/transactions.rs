@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use lakemark_table::{BuildOptions, ErrorKind, Table, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, ProbeOptions, Table, TableOptions};
 use object_store::ObjectStore;
 
 use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, spec};
@@ -106,4 +106,20 @@ async fn opening_a_marked_table_of_1000_files_takes_two_reads_of_the_store() {
     let found = probe(&snapshot, &equals("k", 3)).await;
     assert_eq!(certain(&found.files[999]), [3]);
     assert_eq!(found.report.files_pruned, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_can_run_in_a_task_of_its_own() {
+    let folder = folder(2);
+    let path = folder.path().to_str().unwrap().to_owned();
+    let count = tokio::spawn(async move {
+        let table = Table::open(&path, TableOptions::default()).await?;
+        table.create_index(spec("k"), false).await?;
+        table.build(BuildOptions::default()).await?;
+        assert!(table.verify().await?.is_ok());
+        let options = ProbeOptions { use_index: true, count_only: true };
+        let found = table.snapshot().await?.probe(&equals("k", 3), &options).await?;
+        Ok::<_, lakemark_table::Error>(found.report.rows_certain)
+    });
+    assert_eq!(count.await.unwrap().unwrap(), rows_of(&k_values(0, 500), 3).len() as u64);
 }
