@@ -74,6 +74,9 @@ struct Reading<'a> {
     footer: Arc<Footer>,
 }
 
+/// Place in the group, row group, and its sorted columns with their fingerprints.
+type RowGroupRead = (usize, usize, Result<Vec<(Waiting, u64)>>);
+
 /// The sorted columns of one row group.
 struct Sorted {
     /// Place in the group, row group.
@@ -148,7 +151,7 @@ async fn read(
     fields: &[FieldRef],
     spill: &Arc<Spill>,
 ) -> Result<(Vec<Sorted>, Vec<usize>)> {
-    let mut tasks: Vec<BoxFuture<'_, (usize, usize, Result<Vec<(Waiting, u64)>>)>> = Vec::new();
+    let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
         for row_group in 0..reading.footer.row_groups.len() {
             tasks.push(Box::pin(async move {
