@@ -1,4 +1,8 @@
-"""The predicate corpus, asked of Spark with the marks in every state: the rows must be those of Spark without marks."""
+"""The predicate corpus, asked of Spark: the rows must be those of Spark without marks, and as many as DuckDB counts.
+
+Neither Spark's own Parquet reader nor its cache with pruning is a judge here: their pruning by statistics loses rows
+where NaN and -0.0 are compared.
+"""
 
 from __future__ import annotations
 
@@ -67,5 +71,9 @@ def test_marks_in_any_state_change_no_row(
     assert len(ours) == len(askable)
     expected = {case.id: case.rows for case in askable if case.rows is not None}
     assert {name: n for name, (n, _) in ours.items() if name in expected} == expected
-    sparks = answers(spark.read.option("mergeSchema", "true").parquet(str(folder)), askable)
-    assert ours == sparks
+    spark.conf.set("spark.sql.inMemoryColumnarStorage.partitionPruning", "false")
+    off = spark.read.format("lakemark").option("use_index", "false").load(str(folder)).cache()
+    try:
+        assert ours == answers(off, askable)
+    finally:
+        off.unpersist(blocking=True)
