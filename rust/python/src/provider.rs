@@ -8,9 +8,10 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::TableType;
 use datafusion::error::Result;
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{LakemarkTable, session_context};
 use tokio::runtime::Handle;
 
@@ -24,13 +25,13 @@ use tokio::runtime::Handle;
 #[derive(Debug)]
 pub(crate) struct Guest {
     table: LakemarkTable,
-    context: SessionContext,
+    state: SessionState,
     runtime: Handle,
 }
 
 impl Guest {
     pub(crate) fn new(table: LakemarkTable, runtime: Handle) -> Self {
-        Self { table, context: session_context(SessionConfig::new()), runtime }
+        Self { table, state: session_context(SessionConfig::new()).state(), runtime }
     }
 }
 
@@ -55,10 +56,11 @@ impl TableProvider for Guest {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut ours = self.context.state();
-        let options = ours.config_mut().options_mut();
-        options.execution.target_partitions = host.config().target_partitions();
-        options.execution.batch_size = host.config().batch_size();
+        let mut ours = self.state.clone();
+        let execution = &mut ours.config_mut().options_mut().execution;
+        let theirs = &host.config_options().execution;
+        execution.target_partitions = theirs.target_partitions;
+        execution.batch_size = theirs.batch_size;
         let mut planned = self.table.scan(&ours, projection, filters, limit);
         poll_fn(|context| {
             let _entered = self.runtime.enter();
