@@ -13,7 +13,7 @@ async fn counts_are_the_same_with_and_without_marks() {
     let table = open(folder.path()).await;
     for (predicate, expected) in [
         (None, 2 * FILE_ROWS as u64),
-        (Some("k = 5"), 171),
+        (Some("k = 5"), 172),
         (Some("k = 5 AND abs(id) < 100"), 9),
         (Some("`Mixed Case` = 7"), 100),
         (Some("\"Mixed Case\" = 7 AND ID < 705"), 5),
@@ -38,11 +38,11 @@ async fn a_report_names_the_index_or_the_reason() {
     assert_eq!(report.leaves.len(), 3, "{report}");
     let leaf = |column: &str| report.leaves.iter().find(|leaf| leaf.column.as_deref() == Some(column)).unwrap();
     assert!(leaf("k").index.is_some());
-    assert_eq!(leaf("k").rows, Some(171));
+    assert_eq!(leaf("k").rows, Some(172));
     assert_eq!(leaf("id").reason.map(|reason| reason.code()), Some("no_index"));
     let other = report.leaves.iter().find(|leaf| leaf.column.is_none()).unwrap();
     assert_eq!(other.reason.map(|reason| reason.code()), Some("expression_not_supported"));
-    assert_eq!((report.rows_certain, report.rows_uncertain), (0, 171));
+    assert_eq!((report.rows_certain, report.rows_uncertain), (0, 172));
     let off = explain(&table, Some("k = 5"), &WITHOUT).await.unwrap();
     assert_eq!(off.leaves[0].reason.map(|reason| reason.code()), Some("index_disabled"));
     assert_eq!(off.index_reads, 0);

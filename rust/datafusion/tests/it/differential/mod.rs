@@ -59,7 +59,7 @@ pub async fn run(trials: u64, seed: u64) -> Summary {
         summary.errors += found.errors;
         summary.empty += found.empty;
         let tables_done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        if tables_done % 10 == 0 {
+        if tables_done.is_multiple_of(10) {
             let rate = (summary.passed + summary.failed) as f64 / start.elapsed().as_secs_f64();
             println!(
                 "{} trials, {rate:.0} per second; resume with SEED={}",
