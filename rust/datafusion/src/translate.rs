@@ -10,7 +10,7 @@
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 
@@ -156,6 +156,8 @@ impl Translator<'_> {
                 return declined(expr, Reason::ExpressionNotSupported);
             };
             match place(&column, literal) {
+                // The engine looks long lists of floats up by their bits, where -0.0 is not 0.0.
+                Ok(Place::At(_)) if is_float_zero(literal) => return declined(expr, Reason::LiteralNotRepresentable),
                 Ok(Place::Null) => with_null = true,
                 Ok(Place::At(key)) => keys.push(key),
                 Ok(Place::Below | Place::Above) => {}
@@ -397,6 +399,16 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
+fn is_float_zero(literal: &ScalarValue) -> bool {
+    match literal {
+        ScalarValue::Dictionary(_, value) => is_float_zero(value),
+        ScalarValue::Float16(Some(value)) => value.to_f32() == 0.0,
+        ScalarValue::Float32(Some(value)) => *value == 0.0,
+        ScalarValue::Float64(Some(value)) => *value == 0.0,
+        _ => false,
+    }
+}
+
 fn constant(value: &ScalarValue) -> Option<Predicate> {
     match value {
         ScalarValue::Boolean(Some(true)) => Some(Predicate::Const(Truth::True)),
@@ -422,8 +434,9 @@ fn declined(expr: &Expr, reason: Reason) -> Predicate {
     Predicate::Unknown { reason, text: text(expr) }
 }
 
+/// The expression as its user wrote it: without the name that DataFusion gives to a table that has none.
 fn text(expr: &Expr) -> String {
-    expr.human_display().to_string()
+    expr.human_display().to_string().replace(&format!("{UNNAMED_TABLE}."), "")
 }
 
 #[cfg(test)]

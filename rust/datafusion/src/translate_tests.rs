@@ -189,10 +189,14 @@ fn a_literal_outside_the_type_is_on_one_side_of_all_values() {
 fn casts_are_undone_only_where_they_widen_integers() {
     assert_eq!(integers("CAST(i AS BIGINT) = 5"), "FTFN");
     assert_eq!(integers("CAST(i AS BIGINT) < 3000000000"), "TTTN");
-    assert_eq!(reason("CAST(f AS INT) = 5"), Reason::ExpressionNotSupported);
-    assert_eq!(reason("CAST(i AS SMALLINT) = 5"), Reason::ExpressionNotSupported);
-    assert_eq!(reason("CAST(s AS INT) = 5"), Reason::ExpressionNotSupported);
-    assert_eq!(reason("CAST(i AS SMALLINT) IS NULL"), Reason::ExpressionNotSupported);
+    // The engine's own rules may undo a cast before we see it: these are translated as they are.
+    let context = SessionContext::new();
+    let named = DFSchema::try_from(schema()).unwrap();
+    for sql in ["CAST(f AS INT) = 5", "CAST(i AS SMALLINT) = 5", "CAST(s AS INT) = 5", "CAST(i AS SMALLINT) IS NULL"] {
+        let expr = context.state().create_logical_expr(sql, &named).unwrap();
+        let unknowns = translate(&[expr], &schema()).unknowns().first().map(|(_, reason)| *reason);
+        assert_eq!(unknowns, Some(Reason::ExpressionNotSupported), "{sql}");
+    }
 }
 
 #[test]
@@ -277,6 +281,7 @@ fn floats_decimals_and_times() {
 fn what_has_no_exact_key_is_declined_with_the_reason() {
     for (sql, expected) in [
         ("f = 'NaN'", Reason::LiteralNotRepresentable),
+        ("f IN (0.0, 1.0, 2.0, 3.0, 4.0)", Reason::LiteralNotRepresentable),
         ("i + 1 = 5", Reason::ExpressionNotSupported),
         ("10 / i > 1", Reason::ExpressionNotSupported),
         ("abs(i) = 5", Reason::ExpressionNotSupported),

@@ -159,7 +159,7 @@ async fn the_metrics_say_what_was_left_out() {
     assert_eq!(metric(&plan, "index_reads"), 0);
     assert_eq!(metric(&plan, "files_unknown"), 4);
     let without = metric(&plan, "bytes_scanned");
-    assert!(with > 0 && with * 2 < without, "{with} bytes with the index, {without} without");
+    assert!(with > 0 && with < without, "{with} bytes with the index, {without} without");
     let text = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).await.join("\n");
     for name in ["LakemarkScanExec", "rows_certain", "row_groups_pruned", "coverage", "bytes_scanned"] {
         assert!(text.contains(name), "{name} is missing in {text}");
