@@ -41,8 +41,8 @@ def test_ctrl_c_in_a_build_raises_and_the_committed_state_still_answers(large: l
 
     def interrupt_once(done: int, _total: int) -> None:
         if not told and done > 0:
+            told.append(done)
             os.kill(os.getpid(), signal.SIGINT)
-        told.append(done)
 
     large.create_index("text", using="bitmap", name="by_text", build=False)
     with pytest.raises(KeyboardInterrupt):
