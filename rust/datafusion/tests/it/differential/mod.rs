@@ -186,6 +186,6 @@ mod tests {
         assert_eq!((summary.passed, summary.failed), (TRIALS, 0));
         // A run in which nearly every answer is an error or empty would prove nothing.
         assert!(summary.errors * 20 < TRIALS, "{} answers are errors", summary.errors);
-        assert!(summary.empty * 2 < TRIALS, "{} answers are empty", summary.empty);
+        assert!(summary.empty * 4 < TRIALS * 3, "{} answers are empty", summary.empty);
     }
 }
