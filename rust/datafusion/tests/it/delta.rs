@@ -95,7 +95,7 @@ fn table(vectors: bool) -> TempDir {
 }
 
 #[tokio::test]
-async fn deleted_rows_are_gone_with_and_without_marks() {
+async fn law_3_deleted_rows_are_gone_with_and_without_marks() {
     for columns in [&["k"][..], &[]] {
         let folder = table(true);
         if !columns.is_empty() {

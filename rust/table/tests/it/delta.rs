@@ -86,7 +86,7 @@ async fn the_log_says_which_files_and_partition_values_there_are() {
 }
 
 #[tokio::test]
-async fn rows_of_a_deletion_vector_are_taken_out_and_come_back_with_it() {
+async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     let folder = table(true, json!({"delta.enableDeletionVectors": "true"}));
     let root = folder.path();
     let table = open(root).await;
