@@ -81,12 +81,12 @@ test-spark-all: ## the Spark tests on every supported PySpark, each in an enviro
 	done
 
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
-	$(PY) examples/demo.py
+	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
 bench-sqb: setup ## the Set Query Benchmark at ROWS=10000000 beside DuckDB and plain DataFusion (first a release build)
 	$(CARGO) build --workspace --release
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
-	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
+	PYTHONPATH=$(CURDIR)/python LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
 
 fuzz-queries: ## N=10000 SEED=1: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace --example fuzz-queries
