@@ -30,6 +30,9 @@ def test_generator_and_checked_in_files_hold_the_same_rows() -> None:
 
 
 def plain(column: pa.ChunkedArray) -> list[object]:
+    if pa.types.is_date64(column.type):
+        # Parquet has days only: some versions of pyarrow give them back as days.
+        column = column.cast(pa.date32())
     kind = column.type
     if pa.types.is_temporal(kind):
         # Parquet has no seconds: what was written as seconds comes back as milliseconds.
