@@ -112,12 +112,6 @@ impl Candidates {
         }
     }
 
-    /// Every row is certain.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        matches!(self.0, Form::Exact { .. })
-    }
-
     /// The candidates of `self AND other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {

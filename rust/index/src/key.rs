@@ -8,7 +8,6 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, TimeUnit as ArrowTimeUnit};
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use lakemark_format::key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64, key_of_i128,
     key_of_i256_be,
@@ -114,13 +113,6 @@ impl CellVisitor for OnlyCell {
     fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
         self.0 = Some(cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
-}
-
-/// Text of a literal for reports.
-#[must_use]
-pub fn literal_text(literal: &dyn Array) -> String {
-    ArrayFormatter::try_new(literal, &FormatOptions::default().with_null("NULL"))
-        .map_or_else(|_| "?".to_owned(), |formatter| formatter.value(0).to_string())
 }
 
 /// Receives the cells of an array in row order: numbers or bytes, by the array's key type.

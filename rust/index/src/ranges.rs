@@ -18,15 +18,6 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The range's only key, if it has just one.
-    #[must_use]
-    pub fn point(&self) -> Option<&Key> {
-        match (&self.low, &self.high) {
-            (Bound::Included(low), Bound::Included(high)) if low == high => Some(low),
-            _ => None,
-        }
-    }
-
     /// Whether `key` lies in the range.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {
