@@ -23,6 +23,7 @@ N ?= 10000
 SEED ?= 1
 ROWS ?= 10000000
 SECONDS_EACH ?= 5
+PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
 CARGO := cd rust && cargo
@@ -88,9 +89,9 @@ bench-sqb: setup ## the Set Query Benchmark at ROWS=10000000 beside DuckDB and p
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
 	PYTHONPATH=$(CURDIR)/python LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
 
-fuzz-queries: ## N=10000 SEED=1: random predicates over random tables; marks on must equal marks off
-	$(CARGO) build --workspace --example fuzz-queries
-	$(DEBUG)/examples/fuzz-queries $(N) $(SEED)
+fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
+	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
+	$(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries $(N) $(SEED) $(TRIAL)
 
 fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is installed into the cache at first)
 	rust/fuzz/smoke $(SECONDS_EACH)

@@ -30,6 +30,16 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
+    /// How many rows of the table it is about; none for an error.
+    pub fn table_rows(&self, shape: &Shape) -> Option<u64> {
+        let Self::Rows(rows) = self else { return None };
+        let last_number = |row: &String| row.rsplit('|').next().and_then(|text| text.parse::<u64>().ok());
+        match shape {
+            Shape::Count | Shape::Groups(_) => rows.iter().map(last_number).sum(),
+            Shape::Ids | Shape::Rows | Shape::Top { .. } | Shape::Limit(_) => u64::try_from(rows.len()).ok(),
+        }
+    }
+
     /// Whether these are rows of `all`, each at most as often as there, and `limit` of them or all.
     pub fn is_part_of(&self, all: &Self, limit: usize) -> bool {
         let (Self::Rows(rows), Self::Rows(all)) = (self, all) else {

@@ -1,12 +1,16 @@
 //! Random columns: a type, a small set of values, and which row has which.
+//!
+//! The domain of a column holds three kinds of values, one after the other: those that rows draw from, their neighbours
+//! (a little less, a little more, between two of them), and wild ones. Literals come from all three, mostly from the first.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, PrimitiveArray, StringArray, UInt32Array,
+    UInt64Array,
 };
-use arrow::compute::{cast, take};
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices, take};
+use arrow::datatypes::{DataType, Decimal128Type, Field, Float64Type, Int64Type, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -18,10 +22,14 @@ pub struct Column {
     pub name: String,
     /// Its type in the files.
     pub data_type: DataType,
-    /// The values that rows draw from; those behind [`Column::used`] occur in no row and serve as literals.
-    pub domain: ArrayRef,
-    /// How many values of the domain occur in rows.
-    pub used: usize,
+    /// The values that rows draw from, their neighbours, wild values.
+    domain: ArrayRef,
+    /// How many values of the domain rows draw from.
+    used: usize,
+    /// Where the wild values begin.
+    wild: usize,
+    /// The place of each value of the domain among all of them, by size.
+    ranks: Vec<u32>,
     /// Share of rows that are null.
     null_rate: f64,
     /// How values are spread over the rows.
@@ -41,7 +49,8 @@ enum Layout {
     Runs,
 }
 
-const LITERALS_ONLY: usize = 3;
+const WILD_VALUES: usize = 3;
+const NEIGHBOURS: usize = 12;
 
 impl Column {
     /// A column of a random type.
@@ -50,8 +59,12 @@ impl Column {
         let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
         let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
         let null_rate = *pick(rng, &[0.0, 0.0, 0.05, 0.3, 0.9, 1.0]);
-        let domain = random_values(rng, &data_type, used + LITERALS_ONLY);
-        Self { name: format!("c{ordinal}"), data_type, domain, used, null_rate, layout }
+        let drawn = random_values(rng, &data_type, used + WILD_VALUES);
+        let (own, others) = (drawn.slice(0, used), drawn.slice(used, WILD_VALUES));
+        let near = neighbours(rng, &own, NEIGHBOURS);
+        let domain = concat(&[own.as_ref(), near.as_ref(), others.as_ref()]).unwrap();
+        let ranks = ranks(&domain);
+        Self { name: format!("c{ordinal}"), data_type, wild: used + near.len(), domain, used, ranks, null_rate, layout }
     }
 
     /// The column as a field of a schema.
@@ -59,16 +72,20 @@ impl Column {
         Field::new(&self.name, self.data_type.clone(), true)
     }
 
-    /// The values of `rows` rows.
-    pub fn rows(&self, rng: &mut StdRng, rows: usize) -> ArrayRef {
+    /// For each of `rows` rows the place of its value in the domain.
+    pub fn picks(&self, rng: &mut StdRng, rows: usize) -> UInt32Array {
         let mut run = 0;
-        let picks: UInt32Array = (0..rows)
+        (0..rows)
             .map(|row| {
                 let value = self.value_of(rng, row, rows, &mut run);
                 (!rng.random_bool(self.null_rate)).then_some(value)
             })
-            .collect();
-        take(&self.domain, &picks, None).unwrap()
+            .collect()
+    }
+
+    /// The values at places of the domain.
+    pub fn values(&self, picks: &UInt32Array) -> ArrayRef {
+        take(&self.domain, picks, None).unwrap()
     }
 
     fn value_of(&self, rng: &mut StdRng, row: usize, rows: usize, run: &mut u32) -> u32 {
@@ -89,9 +106,34 @@ impl Column {
         }
     }
 
-    /// A value of the domain as an SQL literal.
+    /// A value as an SQL literal: mostly one that rows have, now and then a neighbour or a wild one.
     pub fn literal(&self, rng: &mut StdRng) -> String {
-        literal(&self.domain, rng.random_range(0..self.domain.len()))
+        let near = self.used..self.wild.max(self.used + 1);
+        let at = match rng.random_range(0..20) {
+            0..=12 => rng.random_range(0..self.used),
+            13..=16 => rng.random_range(near),
+            _ => rng.random_range(self.wild..self.domain.len()),
+        };
+        self.literal_at(at)
+    }
+
+    /// The value at a place of the domain as an SQL literal.
+    pub fn literal_at(&self, at: usize) -> String {
+        literal(&self.domain, at)
+    }
+
+    /// A value that is not less than the one at a place, or (`below`) not greater, as an SQL literal.
+    pub fn bound(&self, rng: &mut StdRng, at: usize, below: bool) -> String {
+        let rank = self.ranks[at];
+        let fitting: Vec<usize> = (0..self.domain.len())
+            .filter(|&other| if below { self.ranks[other] <= rank } else { self.ranks[other] >= rank })
+            .collect();
+        self.literal_at(*pick(rng, &fitting))
+    }
+
+    /// The text at a place of the domain.
+    pub fn text_at(&self, at: usize) -> String {
+        array_value_to_string(&self.domain, at).unwrap()
     }
 
     /// Whether `LIKE` is defined on it.
@@ -204,6 +246,79 @@ fn random_times(rng: &mut StdRng, unit: &TimeUnit, data_type: &DataType, count: 
         hours * 3_600 * per_second + i64::from(rng.random_bool(0.2))
     });
     cast(&Int64Array::from_iter_values(values), data_type).unwrap()
+}
+
+/// Values a little below and above those of a column, and between two of them.
+fn neighbours(rng: &mut StdRng, own: &ArrayRef, count: usize) -> ArrayRef {
+    let pairs: Vec<(usize, usize, i64)> = (0..count)
+        .map(|_| (rng.random_range(0..own.len()), rng.random_range(0..own.len()), rng.random_range(-1..=1)))
+        .collect();
+    // A step of 0 stands for the middle of two values.
+    let whole = |value: i64, other: i64, step: i64| if step == 0 { value / 2 + other / 2 } else { value + step };
+    let data_type = own.data_type();
+    let near: ArrayRef = match data_type {
+        DataType::Boolean => return own.slice(0, own.len().min(count)),
+        DataType::Float32 | DataType::Float64 => {
+            let wide = cast(own, &DataType::Float64).unwrap();
+            let wide = wide.as_primitive::<Float64Type>();
+            Arc::new(Float64Array::from_iter_values(pairs.iter().map(|&(one, other, step)| match step {
+                0 => (wide.value(one) + wide.value(other)) / 2.0,
+                step => wide.value(one) + step as f64 / 8.0,
+            })))
+        }
+        DataType::Decimal128(precision, scale) => {
+            let wide = own.as_primitive::<Decimal128Type>();
+            let values = pairs.iter().map(|&(one, other, step)| match step {
+                0 => (wide.value(one) + wide.value(other)) / 2,
+                step => wide.value(one) + i128::from(step),
+            });
+            let values = PrimitiveArray::<Decimal128Type>::from_iter_values(values);
+            Arc::new(values.with_precision_and_scale(*precision, *scale).unwrap())
+        }
+        DataType::Binary => {
+            let wide = own.as_binary::<i32>();
+            Arc::new(BinaryArray::from_iter_values(pairs.iter().map(|&(one, _, step)| {
+                let value = wide.value(one);
+                if step == 1 { [value, &[85]].concat() } else { value[..value.len() / 2].to_vec() }
+            })))
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Dictionary(..) => {
+            let wide = cast(own, &DataType::Utf8).unwrap();
+            let wide = wide.as_string::<i32>();
+            Arc::new(StringArray::from_iter_values(pairs.iter().map(|&(one, _, step)| {
+                let value = wide.value(one);
+                if step == 1 { format!("{value}a") } else { value.chars().take(value.chars().count() / 2).collect() }
+            })))
+        }
+        _ => {
+            // Days become whole numbers by way of 32 bits only.
+            let days = matches!(data_type, DataType::Date32);
+            let narrow = if days { cast(own, &DataType::Int32).unwrap() } else { Arc::clone(own) };
+            let wide = cast(&narrow, &DataType::Int64).unwrap();
+            let wide = wide.as_primitive::<Int64Type>();
+            let near: Int64Array = pairs
+                .iter()
+                .filter(|(one, other, _)| wide.is_valid(*one) && wide.is_valid(*other))
+                .map(|&(one, other, step)| {
+                    Some(whole(wide.value(one).clamp(-(1 << 62), 1 << 62), wide.value(other), step))
+                })
+                .collect();
+            if days { cast(&near, &DataType::Int32).unwrap() } else { Arc::new(near) }
+        }
+    };
+    let near = cast(&near, data_type).unwrap();
+    // What left the range of the type became NULL.
+    filter(&near, &is_not_null(&near).unwrap()).unwrap()
+}
+
+/// The place of each value among all of them, by size; equal values have different places.
+fn ranks(values: &ArrayRef) -> Vec<u32> {
+    let order = sort_to_indices(values, None, None).unwrap();
+    let mut ranks = vec![0; values.len()];
+    for (rank, at) in (0..).zip(order.values()) {
+        ranks[*at as usize] = rank;
+    }
+    ranks
 }
 
 /// A value as an SQL literal of the column's own type.

@@ -2,29 +2,32 @@
 //!
 //! A *trial* is one predicate in one statement. A table is made from its seed alone and serves [`TRIALS_PER_TABLE`] trials,
 //! and a trial's predicate is made from the table's seed and the trial's number; so the seed and the number that are
-//! printed with a difference bring it back. A run over `n` tables uses the seeds `seed..seed + n`: to resume, give the seed
-//! that the progress line names.
+//! printed with a difference bring it back, however many threads there were. A run over `n` tables uses the seeds
+//! `seed..seed + n`: to resume, give the seed that the progress line names.
 
+mod aim;
 mod answer;
 mod column;
 mod query;
 mod table;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::Instant;
 
-use futures::StreamExt;
 use lakemark_datafusion::LakemarkSession;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use self::aim::Aim;
 use self::answer::{Answer, ask, same};
 use self::query::{Shape, Tree};
 use self::table::RandomTable;
 
 /// Predicates that one random table serves.
 pub const TRIALS_PER_TABLE: u64 = 250;
+/// Tables between two lines that say how far the run is.
+const TABLES_PER_LINE: u64 = 10;
 
 /// What a run found.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,42 +38,88 @@ pub struct Summary {
     pub failed: u64,
     /// Passed trials whose common answer was an error.
     pub errors: u64,
-    /// Passed trials whose answer held no row.
+    /// Passed trials whose answer is about no row of the table.
     pub empty: u64,
+    /// Passed trials whose answer is about every row of the table.
+    pub whole: u64,
 }
 
-/// Runs at least `trials` trials on two tables at a time and prints every difference, cut down, to stdout.
-pub async fn run(trials: u64, seed: u64) -> Summary {
-    let tables = trials.div_ceil(TRIALS_PER_TABLE);
-    let start = Instant::now();
-    let done = Arc::new(AtomicU64::new(0));
-    let mut results = futures::stream::iter(0..tables)
-        .map(|ordinal| {
-            let count = TRIALS_PER_TABLE.min(trials - ordinal * TRIALS_PER_TABLE);
-            let runtime = tokio::runtime::Handle::current();
-            tokio::task::spawn_blocking(move || runtime.block_on(run_table(seed.wrapping_add(ordinal), count)))
-        })
-        .buffered(2);
-    let mut summary = Summary::default();
-    while let Some(result) = results.next().await {
-        let found = result.unwrap();
-        summary.passed += found.passed;
-        summary.failed += found.failed;
-        summary.errors += found.errors;
-        summary.empty += found.empty;
-        let tables_done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        if tables_done.is_multiple_of(10) {
-            let rate = (summary.passed + summary.failed) as f64 / start.elapsed().as_secs_f64();
-            println!(
-                "{} trials, {rate:.0} per second; resume with SEED={}",
-                summary.passed + summary.failed,
-                seed + tables_done
-            );
-        }
+impl Summary {
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.errors += other.errors;
+        self.empty += other.empty;
+        self.whole += other.whole;
     }
-    let rate = (summary.passed + summary.failed) as f64 / start.elapsed().as_secs_f64();
-    println!("{rate:.0} trials per second; {} agreed on an error, {} on no rows", summary.errors, summary.empty);
+
+    fn trials(&self) -> u64 {
+        self.passed + self.failed
+    }
+
+    /// What part of the trials had a right answer that a wrong program could give, too.
+    fn shares(&self) -> String {
+        let percent = |part: u64| 100.0 * part as f64 / self.trials().max(1) as f64;
+        format!(
+            "{:.1}% of the answers are empty, {:.1}% are all rows, {:.1}% are errors",
+            percent(self.empty),
+            percent(self.whole),
+            percent(self.errors)
+        )
+    }
+}
+
+/// Runs `trials` trials, a thread for each core with a table of its own at a time, and prints every difference, cut down.
+pub fn run(trials: u64, seed: u64) -> Summary {
+    let tables = trials.div_ceil(TRIALS_PER_TABLE);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, start) = (AtomicU64::new(0), Instant::now());
+    let (sender, results) = mpsc::channel();
+    let mut summary = Summary::default();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let ordinal = next.fetch_add(1, Ordering::Relaxed);
+                    if ordinal >= tables {
+                        return;
+                    }
+                    let count = TRIALS_PER_TABLE.min(trials - ordinal * TRIALS_PER_TABLE);
+                    let found = alone(run_table(seed.wrapping_add(ordinal), 0..count));
+                    sender.send((ordinal, found)).unwrap();
+                }
+            });
+        }
+        drop(sender);
+        let mut done = vec![false; usize::try_from(tables).unwrap()];
+        let mut lines = 0;
+        for (ordinal, found) in results {
+            summary.add(&found);
+            done[usize::try_from(ordinal).unwrap()] = true;
+            // Tables end in any order: a run resumes at the first that has not.
+            let complete = done.iter().take_while(|done| **done).count() as u64;
+            if complete / TABLES_PER_LINE > lines {
+                lines = complete / TABLES_PER_LINE;
+                let rate = summary.trials() as f64 / start.elapsed().as_secs_f64();
+                let resume = seed.wrapping_add(complete);
+                println!("{} trials, {rate:.0} per second; resume with SEED={resume}", summary.trials());
+            }
+        }
+    });
+    let rate = summary.trials() as f64 / start.elapsed().as_secs_f64();
+    println!("{rate:.0} trials per second on {threads} threads; {}", summary.shares());
     summary
+}
+
+/// Runs one trial of the table of a seed.
+pub fn run_one(seed: u64, trial: u64) -> Summary {
+    alone(run_table(seed, trial..trial + 1))
+}
+
+/// Runs a future on this thread: what it does depends on no other thread.
+fn alone<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
 /// Two sessions over one table: one uses the marks, the other does not.
@@ -126,21 +175,24 @@ impl Pair {
     }
 }
 
-async fn run_table(seed: u64, trials: u64) -> Summary {
+async fn run_table(seed: u64, trials: std::ops::Range<u64>) -> Summary {
     let table = RandomTable::create(seed).await;
     let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
     let pair = Pair::open(&table, &mut rng).await;
     let mut summary = Summary::default();
-    for trial in 0..trials {
+    for trial in trials {
         let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(trial));
         let depth = rng.random_range(0..4);
-        let tree = Tree::random(&mut rng, &table.columns, depth);
+        let aim = Aim::random(&mut rng, &table);
+        let tree = Tree::random(&mut rng, aim, depth);
         let shape = Shape::random(&mut rng, &table.columns);
         match pair.agreed(&shape, &tree).await {
             Some(answer) => {
+                let rows = answer.table_rows(&shape);
                 summary.passed += 1;
-                summary.errors += u64::from(matches!(answer, Answer::Error(_)));
-                summary.empty += u64::from(matches!(&answer, Answer::Rows(rows) if rows.is_empty()));
+                summary.errors += u64::from(rows.is_none());
+                summary.empty += u64::from(rows == Some(0));
+                summary.whole += u64::from(rows == Some(table.rows));
             }
             None => {
                 summary.failed += 1;
@@ -166,7 +218,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
     }
     let (marked, unmarked) = pair.ask(&shape, &smallest).await;
     println!(
-        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  marks on:  {marked}\n  marks off: {unmarked}",
+        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  marks on:  {marked}\n  marks off: {unmarked}\n  again: make fuzz-queries SEED={seed} TRIAL={trial}",
         table.description,
         shape.sql(tree),
         shape.sql(&smallest),
@@ -175,17 +227,28 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
 
 #[cfg(test)]
 mod tests {
-    use super::{Summary, run};
+    use super::{Summary, alone, run, run_one, run_table};
 
     /// A taste; `make fuzz-queries` runs 10,000 in CI and any number by hand.
     const TRIALS: u64 = 2_000;
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn law_1_random_queries_answer_the_same_with_and_without_marks() {
-        let summary: Summary = run(TRIALS, 1).await;
+    #[test]
+    fn law_1_random_queries_answer_the_same_with_and_without_marks() {
+        let summary: Summary = run(TRIALS, 1);
         assert_eq!((summary.passed, summary.failed), (TRIALS, 0));
-        // A run in which nearly every answer is an error or empty would prove nothing.
+        // A run in which many answers are an error, empty or all rows would prove little.
         assert!(summary.errors * 20 < TRIALS, "{} answers are errors", summary.errors);
-        assert!(summary.empty * 4 < TRIALS * 3, "{} answers are empty", summary.empty);
+        assert!(summary.empty * 5 < TRIALS, "{} answers are empty", summary.empty);
+        assert!(summary.whole * 5 < TRIALS, "{} answers are all rows", summary.whole);
+    }
+
+    #[test]
+    fn one_trial_of_a_table_is_the_same_alone_as_in_a_run() {
+        let together = alone(run_table(3, 0..8));
+        let mut alone = Summary::default();
+        for trial in 0..8 {
+            alone.add(&run_one(3, trial));
+        }
+        assert_eq!((alone, alone.passed), (together, 8));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use super::aim::Aim;
 use super::column::{Column, pick};
 
 /// A predicate, kept as a tree so that a difference can be cut down to the part that causes it.
@@ -37,19 +38,27 @@ impl fmt::Display for Tree {
 }
 
 impl Tree {
-    /// A random predicate over the columns.
-    pub fn random(rng: &mut StdRng, columns: &[Column], depth: u32) -> Self {
+    /// A random predicate. What is joined by AND aims at one row; each part of an OR has a row of its own.
+    pub fn random(rng: &mut StdRng, aim: Aim<'_>, depth: u32) -> Self {
         let kind = if depth == 0 { 0 } else { rng.random_range(0..10) };
-        let several =
-            |rng: &mut StdRng| (0..rng.random_range(2..5)).map(|_| Self::random(rng, columns, depth - 1)).collect();
+        let parts = rng.random_range(2..5);
         match kind {
-            0..=3 => Self::Leaf(random_leaf(rng, columns)),
-            4 => Self::Not(Box::new(Self::random(rng, columns, depth - 1))),
-            5..=6 => Self::And(several(rng)),
-            7..=8 => Self::Or(several(rng)),
+            0..=3 => Self::Leaf(aim.leaf(rng)),
+            // What is true of a row is false of it below a NOT, so that aiming would empty the answer.
+            4 => Self::Not(Box::new(Self::random(rng, aim.nowhere(), depth - 1))),
+            5..=6 => Self::And((0..parts).map(|_| Self::random(rng, aim, depth - 1)).collect()),
+            7..=8 => Self::Or(
+                (0..parts)
+                    .map(|_| {
+                        let aim = aim.elsewhere(rng);
+                        Self::random(rng, aim, depth - 1)
+                    })
+                    .collect(),
+            ),
             _ => {
                 let truth = *pick(rng, &["TRUE", "NOT TRUE", "FALSE", "NOT FALSE", "NULL", "NOT NULL"]);
-                Self::Is(Box::new(Self::random(rng, columns, depth - 1)), truth)
+                let aim = if matches!(truth, "TRUE" | "NOT FALSE" | "NOT NULL") { aim } else { aim.nowhere() };
+                Self::Is(Box::new(Self::random(rng, aim, depth - 1)), truth)
             }
         }
     }
@@ -88,7 +97,8 @@ fn smaller_parts(parts: &[Tree], make: &dyn Fn(Vec<Tree>) -> Tree) -> Vec<Tree> 
     found
 }
 
-fn random_leaf(rng: &mut StdRng, columns: &[Column]) -> String {
+/// A condition that aims at no row.
+pub fn wild_leaf(rng: &mut StdRng, columns: &[Column]) -> String {
     let column = pick(rng, columns);
     let name = &column.name;
     let negated = *pick(rng, &["", "", "NOT "]);
@@ -159,7 +169,7 @@ pub enum Shape {
 impl Shape {
     /// A random shape.
     pub fn random(rng: &mut StdRng, columns: &[Column]) -> Self {
-        let limit = *pick(rng, &[0, 1, 3, 10, 100]);
+        let limit = *pick(rng, &[0, 1, 1, 3, 3, 3, 10, 10, 100, 100, 1_000]);
         let Column { name: column, data_type, .. } = pick(rng, columns).clone();
         match rng.random_range(0..20) {
             0..=7 => Self::Ids,

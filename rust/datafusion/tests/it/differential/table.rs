@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
@@ -21,10 +21,26 @@ use super::column::{Column, pick};
 pub struct RandomTable {
     /// The columns after `id`, which counts the rows.
     pub columns: Vec<Column>,
+    /// Some of its rows, for predicates to aim at.
+    pub samples: Vec<Sample>,
+    /// How many rows it has.
+    pub rows: u64,
     /// One line for the report of a difference.
     pub description: String,
     folder: TempDir,
 }
+
+/// A row of a random table.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Its `id`.
+    pub id: i64,
+    /// For each column the place of its value in the column's domain; none where it is NULL.
+    pub picks: Vec<Option<usize>>,
+}
+
+/// Rows of each file that predicates may aim at.
+const SAMPLES_PER_FILE: usize = 24;
 
 /// How much of the table its marks know.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +79,9 @@ impl RandomTable {
             Coverage::Stale => 1,
         };
         let (early_parts, late_parts) = parts.split_at(parts.len() - late.min(parts.len()));
+        let mut samples = Vec::new();
         for part in early_parts {
-            part.write(&columns, &mut rng, folder.path());
+            samples.extend(part.write(&columns, &mut rng, folder.path()));
         }
         if matches!(coverage, Coverage::Stale) {
             // Other rows under the same name: what the marks are about to describe will be gone.
@@ -75,10 +92,11 @@ impl RandomTable {
         let marked =
             mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
         for part in late_parts {
-            part.write(&columns, &mut rng, folder.path());
+            samples.extend(part.write(&columns, &mut rng, folder.path()));
         }
         let description = describe(&columns, &parts, coverage, &marked);
-        Self { columns, description, folder }
+        let rows = parts.iter().map(|part| part.rows as u64).sum();
+        Self { columns, samples, rows, description, folder }
     }
 
     /// Where it is.
@@ -117,16 +135,29 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
 }
 
 impl Part {
-    fn write(&self, columns: &[Column], rng: &mut StdRng, folder: &Path) {
+    /// Writes the file and gives some of its rows.
+    fn write(&self, columns: &[Column], rng: &mut StdRng, folder: &Path) -> Vec<Sample> {
         let mut fields = vec![Field::new("id", DataType::Int64, false)];
         let last_id = self.first_id + i64::try_from(self.rows).unwrap();
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(self.first_id..last_id))];
+        let mut picks: Vec<Option<UInt32Array>> = Vec::new();
         for (ordinal, column) in columns.iter().enumerate() {
-            if self.lacks != Some(ordinal) {
+            let here = (self.lacks != Some(ordinal)).then(|| column.picks(rng, self.rows));
+            if let Some(here) = &here {
                 fields.push(column.field());
-                arrays.push(column.rows(rng, self.rows));
+                arrays.push(column.values(here));
             }
+            picks.push(here);
         }
+        let samples = (0..SAMPLES_PER_FILE.min(self.rows))
+            .map(|_| {
+                let row = rng.random_range(0..self.rows);
+                let value = |picks: &Option<UInt32Array>| {
+                    picks.as_ref().filter(|picks| picks.is_valid(row)).map(|picks| picks.value(row) as usize)
+                };
+                Sample { id: self.first_id + i64::try_from(row).unwrap(), picks: picks.iter().map(value).collect() }
+            })
+            .collect();
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
         let properties = WriterProperties::builder()
             .set_max_row_group_row_count(Some(self.row_group_rows))
@@ -140,6 +171,7 @@ impl Part {
         let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
         writer.close().unwrap();
+        samples
     }
 }
 
