@@ -76,6 +76,7 @@ class BuildReport:
         bytes_written: Their bytes.
         spilled: Parts that went to disk because of the memory limit.
         skipped: Data files left out because they changed while they were read; the next build takes them.
+        declined: Data files whose column an index leaves out for good, each with the reason.
         seconds: Wall time.
     """
 
@@ -86,16 +87,20 @@ class BuildReport:
     bytes_written: int
     spilled: int
     skipped: list[str]
+    declined: list[Finding]
     seconds: float
 
     @classmethod
     def from_json(cls, text: str) -> BuildReport:
         """Makes a report from its JSON form."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        declined = [Finding(**finding) for finding in values.pop("declined")]
+        return cls(declined=declined, **values)
 
     def __str__(self) -> str:
         if not self.segments:
-            return "nothing to build: the indexes cover every file"
+            able = " that they can" if self.declined else ""
+            return f"nothing to build: the indexes cover every file{able}"
         return (
             f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
             f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
-use lakemark_table::{BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport};
+use lakemark_table::{
+    BuildOptions, BuildReport, CancelFlag, Finding, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport,
+};
 use serde_json::json;
 
 use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VerifyArgs};
@@ -79,7 +81,8 @@ async fn run_build(
 
 fn build_text(report: &BuildReport) -> String {
     let mut text = if report.segments == 0 {
-        "nothing to build: every declared index covers every data file".to_owned()
+        let able = if report.declined.is_empty() { "" } else { " that it can" };
+        format!("nothing to build: every declared index covers every data file{able}")
     } else {
         format!(
             "built {}: {} rows of {} files, {} segments, {} bytes, {:.1} s",
@@ -95,6 +98,9 @@ fn build_text(report: &BuildReport) -> String {
         let skipped = report.skipped.join(", ");
         // Writing into a String cannot fail.
         let _ = write!(text, "\nleft out, because they changed while they were read: {skipped}");
+    }
+    for Finding { path, problem } in &report.declined {
+        let _ = write!(text, "\nleft out: {path}: {problem}");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! How data files are read: always with the page index.
+//! How data files are read: always with the page index, and 96-bit timestamps as moments.
 //!
 //! DataFusion's reader loads the page index only for a scan that prunes pages by a predicate. A
 //! scan whose rows were chosen by an index has no predicate, and would read whole column chunks
@@ -18,7 +18,7 @@ use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileM
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lakemark_table::Snapshot;
+use lakemark_table::{Snapshot, with_moments};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -58,6 +58,7 @@ impl Footers {
             .with_page_index_policy(Some(PageIndexPolicy::Optional))
             .fetch_metadata()
             .await?;
+        let metadata = Arc::new(with_moments(Arc::unwrap_or_clone(metadata))?);
         let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
         self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));
         Ok(metadata)

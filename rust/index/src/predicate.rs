@@ -75,6 +75,8 @@ pub enum Reason {
     FileNotCovered,
     /// The file is not the one that was indexed.
     FileChanged,
+    /// The file says that its dates are not of the Gregorian calendar.
+    CalendarRebased,
     /// The segment's file is gone.
     SegmentMissing,
     /// The segment's bytes are damaged.
@@ -94,6 +96,7 @@ impl Reason {
             Self::LiteralNotRepresentable => "literal_not_representable",
             Self::FileNotCovered => "file_not_covered",
             Self::FileChanged => "file_changed",
+            Self::CalendarRebased => "calendar_rebased",
             Self::SegmentMissing => "segment_missing",
             Self::SegmentCorrupt => "segment_corrupt",
             Self::IndexDisabled => "index_disabled",

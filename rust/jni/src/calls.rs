@@ -15,7 +15,6 @@ use lakemark_table::{Table, TableOptions};
 
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
-use crate::int96::schema_with_moments;
 use crate::plan;
 use crate::read::{SplitReader, remember_store};
 use crate::runtime::block_on;
@@ -49,8 +48,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
 async fn pin(location: String, store: Option<String>, use_index: bool) -> Result<Pinned> {
     let options = TableOptions { store: store.clone(), ..TableOptions::default() };
     let snapshot = Table::open(&location, options).await?.snapshot().await?;
-    let schema = schema_with_moments(&snapshot).await?;
-    Ok(Pinned { location, store, snapshot, schema, use_index, probed: Arc::default() })
+    Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }
 
 /// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema.
@@ -62,7 +60,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
     out_schema: jlong,
 ) {
     env.with_env(|_env| -> Result<()> {
-        let schema: Schema = spark_schema(&handle::get(table)?.schema)?;
+        let schema: Schema = spark_schema(&handle::get(table)?.snapshot.schema())?;
         let exported = FFI_ArrowSchema::try_from(&schema)?;
         let address = address::<FFI_ArrowSchema>(out_schema)?;
         // SAFETY: `address` is an empty structure that Java allocated for this call.

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use arrow::datatypes::SchemaRef;
 use jni::sys::jlong;
 use lakemark_table::{Probe, Snapshot};
 
@@ -17,8 +16,6 @@ pub(crate) struct Pinned {
     pub(crate) location: String,
     pub(crate) store: Option<String>,
     pub(crate) snapshot: Arc<Snapshot>,
-    /// The table's schema as Spark's reader would see it: 96-bit timestamps are moments and not local times.
-    pub(crate) schema: SchemaRef,
     pub(crate) use_index: bool,
     /// The last filter and what the marks say of it: whether Spark may forget the filter and which rows it gets must come
     /// from one look at the marks, or a mark that is damaged in between would change the result.

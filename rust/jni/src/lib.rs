@@ -12,7 +12,6 @@ mod calls;
 mod error;
 mod filter;
 mod handle;
-mod int96;
 mod object;
 mod plan;
 mod read;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use lakemark_table::with_moments;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -51,7 +52,7 @@ impl AsyncFileReader for DataObject {
             let size = self.size;
             let reader =
                 ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
-            reader.load_and_finish(self, size).await.map(Arc::new)
+            with_moments(reader.load_and_finish(self, size).await?).map(Arc::new)
         }
         .boxed()
     }

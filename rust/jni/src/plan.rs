@@ -85,7 +85,7 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
 pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> Result<Plan> {
     let snapshot = &pinned.snapshot;
     let probe = probe(pinned, filter).await?;
-    let schema = projection(&pinned.schema, columns)?;
+    let schema = projection(&snapshot.schema(), columns)?;
     let mut splits = Vec::new();
     for (file, found) in snapshot.files().iter().zip(&probe.files) {
         let constants = partition_constants(snapshot, file, &schema)?;

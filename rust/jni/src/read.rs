@@ -14,12 +14,11 @@ use lakemark_table::{ErrorKind, Table, TableOptions};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
 use crate::error::{NativeError, Result, reading};
-use crate::int96;
 use crate::object::DataObject;
 use crate::split::{Part, ScanSpec, Split};
 
@@ -146,7 +145,7 @@ async fn file_source(
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
-    let metadata = int96::with_microseconds(footer, options).map_err(fail)?;
+    let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(fail)?;
     let (row_groups, selection) = choose(split, metadata.metadata())?;
     if only_count {
         return Ok(Source::RowCount(selection.row_count() as u64));

@@ -13,9 +13,10 @@ use std::time::Instant;
 use lakemark_format::{Manifest, ManifestIndex};
 
 use crate::error::{Error, Result};
-use crate::footer::fingerprint;
+use crate::footer::{FileShape, fingerprint};
+use crate::moments::is_rebased;
 use crate::options::{BuildOptions, CancelFlag, Progress};
-use crate::report::BuildReport;
+use crate::report::{BuildReport, Finding};
 use crate::schema;
 use crate::snapshot::{Snapshot, read_shapes};
 use crate::store::Store;
@@ -58,9 +59,9 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
     let manifest = store.newest().await?.manifest?;
     let snapshot = table.snapshot().await?;
     let indexes = chosen(manifest.as_deref(), options.index.as_deref())?;
-    let (groups, total_rows) = plan(table, &snapshot, &indexes).await?;
+    let Plan { groups, rows, declined } = plan(table, &snapshot, &indexes).await?;
     if let Some(progress) = &options.progress {
-        progress.start(total_rows);
+        progress.start(rows);
     }
     let context = Context {
         snapshot,
@@ -84,7 +85,8 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
         }
         return Err(error);
     }
-    Ok(report(&indexes, results, &context.budget, started))
+    let report = report(&indexes, results, &context.budget, started);
+    Ok(BuildReport { declined, ..report })
 }
 
 async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResult>) -> Result<()> {
@@ -143,44 +145,81 @@ fn chosen(manifest: Option<&Manifest>, name: Option<&str>) -> Result<Vec<Manifes
     }
 }
 
+/// What a build has to do.
+struct Plan {
+    groups: Vec<Group>,
+    rows: u64,
+    declined: Vec<Finding>,
+}
+
+/// The shapes of data files, by their number in the snapshot.
+struct Shapes(Vec<(usize, FileShape)>);
+
+impl Shapes {
+    fn get(&self, file: usize) -> Option<&FileShape> {
+        let place = self.0.binary_search_by_key(&file, |(file, _)| *file).ok()?;
+        self.0.get(place).map(|(_, shape)| shape)
+    }
+
+    fn rows(&self, file: usize) -> u64 {
+        self.get(file).map_or(0, |shape| shape.row_groups.iter().copied().map(u64::from).sum())
+    }
+
+    /// Whether the file's values of the column are of another calendar.
+    fn is_rebased(&self, file: usize, column: &str) -> bool {
+        self.get(file).is_some_and(|shape| shape.schema.field_with_name(column).is_ok_and(is_rebased))
+    }
+}
+
 /// Indexes that lack the same files share one pass over them; each pass is cut into groups.
-async fn plan(table: &Table, snapshot: &Snapshot, indexes: &[ManifestIndex]) -> Result<(Vec<Group>, u64)> {
-    let mut passes: Vec<(Vec<usize>, usize, Vec<ManifestIndex>)> = Vec::new();
+async fn plan(table: &Table, snapshot: &Snapshot, indexes: &[ManifestIndex]) -> Result<Plan> {
+    let mut lacking: Vec<(&ManifestIndex, Vec<usize>)> = Vec::new();
     for index in indexes {
-        let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
-        if !usable {
+        if snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id) {
+            lacking.push((index, uncovered(snapshot, index)));
+        } else {
             tracing::warn!(
                 index = index.name,
                 column = index.column,
                 "the column is gone or has another type; the index is left out"
             );
-            continue;
         }
-        let files = uncovered(snapshot, index);
+    }
+    let mut wanted: Vec<usize> = lacking.iter().flat_map(|(_, files)| files.iter().copied()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let shapes = Shapes(read_shapes(table, snapshot.files(), wanted).await?);
+    let mut declined: Vec<Finding> = Vec::new();
+    let mut passes: Vec<(Vec<usize>, usize, Vec<ManifestIndex>)> = Vec::new();
+    for (index, files) in lacking {
+        let (rebased, files): (Vec<usize>, Vec<usize>) =
+            files.into_iter().partition(|file| shapes.is_rebased(*file, &index.column));
+        let paths = rebased.into_iter().filter_map(|file| snapshot.files().get(file));
+        declined.extend(paths.map(|file| not_gregorian(&file.path, &index.column)));
         let per_segment = files_per_segment(index);
         match passes.iter_mut().find(|(have, group, _)| *have == files && *group == per_segment) {
             Some((_, _, sharing)) => sharing.push(index.clone()),
             None => passes.push((files, per_segment, vec![index.clone()])),
         }
     }
-    let mut wanted: Vec<usize> = passes.iter().flat_map(|(files, ..)| files.iter().copied()).collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let shapes = read_shapes(table, snapshot.files(), wanted).await?;
-    let rows_of = |file: usize| -> u64 {
-        let place = shapes.binary_search_by_key(&file, |(file, _)| *file);
-        let shape = place.ok().and_then(|place| shapes.get(place));
-        shape.map_or(0, |(_, shape)| shape.row_groups.iter().copied().map(u64::from).sum())
-    };
-    let mut groups = Vec::new();
-    let mut total = 0;
+    let (mut groups, mut rows) = (Vec::new(), 0);
     for (files, per_segment, indexes) in passes {
-        total += files.iter().map(|file| rows_of(*file)).sum::<u64>();
-        for files in group::cut(snapshot, &files, per_segment, &rows_of)? {
+        rows += files.iter().map(|file| shapes.rows(*file)).sum::<u64>();
+        for files in group::cut(snapshot, &files, per_segment, &|file| shapes.rows(file))? {
             groups.push(Group { files, indexes: indexes.clone() });
         }
     }
-    Ok((groups, total))
+    declined.sort();
+    declined.dedup();
+    Ok(Plan { groups, rows, declined })
+}
+
+fn not_gregorian(path: &str, column: &str) -> Finding {
+    let problem = format!(
+        "its writer says that {column} is of the hybrid Julian calendar, which readers convert differently; \
+         queries scan the file, write it again with a newer Spark to index it"
+    );
+    Finding { path: path.to_owned(), problem }
 }
 
 /// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again.

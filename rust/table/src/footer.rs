@@ -10,6 +10,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::moments::{Calendar, with_moments};
 use crate::schema::normalize;
 
 /// One read of this many bytes gets the whole footer of most files.
@@ -72,14 +73,17 @@ impl Footer {
         };
         let metadata = ParquetMetaDataReader::decode_metadata(&bytes)
             .map_err(|error| damaged("has a footer that cannot be read").with_source(error))?;
+        let no_arrow =
+            |error| Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error);
+        let metadata = with_moments(metadata).map_err(no_arrow)?;
         let file = metadata.file_metadata();
-        let schema = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata()).map_err(|error| {
-            Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error)
-        })?;
+        let columns = file.schema_descr();
+        let schema = parquet_to_arrow_schema(columns, file.key_value_metadata()).map_err(no_arrow)?;
+        let schema = normalize(&schema, Calendar::of(file), columns);
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups =
             row_groups.collect::<Result<Vec<u32>, _>>().map_err(|_| damaged("has an impossible number of rows"))?;
-        Ok(Self { schema: normalize(&schema), hash: fingerprint(&bytes), row_groups, metadata: Arc::new(metadata) })
+        Ok(Self { schema, hash: fingerprint(&bytes), row_groups, metadata: Arc::new(metadata) })
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
+//! - `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `build` and `verify`: data to marks, and marks against data
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -19,6 +20,7 @@ pub mod error;
 mod footer;
 mod listing;
 mod location;
+mod moments;
 pub mod options;
 mod probe;
 pub mod report;
@@ -33,6 +35,7 @@ mod verify;
 pub use error::{Error, ErrorKind, Result};
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
+pub use moments::with_moments;
 pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, TableOptions};
 pub use report::{BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VerifyReport};
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};

@@ -22,6 +22,8 @@ pub struct BuildReport {
     pub spilled: u64,
     /// Files that were left out because they changed while they were read.
     pub skipped: Vec<String>,
+    /// Files whose column an index leaves out for good, each with the reason.
+    pub declined: Vec<Finding>,
     /// Wall time.
     pub seconds: f64,
 }
@@ -55,7 +57,7 @@ pub struct IndexVerdict {
 }
 
 /// A file and what is wrong with it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
     /// The segment or data file, relative to the store or the table.
     pub path: String,

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::ipc::convert::try_schema_from_ipc_buffer;
 use arrow::ipc::writer::StreamWriter;
+use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::moments::{Calendar, without_calendar};
 
 /// The schema that a table takes from one file: dictionaries are an encoding, metadata of the
-/// file as a whole is of no use to a table, and any column may be missing elsewhere.
-pub(crate) fn normalize(schema: &Schema) -> SchemaRef {
+/// file as a whole is of no use to a table, and any column may be missing elsewhere. Columns of another calendar are marked.
+pub(crate) fn normalize(schema: &Schema, calendar: Calendar, columns: &SchemaDescriptor) -> SchemaRef {
     let fields: Vec<Field> = schema
         .fields()
         .iter()
@@ -23,7 +25,7 @@ pub(crate) fn normalize(schema: &Schema) -> SchemaRef {
             Field::new(field.name(), data_type, true).with_metadata(field.metadata().clone())
         })
         .collect();
-    Arc::new(Schema::new(fields))
+    Arc::new(Schema::new(calendar.mark(fields, columns)))
 }
 
 /// Merges the schemas of files, each with the name of a file that has it.
@@ -40,7 +42,7 @@ pub(crate) fn merge<'a>(schemas: impl IntoIterator<Item = (&'a SchemaRef, &'a st
         for field in schema.fields() {
             let Some((place, first_file)) = places.get(field.name()) else {
                 places.insert(field.name().clone(), (fields.len(), file));
-                fields.push(Arc::clone(field));
+                fields.push(without_calendar(field));
                 continue;
             };
             let Some(have) = fields.get_mut(*place) else { continue };

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use super::is_same_data;
 use crate::error::{Error, Result};
+use crate::moments::is_rebased;
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
@@ -255,6 +256,9 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
         Some(schema) if schema.field_with_name(&leaf.column).is_err() => Answer::Constant(null),
         _ if !indexable => Answer::Unknown(Reason::TypeNotIndexed),
         _ if !has_index => Answer::Unknown(Reason::NoIndex),
+        Some(schema) if schema.field_with_name(&leaf.column).is_ok_and(is_rebased) => {
+            Answer::Unknown(Reason::CalendarRebased)
+        }
         _ if mark.changed => Answer::Unknown(Reason::FileChanged),
         _ => Answer::Unknown(Reason::FileNotCovered),
     });

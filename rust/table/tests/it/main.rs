@@ -6,5 +6,6 @@ mod faults;
 mod fixture;
 mod layer;
 mod locations;
+mod moments;
 mod probing;
 mod transactions;
