@@ -42,7 +42,9 @@ from lakemark.reports import (
     Leaf,
     Snapshot,
     TableInfo,
+    VacuumReport,
     VerifyReport,
+    Waste,
 )
 from lakemark.rows import Rows
 from lakemark.schema import Field, Schema
@@ -77,7 +79,9 @@ __all__ = [
     "Table",
     "TableInfo",
     "UnsupportedError",
+    "VacuumReport",
     "VerifyReport",
+    "Waste",
     "connect",
     "exceptions",
 ]

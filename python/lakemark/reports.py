@@ -18,7 +18,9 @@ __all__ = [
     "Leaf",
     "Snapshot",
     "TableInfo",
+    "VacuumReport",
     "VerifyReport",
+    "Waste",
 ]
 
 _SKIPPED = "#b8c4ce"
@@ -76,6 +78,7 @@ class BuildReport:
         bytes_written: Their bytes.
         spilled: Parts that went to disk because of the memory limit.
         skipped: Data files left out because they changed while they were read; the next build takes them.
+        adopted: Touched data files whose hashes proved that nothing changed, so that they keep their marks.
         declined: Data files whose column an index leaves out for good, each with the reason.
         seconds: Wall time.
     """
@@ -87,6 +90,7 @@ class BuildReport:
     bytes_written: int
     spilled: int
     skipped: list[str]
+    adopted: int
     declined: list[Finding]
     seconds: float
 
@@ -100,11 +104,13 @@ class BuildReport:
     def __str__(self) -> str:
         if not self.segments:
             able = " that they can" if self.declined else ""
-            return f"nothing to build: the indexes cover every file{able}"
-        return (
-            f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
-            f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
-        )
+            done = f"nothing to build: the indexes cover every file{able}"
+        else:
+            done = (
+                f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
+                f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
+            )
+        return f"{done}; took over {self.adopted:,} touched files" if self.adopted else done
 
     def _repr_html_(self) -> str:
         return _pictures.definitions(
@@ -205,6 +211,65 @@ class VerifyReport:
                 for verdict in self.indexes
             )
             or "<p>no indexes</p>"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """A file of the store that nobody needs any more.
+
+    Attributes:
+        path: The file, relative to the store.
+        bytes: Its length.
+    """
+
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What a vacuum removed, or would remove.
+
+    Attributes:
+        dry_run: Whether nothing was removed.
+        removed: Manifests, then segments and unfinished files.
+        bytes: Bytes of these files.
+        manifests_kept: Manifests that stay.
+        segments_kept: Segments that stay.
+        seconds: Wall time.
+    """
+
+    dry_run: bool
+    removed: list[Waste]
+    bytes: int
+    manifests_kept: int
+    segments_kept: int
+    seconds: float
+
+    @classmethod
+    def from_json(cls, text: str) -> VacuumReport:
+        """Makes a report from its JSON form."""
+        values = json.loads(text)
+        removed = [Waste(**waste) for waste in values.pop("removed")]
+        return cls(removed=removed, **values)
+
+    def __str__(self) -> str:
+        did = "would remove" if self.dry_run else "removed"
+        return (
+            f"{did} {len(self.removed):,} files, {_pictures.human_bytes(self.bytes)}; "
+            f"{self.manifests_kept:,} manifests and {self.segments_kept:,} segments stay"
+        )
+
+    def _repr_html_(self) -> str:
+        return _pictures.definitions(
+            [
+                ("would be removed" if self.dry_run else "removed", f"{len(self.removed):,} files"),
+                ("bytes", _pictures.human_bytes(self.bytes)),
+                ("manifests kept", f"{self.manifests_kept:,}"),
+                ("segments kept", f"{self.segments_kept:,}"),
+                ("time", f"{self.seconds:.2f} s"),
+            ]
         )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 
 from lakemark import _internal
 from lakemark._progress import ProgressBar
 from lakemark.exceptions import InvalidInputError
-from lakemark.reports import BuildReport, ExplainReport, Index, Snapshot, TableInfo, VerifyReport
+from lakemark.reports import BuildReport, ExplainReport, Index, Snapshot, TableInfo, VacuumReport, VerifyReport
 from lakemark.rows import Rows
 from lakemark.schema import Schema
 
@@ -200,6 +201,25 @@ class Table:
             What was found; it is true if nothing is damaged.
         """
         return VerifyReport.from_json(self._inner.verify())
+
+    def vacuum(self, *, dry_run: bool = False, older_than: timedelta = timedelta(days=7)) -> VacuumReport:
+        """Removes old manifests, segments that no manifest names any more, and files that a crash left unfinished.
+
+        The data and everything that is in use stay, as does whatever was in use within the age.
+
+        Args:
+            dry_run: Whether only to tell what would be removed.
+            older_than: The age; at least one hour.
+
+        Returns:
+            What was removed, or would be.
+
+        Raises:
+            InvalidInputError: The age is below one hour.
+        """
+        # A negative age is too young as well.
+        seconds = max(0, int(older_than.total_seconds()))
+        return VacuumReport.from_json(self._inner.vacuum(seconds, dry_run))
 
     def scan(
         self,

@@ -1,6 +1,7 @@
 //! The words of the command line: verbs, options and what `--help` teaches about them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -19,6 +20,7 @@ Examples:
   lakemark count flights/ \"carrier = 'UA'\"         answered from the marks alone
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
+  lakemark vacuum flights/ --dry-run               show which old marks can go
   lakemark                                         the SQL shell
 
 A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
@@ -67,6 +69,8 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, columns, indexes, coverage
     Info(InfoArgs),
+    /// Remove old manifests and marks that nobody needs any more; the data stays as it is
+    Vacuum(VacuumArgs),
 }
 
 /// What to do with indexes.
@@ -110,6 +114,9 @@ pub struct TableArgs {
     /// Where the marks are, if not in _lakemark beside the data; required for globs and read-only places
     #[arg(long, value_name = "PATH")]
     pub store: Option<String>,
+    /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
+    #[arg(long = "storage", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub storage: Vec<(String, String)>,
 }
 
 /// `lakemark index create`.
@@ -244,6 +251,23 @@ pub struct InfoArgs {
     pub format: TextFormat,
 }
 
+/// `lakemark vacuum`.
+#[derive(Debug, Args)]
+pub struct VacuumArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Only show what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// What has been out of use for so long is removed, e.g. 12h or 30d; at least 1h
+    #[arg(long, value_name = "AGE", value_parser = age, default_value = "7d")]
+    pub older_than: Duration,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
 /// How rows are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -286,6 +310,19 @@ fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
 }
 
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as a number with h, d or w, e.g. 12h or 30d".to_owned();
+    let text = text.trim();
+    let (digits, hours) = match text.char_indices().last() {
+        Some((at, 'h')) => (text.get(..at), 1),
+        Some((at, 'd')) => (text.get(..at), 24),
+        Some((at, 'w')) => (text.get(..at), 7 * 24),
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
+    number.checked_mul(hours * 60 * 60).map(Duration::from_secs).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -304,6 +341,16 @@ mod tests {
         assert_eq!(size("4096"), Ok(4096));
         for wrong in ["", "G", "-1", "0", "1T", "99999999999G"] {
             assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ages_have_a_unit() {
+        assert_eq!(age("7d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(age("36h"), Ok(Duration::from_secs(129_600)));
+        assert_eq!(age("2w"), Ok(Duration::from_secs(1_209_600)));
+        for wrong in ["", "7", "d", "-1d", "1.5h", "1y", "99999999999999999w"] {
+            assert!(age(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::output;
 
 /// Opens the table that a verb works on.
 pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
-    let options = TableOptions { store: at.store.clone(), ..TableOptions::default() };
+    let options = TableOptions { store: at.store.clone(), storage_options: at.storage.iter().cloned().collect() };
     Ok(Table::open(&at.table, options).await?)
 }
 

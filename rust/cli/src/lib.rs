@@ -68,6 +68,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Count(count)) => ask::count(count).await,
         Some(Verb::Explain(explain)) => ask::explain(explain).await,
         Some(Verb::Info(info)) => maintain::info(info).await,
+        Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }
 }
 

@@ -1,15 +1,16 @@
-//! `index create|build|list|drop|verify` and `info`: what keeps a table's marks.
+//! `index create|build|list|drop|verify`, `vacuum` and `info`: what keeps a table's marks.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, Finding, IndexInfo, IndexSpec, Snapshot, Table, VerifyReport,
+    BuildOptions, BuildReport, CancelFlag, Finding, IndexInfo, IndexSpec, Snapshot, Table, VacuumOptions, VacuumReport,
+    VerifyReport, Waste,
 };
 use serde_json::json;
 
-use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VerifyArgs};
+use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VacuumArgs, VerifyArgs};
 use crate::ask::open;
 use crate::failure::Failure;
 use crate::output;
@@ -94,6 +95,9 @@ fn build_text(report: &BuildReport) -> String {
             report.seconds
         )
     };
+    if report.adopted > 0 {
+        let _ = write!(text, "\ntook over {} touched files: their bytes are those that were indexed", report.adopted);
+    }
     if !report.skipped.is_empty() {
         let skipped = report.skipped.join(", ");
         // Writing into a String cannot fail.
@@ -171,6 +175,34 @@ fn verify_text(report: &VerifyReport) -> String {
         text.push_str("no index to verify");
     }
     text.trim_end().to_owned()
+}
+
+pub(crate) async fn vacuum(args: VacuumArgs) -> Result<(), Failure> {
+    let options = VacuumOptions { older_than: args.older_than, dry_run: args.dry_run };
+    let report = open(&args.at).await?.vacuum(options).await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&report),
+        TextFormat::Text => output::text(&vacuum_text(&report)),
+    }
+}
+
+fn vacuum_text(report: &VacuumReport) -> String {
+    let mut text = String::new();
+    if report.dry_run {
+        for Waste { path, bytes } in &report.removed {
+            let _ = writeln!(text, "{path}  {bytes} bytes");
+        }
+    }
+    let did = if report.dry_run { "would remove" } else { "removed" };
+    let _ = write!(
+        text,
+        "{did} {} files, {} bytes; {} manifests and {} segments stay",
+        report.removed.len(),
+        report.bytes,
+        report.manifests_kept,
+        report.segments_kept
+    );
+    text
 }
 
 pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {

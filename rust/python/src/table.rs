@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::catalog::TableProvider;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
-use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions};
+use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions, VacuumOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use serde_json::json;
@@ -107,6 +108,13 @@ impl Table {
     fn verify(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
         let report = wait(py, move || async move { table.verify().await })?;
+        to_json(py, &report)
+    }
+
+    fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run };
+        let report = wait(py, move || async move { table.vacuum(options).await })?;
         to_json(py, &report)
     }
 

@@ -1,8 +1,9 @@
 //! Building what declared indexes do not cover yet: data files to segments, then one commit.
 //!
-//! Every row group is a task: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
+//! Touched files whose hashes prove that nothing changed keep their marks. Of the others, every row group is a task: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
 //! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
 
+mod adopt;
 mod group;
 mod spill;
 
@@ -23,6 +24,7 @@ use crate::store::Store;
 use crate::table::{FILES_PER_SEGMENT, Table};
 use crate::transaction::{Built, Edit, commit};
 
+pub(crate) use adopt::Adoption;
 use group::{Group, GroupResult};
 use spill::Budget;
 
@@ -59,7 +61,9 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
     let manifest = store.newest().await?.manifest?;
     let snapshot = table.snapshot().await?;
     let indexes = chosen(manifest.as_deref(), options.index.as_deref())?;
-    let Plan { groups, rows, declined } = plan(table, &snapshot, &indexes).await?;
+    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1);
+    let adopted = adopt::adoptable(&snapshot, &store, threads).await;
+    let Plan { groups, rows, declined } = plan(table, &snapshot, &indexes, &adopted).await?;
     if let Some(progress) = &options.progress {
         progress.start(rows);
     }
@@ -67,7 +71,7 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
         snapshot,
         store: Arc::clone(&store),
         budget: Arc::new(Budget::new(options.memory_bytes.unwrap_or_else(default_memory))),
-        threads: options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1),
+        threads,
         progress: options.progress,
         cancel: options.cancel,
     };
@@ -75,8 +79,9 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
     let outcome = run(&context, groups, &mut results).await;
     let written: Vec<String> =
         results.iter().flat_map(|result| &result.segments).map(|segment| segment.path.clone()).collect();
+    let touched = adopted.len() as u64;
     let committed = match outcome {
-        Ok(()) => finish(&store, &results).await,
+        Ok(()) => finish(&store, &results, adopted).await,
         Err(error) => Err(error),
     };
     if let Err(error) = committed {
@@ -86,7 +91,7 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
         return Err(error);
     }
     let report = report(&indexes, results, &context.budget, started);
-    Ok(BuildReport { declined, ..report })
+    Ok(BuildReport { adopted: touched, declined, ..report })
 }
 
 async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResult>) -> Result<()> {
@@ -101,8 +106,9 @@ async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResul
     context.check_cancel()
 }
 
-async fn finish(store: &Store, results: &[GroupResult]) -> Result<()> {
-    let mut built = Built::default();
+async fn finish(store: &Store, results: &[GroupResult], adopted: Vec<(usize, Adoption)>) -> Result<()> {
+    let adopted = adopted.into_iter().map(|(_, adoption)| adoption).collect();
+    let mut built = Built { adopted, ..Built::default() };
     for result in results {
         let first = u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?;
         for (file, schema) in &result.files {
@@ -125,7 +131,7 @@ async fn finish(store: &Store, results: &[GroupResult]) -> Result<()> {
             built.segments.push(segment);
         }
     }
-    if built.segments.is_empty() {
+    if built.segments.is_empty() && built.adopted.is_empty() {
         return Ok(());
     }
     commit(store, &Edit::AddSegments(built)).await.map(|_| ())
@@ -172,11 +178,17 @@ impl Shapes {
 }
 
 /// Indexes that lack the same files share one pass over them; each pass is cut into groups.
-async fn plan(table: &Table, snapshot: &Snapshot, indexes: &[ManifestIndex]) -> Result<Plan> {
+async fn plan(
+    table: &Table,
+    snapshot: &Snapshot,
+    indexes: &[ManifestIndex],
+    adopted: &[(usize, Adoption)],
+) -> Result<Plan> {
+    let adopted: HashSet<usize> = adopted.iter().map(|(file, _)| *file).collect();
     let mut lacking: Vec<(&ManifestIndex, Vec<usize>)> = Vec::new();
     for index in indexes {
         if snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id) {
-            lacking.push((index, uncovered(snapshot, index)));
+            lacking.push((index, uncovered(snapshot, index, &adopted)));
         } else {
             tracing::warn!(
                 index = index.name,
@@ -222,14 +234,16 @@ fn not_gregorian(path: &str, column: &str) -> Finding {
     Finding { path: path.to_owned(), problem }
 }
 
-/// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again.
-fn uncovered(snapshot: &Snapshot, index: &ManifestIndex) -> Vec<usize> {
+/// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again unless they are adopted.
+fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize>) -> Vec<usize> {
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
     let of_index = segments.filter(|segment| segment.index_id == index.id);
     let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
     let marks = snapshot.marks.iter().enumerate();
-    let missing =
-        marks.filter(|(_, mark)| mark.doubtful || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal)));
+    let missing = marks.filter(|(file, mark)| {
+        let in_doubt = mark.doubtful && !adopted.contains(file);
+        in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
+    });
     missing.map(|(file, _)| file).collect()
 }
 

@@ -9,12 +9,15 @@ use arrow::datatypes::{Field, SchemaRef};
 use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use chrono::{DateTime, Utc};
 use deltalake_core::kernel::LogicalFileView;
-use deltalake_core::logstore::LogStoreRef;
-use deltalake_core::{DeltaTableBuilder, DeltaTableError};
+use deltalake_core::logstore::{
+    LogStoreFactory, LogStoreRef, ObjectStoreRef, StorageConfig, default_logstore, logstore_factories,
+};
+use deltalake_core::{DeltaResult, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use url::Url;
 
 use crate::error::{Error, Result};
 use crate::location::Location;
@@ -47,9 +50,32 @@ fn delta_error(location: &Location, error: DeltaTableError) -> Error {
     Error::io(format!("the Delta log of {} cannot be read", location.text)).with_source(error)
 }
 
+/// Reads logs through the store that it is given, wherever that is; it never writes one.
+struct AnyStore;
+
+impl LogStoreFactory for AnyStore {
+    fn with_options(
+        &self,
+        prefixed_store: ObjectStoreRef,
+        root_store: ObjectStoreRef,
+        location: &Url,
+        options: &StorageConfig,
+    ) -> DeltaResult<LogStoreRef> {
+        Ok(default_logstore(prefixed_store, root_store, location, options))
+    }
+}
+
+/// Makes the kernel take URLs of this scheme: by itself it knows files and memory only.
+fn know_scheme(url: &Url) {
+    if let Ok(scheme) = Url::parse(&format!("{}://", url.scheme())) {
+        logstore_factories().entry(scheme).or_insert_with(|| Arc::new(AnyStore));
+    }
+}
+
 impl DeltaState {
     /// Reads the log.
     pub(crate) async fn read(location: &Location) -> Result<Self> {
+        know_scheme(&location.root);
         let builder = DeltaTableBuilder::from_url(location.root.clone())
             .map_err(|error| delta_error(location, error))?
             .with_storage_backend(Arc::clone(&location.object_store), location.root.clone());

@@ -8,7 +8,7 @@
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `moments`: one meaning of 96-bit timestamps, and dates of another calendar
-//! - `build` and `verify`: data to marks, and marks against data
+//! - `build` and `verify`: data to marks, and marks against data; `vacuum`: what nobody needs any more
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
@@ -30,13 +30,16 @@ pub mod snapshot;
 mod store;
 pub mod table;
 mod transaction;
+mod vacuum;
 mod verify;
 
 pub use error::{Error, ErrorKind, Result};
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
 pub use moments::with_moments;
-pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, TableOptions};
-pub use report::{BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VerifyReport};
+pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, TableOptions, VacuumOptions};
+pub use report::{
+    BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport, Waste,
+};
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

@@ -235,11 +235,25 @@ fn object_store_for(
     options: &HashMap<String, String>,
     layer: StoreLayer<'_>,
 ) -> Result<(Arc<dyn ObjectStore>, Path)> {
+    let options = environment(url).into_iter().chain(options.iter().map(|(key, value)| (key.clone(), value.clone())));
     let (object_store, path) = object_store::parse_url_opts(url, options).map_err(|error| {
         Error::unsupported(format!("no storage for {url}; this build may lack it, or an option is wrong"))
             .with_source(error)
     })?;
     Ok((layer(Arc::from(object_store)), path))
+}
+
+/// Credentials and settings of the environment, such as `AWS_ACCESS_KEY_ID`; options that are given come after them.
+fn environment(url: &Url) -> Vec<(String, String)> {
+    let prefix = match url.scheme() {
+        "s3" | "s3a" => "AWS_",
+        "gs" => "GOOGLE_",
+        "az" | "abfs" | "abfss" | "azure" | "adl" => "AZURE_",
+        _ => return Vec::new(),
+    };
+    let variables =
+        std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)));
+    variables.filter(|(key, _)| key.starts_with(prefix)).map(|(key, value)| (key.to_ascii_lowercase(), value)).collect()
 }
 
 fn has_wildcard(path: &str) -> bool {

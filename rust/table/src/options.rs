@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How a table is opened.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +72,21 @@ impl CancelFlag {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What a vacuum removes.
+#[derive(Clone, Copy, Debug)]
+pub struct VacuumOptions {
+    /// What has been out of use for longer is removed; at least one hour, 7 days by default.
+    pub older_than: Duration,
+    /// Only tell what would be removed.
+    pub dry_run: bool,
+}
+
+impl Default for VacuumOptions {
+    fn default() -> Self {
+        Self { older_than: Duration::from_secs(7 * 24 * 60 * 60), dry_run: false }
     }
 }
 

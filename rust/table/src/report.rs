@@ -22,6 +22,8 @@ pub struct BuildReport {
     pub spilled: u64,
     /// Files that were left out because they changed while they were read.
     pub skipped: Vec<String>,
+    /// Touched files whose hashes proved that nothing changed, so that they keep their marks.
+    pub adopted: u64,
     /// Files whose column an index leaves out for good, each with the reason.
     pub declined: Vec<Finding>,
     /// Wall time.
@@ -65,6 +67,32 @@ pub struct Finding {
     pub problem: String,
 }
 
+/// What a vacuum removed, or would remove.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct VacuumReport {
+    /// Nothing was removed: `removed` tells what would be.
+    pub dry_run: bool,
+    /// Manifests, then segments and unfinished files, in the order of removal.
+    pub removed: Vec<Waste>,
+    /// Bytes of these files.
+    pub bytes: u64,
+    /// Manifests that stay.
+    pub manifests_kept: u64,
+    /// Segments that stay.
+    pub segments_kept: u64,
+    /// Wall time.
+    pub seconds: f64,
+}
+
+/// A file that nobody needs any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Waste {
+    /// The file, relative to the store.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
 /// An index as users see it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct IndexInfo {
@@ -80,7 +108,8 @@ pub struct IndexInfo {
     pub data_type: String,
     /// Its options.
     pub options: Vec<(String, String)>,
-    /// Data files of the snapshot that it covers.
+    /// Data files of the snapshot that it covers for sure. A file that was touched since is read only to compare hashes, and
+    /// counts again when a build has taken it over; nothing counts while the column is gone or has another type.
     pub files_covered: u64,
     /// Data files of the snapshot.
     pub files_total: u64,

@@ -1,11 +1,11 @@
 //! A pinned state of a table.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-
-use std::collections::HashMap;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::future::BoxFuture;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex};
 use lakemark_index::{Predicate, RowSet, key_type_of};
@@ -267,9 +267,10 @@ impl Snapshot {
 
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex) -> IndexInfo {
         let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
-        let covered: std::collections::HashSet<u32> =
-            segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
-        let fresh = self.marks.iter().filter_map(|mark| mark.ordinal).filter(|ordinal| covered.contains(ordinal));
+        let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
+        let usable = self.indexes_of(&index.column).iter().any(|have| have.id == index.id);
+        let known = self.marks.iter().filter(|mark| usable && !mark.doubtful).filter_map(|mark| mark.ordinal);
+        let fresh = known.filter(|ordinal| covered.contains(ordinal));
         let (mut files_covered, mut rows) = (0, 0);
         for ordinal in fresh {
             files_covered += 1;
@@ -302,8 +303,8 @@ impl Snapshot {
     }
 
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
-    pub async fn probe(&self, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
-        probe::probe(self, predicate, options).await
+    pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
+        Box::pin(probe::probe(self, predicate, options))
     }
 }
 

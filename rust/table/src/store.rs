@@ -9,7 +9,8 @@ use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::TryStreamExt;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Manifest;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, WriteMultipart};
@@ -22,6 +23,8 @@ use crate::location::Place;
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
 const MANIFEST_SUFFIX: &str = ".lmm";
+const SEGMENT_SUFFIX: &str = ".lmx";
+const UNFINISHED_PREFIX: &str = ".tmp-";
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
@@ -30,6 +33,26 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 pub(crate) struct Store {
     place: Place,
     cache: Mutex<Option<(ObjectMeta, Arc<Manifest>)>>,
+}
+
+/// What a file of the store is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The manifest of this number.
+    Manifest(u64),
+    /// A segment.
+    Segment,
+    /// A file that is, or was, being written.
+    Unfinished,
+}
+
+/// A file of the store.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredFile {
+    /// Path in the store.
+    pub path: String,
+    pub kind: Kind,
+    pub meta: ObjectMeta,
 }
 
 /// The newest manifest.
@@ -62,17 +85,88 @@ impl Store {
 
     /// Finds and reads the newest manifest: one listing and one read.
     pub(crate) async fn newest(&self) -> Result<Newest> {
-        let folder = self.object_path(MANIFESTS);
-        let listed: Vec<ObjectMeta> = match self.place.object_store.list(Some(&folder)).try_collect().await {
-            Ok(listed) => listed,
-            Err(object_store::Error::NotFound { .. }) => Vec::new(),
-            Err(error) => return Err(self.unreadable(error)),
-        };
-        let newest = listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta)));
-        let Some((number, meta)) = newest.max_by_key(|(number, _)| *number) else {
+        let Some((number, meta)) = self.newest_listed().await? else {
             return Ok(Newest { number: 0, manifest: Ok(None) });
         };
         Ok(Newest { number, manifest: self.manifest(number, meta).await.map(Some) })
+    }
+
+    /// Numbers only grow, so that the listing begins where the last one ended: a store with many manifests is listed as
+    /// quickly as a new one.
+    async fn newest_listed(&self) -> Result<Option<(u64, ObjectMeta)>> {
+        let folder = self.object_path(MANIFESTS);
+        let newest_of = |listed: Vec<ObjectMeta>| {
+            let numbered =
+                listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta)));
+            numbered.max_by_key(|(number, _)| *number)
+        };
+        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, known)| known.number);
+        if let Some(last) = known.and_then(|known| known.checked_sub(1)) {
+            let after = folder.clone().join(manifest_name(last));
+            let listed = self.listed(self.place.object_store.list_with_offset(Some(&folder), &after)).await?;
+            if let Some(newest) = newest_of(listed) {
+                return Ok(Some(newest));
+            }
+            // The store was deleted and begun again.
+        }
+        Ok(newest_of(self.listed(self.place.object_store.list(Some(&folder))).await?))
+    }
+
+    /// All of a listing; nothing for a folder that is not there.
+    async fn listed(&self, listing: BoxStream<'static, object_store::Result<ObjectMeta>>) -> Result<Vec<ObjectMeta>> {
+        match listing.try_collect().await {
+            Ok(listed) => Ok(listed),
+            Err(object_store::Error::NotFound { .. }) => Ok(Vec::new()),
+            Err(error) => Err(self.unreadable(error)),
+        }
+    }
+
+    /// Every file of ours in the store; others are none of our business.
+    pub(crate) async fn files(&self) -> Result<Vec<StoredFile>> {
+        let mut files = Vec::new();
+        for folder in [MANIFESTS, MARKS] {
+            for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
+                let Some(name) = meta.location.filename() else { continue };
+                let path = format!("{folder}/{name}");
+                if self.object_path(&path) == meta.location
+                    && let Some(kind) = kind_of(folder, name)
+                {
+                    files.push(StoredFile { path, kind, meta });
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Deletes files for good: when it returns, no crash brings them back. What somebody else deleted is deleted.
+    pub(crate) async fn remove(&self, files: &[&StoredFile]) -> Result<()> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let paths: Vec<object_store::Result<Path>> = files.iter().map(|file| Ok(file.meta.location.clone())).collect();
+        let mut deleted = self.place.object_store.delete_stream(stream::iter(paths).boxed());
+        while let Some(outcome) = deleted.next().await {
+            match outcome {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => {
+                    return Err(Error::io(format!(
+                        "old files of the store {} cannot be deleted (no permission?); nothing that is in use was touched, \
+                         run it again at any time",
+                        self.text()
+                    ))
+                    .with_source(error));
+                }
+            }
+        }
+        let Some(root) = self.place.local.clone() else { return Ok(()) };
+        let sync = move || {
+            [MANIFESTS, MARKS]
+                .iter()
+                .map(|folder| root.join(folder))
+                .try_for_each(|folder| if folder.is_dir() { sync_folder(&folder) } else { Ok(()) })
+        };
+        let synced = spawn_blocking(sync).await.map_err(|error| Error::task(&error))?;
+        synced.map_err(|error| self.unwritable(error))
     }
 
     async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Arc<Manifest>> {
@@ -81,6 +175,13 @@ impl Store {
         {
             return Ok(Arc::clone(manifest));
         }
+        let manifest = Arc::new(self.read_manifest(number, &meta).await?);
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, Arc::clone(&manifest)));
+        Ok(manifest)
+    }
+
+    /// Reads the manifest of this number as it is in the store now.
+    pub(crate) async fn read_manifest(&self, number: u64, meta: &ObjectMeta) -> Result<Manifest> {
         let bytes = match self.place.object_store.get(&meta.location).await {
             Ok(result) => result.bytes().await.map_err(|error| self.unreadable(error))?,
             Err(error) => return Err(self.unreadable(error)),
@@ -95,8 +196,6 @@ impl Store {
         if manifest.number != number {
             return Err(damaged());
         }
-        let manifest = Arc::new(manifest);
-        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, Arc::clone(&manifest)));
         Ok(manifest)
     }
 
@@ -110,7 +209,7 @@ impl Store {
         let bytes = manifest.encode().map_err(|error| {
             Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
         })?;
-        let name = format!("{:020}{MANIFEST_SUFFIX}", manifest.number);
+        let name = manifest_name(manifest.number);
         if let Some(folder) = &self.place.local {
             let folder = folder.join(MANIFESTS);
             let written =
@@ -154,7 +253,7 @@ impl Store {
 
     /// The path that the segment of this id has in the store.
     pub(crate) fn segment_path(id: [u8; 16]) -> String {
-        format!("{MARKS}/{}.lmx", Uuid::from_bytes(id))
+        format!("{MARKS}/{}{SEGMENT_SUFFIX}", Uuid::from_bytes(id))
     }
 
     /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
@@ -195,6 +294,22 @@ impl Store {
     }
 }
 
+fn manifest_name(number: u64) -> String {
+    format!("{number:020}{MANIFEST_SUFFIX}")
+}
+
+fn kind_of(folder: &str, name: &str) -> Option<Kind> {
+    let is_id = |id: &str| Uuid::try_parse(id).is_ok();
+    if name.strip_prefix(UNFINISHED_PREFIX).is_some_and(is_id) {
+        return Some(Kind::Unfinished);
+    }
+    match folder {
+        MANIFESTS => manifest_number(name).map(Kind::Manifest),
+        MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(Kind::Segment),
+        _ => None,
+    }
+}
+
 fn manifest_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(MANIFEST_SUFFIX)?;
     (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
@@ -213,7 +328,7 @@ impl PendingFile {
     /// Starts a file with a name of its own in `folder`.
     pub(crate) fn create(folder: &FsPath) -> std::io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let path = folder.join(format!(".tmp-{}", Uuid::new_v4()));
+        let path = folder.join(format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4()));
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         Ok(Self { path, file: Some(file), length: 0 })
     }

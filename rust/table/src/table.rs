@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use lakemark_format::ManifestIndex;
 use lakemark_index::key_type_of;
 use object_store::ObjectStore;
@@ -13,12 +14,12 @@ use crate::delta::VectorCache;
 use crate::error::{Error, Result};
 use crate::footer::FooterCache;
 use crate::location::{Location, StoreLayer};
-use crate::options::{BuildOptions, IndexSpec, TableOptions};
-use crate::report::{BuildReport, VerifyReport};
+use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
+use crate::report::{BuildReport, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::{build, verify};
+use crate::{build, vacuum, verify};
 
 /// The option that says how many data files share a segment.
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
@@ -44,6 +45,8 @@ impl fmt::Display for TableFormat {
 }
 
 /// A table: a set of Parquet files and the store of its marks.
+///
+/// Futures are boxed and can change threads, so that callers may spawn them as they are.
 #[derive(Debug)]
 pub struct Table {
     pub(crate) location: Location,
@@ -56,17 +59,24 @@ pub struct Table {
 
 impl Table {
     /// Opens the table at a path (folder, glob or file) or URL.
-    pub async fn open(location: &str, options: TableOptions) -> Result<Arc<Self>> {
-        Self::open_layered(location, options, &|store: Arc<dyn ObjectStore>| store).await
+    pub fn open(location: &str, options: TableOptions) -> BoxFuture<'_, Result<Arc<Self>>> {
+        Box::pin(async move { Self::open_layered(location, options, &|store: Arc<dyn ObjectStore>| store).await })
     }
 
     /// Opens a table with a layer around every object store that it uses, for counters, limits and faults.
-    pub async fn open_layered(location: &str, options: TableOptions, layer: StoreLayer<'_>) -> Result<Arc<Self>> {
-        let location = Location::parse(location, &options.storage_options, layer).await?;
-        let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
-        let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
-        let store = place.map(|place| Arc::new(Store::new(place)));
-        Ok(Arc::new(Self { location, format, store, footers: FooterCache::default(), vectors: VectorCache::default() }))
+    pub fn open_layered<'a>(
+        location: &'a str,
+        options: TableOptions,
+        layer: StoreLayer<'a>,
+    ) -> BoxFuture<'a, Result<Arc<Self>>> {
+        Box::pin(async move {
+            let location = Location::parse(location, &options.storage_options, layer).await?;
+            let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
+            let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
+            let store = place.map(|place| Arc::new(Store::new(place)));
+            let (footers, vectors) = (FooterCache::default(), VectorCache::default());
+            Ok(Arc::new(Self { location, format, store, footers, vectors }))
+        })
     }
 
     /// The location as it was given.
@@ -88,8 +98,8 @@ impl Table {
     }
 
     /// Pins the newest state. Marks that cannot be read give a warning and a snapshot without marks.
-    pub async fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        Snapshot::pin(self).await.map(Arc::new)
+    pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
+        Box::pin(async move { Snapshot::pin(self).await.map(Arc::new) })
     }
 
     pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
@@ -102,31 +112,43 @@ impl Table {
     }
 
     /// Declares an index; [`Table::build`] fills it. Says whether it was created now.
-    pub async fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> Result<bool> {
-        let store = self.writable_store()?;
-        let index = declare(&spec, &*self.snapshot().await?)?;
-        Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
+    pub fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let store = self.writable_store()?;
+            let index = declare(&spec, &*self.snapshot().await?)?;
+            Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
+        })
     }
 
     /// Drops an index. Says whether there was one.
-    pub async fn drop_index(&self, name: &str, if_exists: bool) -> Result<bool> {
-        let store = self.writable_store()?;
-        Ok(commit(store, &Edit::DropIndex { name: name.to_owned(), if_exists }).await?.changed)
+    pub fn drop_index(&self, name: &str, if_exists: bool) -> BoxFuture<'_, Result<bool>> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let store = self.writable_store()?;
+            Ok(commit(store, &Edit::DropIndex { name, if_exists }).await?.changed)
+        })
     }
 
     /// Builds whatever the declared indexes do not cover yet, and commits it at once.
-    pub async fn build(&self, options: BuildOptions) -> Result<BuildReport> {
-        let progress = options.progress.clone();
-        let built = build::build(self, options).await;
-        if let Some(progress) = progress {
-            progress.finish();
-        }
-        built
+    pub fn build(&self, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
+        Box::pin(async move {
+            let progress = options.progress.clone();
+            let built = build::build(self, options).await;
+            if let Some(progress) = progress {
+                progress.finish();
+            }
+            built
+        })
     }
 
     /// Derives every segment from the data again and compares.
-    pub async fn verify(&self) -> Result<VerifyReport> {
-        verify::verify(self).await
+    pub fn verify(&self) -> BoxFuture<'_, Result<VerifyReport>> {
+        Box::pin(verify::verify(self))
+    }
+
+    /// Removes manifests, segments and unfinished files that nobody needs any more.
+    pub fn vacuum(&self, options: VacuumOptions) -> BoxFuture<'_, Result<VacuumReport>> {
+        Box::pin(async move { vacuum::vacuum(self, &options).await })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
 use uuid::Uuid;
 
+use crate::build::Adoption;
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 
@@ -33,6 +34,8 @@ pub(crate) struct Built {
     pub files: Vec<ManifestFile>,
     /// `ManifestSegment::files` counts in `files`.
     pub segments: Vec<ManifestSegment>,
+    /// Data files that were touched and not changed.
+    pub adopted: Vec<Adoption>,
 }
 
 /// What a commit did.
@@ -133,12 +136,13 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Ma
 
 fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed) {
     let mut next = base.clone();
+    // First, so that a file which is adopted and indexed anew keeps the segments that it had.
+    let mut changed = adopt(&mut next, &built.adopted);
     let ordinals = merge_files(&mut next, built);
     let mut covered: HashSet<([u8; 16], u32)> = HashSet::new();
     for segment in &next.segments {
         covered.extend(segment.files.iter().map(|file| (segment.index_id, *file)));
     }
-    let mut changed = false;
     for segment in &built.segments {
         let mut files: Vec<u32> =
             segment.files.iter().filter_map(|file| ordinals.get(*file as usize).copied()).collect();
@@ -156,6 +160,19 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     let all = base.segments.iter().chain(&built.segments).map(|segment| segment.path.clone());
     let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
     (changed.then_some(next), Committed { changed, unused })
+}
+
+/// Gives touched files their new identity; says whether there was one.
+fn adopt(next: &mut Manifest, adopted: &[Adoption]) -> bool {
+    let adopted: HashMap<&str, &Adoption> =
+        adopted.iter().map(|adoption| (adoption.was.path.as_str(), adoption)).collect();
+    let mut changed = false;
+    for file in &mut next.files {
+        if let Some(adoption) = adopted.get(file.path.as_str()) {
+            changed |= adoption.apply(file);
+        }
+    }
+    changed
 }
 
 /// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
@@ -269,7 +286,7 @@ mod tests {
             files: ordinals,
         };
         let files = files.iter().map(file).collect();
-        Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment] })
+        Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment], adopted: Vec::new() })
     }
 
     fn after(edits: &[Edit]) -> Manifest {
@@ -320,6 +337,23 @@ mod tests {
         assert_eq!(committed.unused, ["marks/9"]);
         let (next, _) = apply(&base, &built(2, 9, &[("a", 1)])).unwrap();
         assert_eq!(next.unwrap().segments.len(), 2);
+    }
+
+    #[test]
+    fn a_touched_file_keeps_its_segments_unless_it_was_indexed_again_meanwhile() {
+        let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
+        let was = base.files[0].clone();
+        let adoption = Adoption { now: ManifestFile { modified_ns: 5, etag: None, ..was.clone() }, was };
+        let edit = Edit::AddSegments(Built { adopted: vec![adoption], ..Built::default() });
+        let (next, committed) = apply(&base, &edit).unwrap();
+        let next = next.unwrap();
+        assert_eq!(next.files.iter().map(|file| file.modified_ns).collect::<Vec<_>>(), [5, 0]);
+        assert_eq!((next.segments.len(), next.segments[0].files.as_slice()), (1, &[0, 1][..]));
+        assert!(committed.unused.is_empty());
+        // Applied again, or after a faster builder, it changes nothing.
+        assert!(apply(&next, &edit).unwrap().0.is_none());
+        let faster = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)]), built(1, 9, &[("a", 2)])]);
+        assert!(apply(&faster, &edit).unwrap().0.is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
@@ -92,7 +92,16 @@ impl ObjectStore for Layer {
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.inner.delete_stream(paths)
+        let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&self.log));
+        let delete = move |path: Result<Path>| {
+            let (inner, log) = (Arc::clone(&inner), Arc::clone(&log));
+            async move {
+                let path = path?;
+                log.note("delete", path.as_ref())?;
+                inner.delete(&path).await.map(|()| path)
+            }
+        };
+        paths.then(delete).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

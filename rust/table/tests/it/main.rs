@@ -1,11 +1,14 @@
 //! Tables end to end, below any engine: data files in, rows of a probe out, judged by the rows themselves.
 
+mod adopting;
 mod building;
 mod delta;
 mod faults;
 mod fixture;
+mod futures;
 mod layer;
 mod locations;
 mod moments;
 mod probing;
 mod transactions;
+mod vacuum;

@@ -1,0 +1,91 @@
+//! Removing what no reader needs any more: old manifests, segments that only they name, and files that nobody finished.
+//!
+//! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
+//! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
+//! no manifest that stays names it. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
+//! manifest without its segments; the newest manifest always stays.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use object_store::ObjectMeta;
+
+use crate::error::{Error, Result};
+use crate::options::VacuumOptions;
+use crate::report::{VacuumReport, Waste};
+use crate::store::{Kind, Store, StoredFile};
+use crate::table::Table;
+
+/// A commit or a query that is under way is younger than this.
+const SHORTEST_AGE: Duration = Duration::from_secs(60 * 60);
+
+/// Removes what is older than the age, or tells what would be removed.
+pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<VacuumReport> {
+    let started = Instant::now();
+    if options.older_than < SHORTEST_AGE {
+        return Err(Error::invalid(
+            "the age is below one hour: commits and queries that are under way would lose their marks; give at least 1h",
+        ));
+    }
+    let store = table.writable_store()?;
+    // An age beyond all calendars removes nothing.
+    let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
+    let before = Utc::now().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
+    let files = store.files().await?;
+    let (old, kept) = manifests(&files, before);
+    let named = named_by(store, &kept).await?;
+    let is_waste = |file: &&StoredFile| match file.kind {
+        Kind::Manifest(_) => false,
+        Kind::Segment => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Unfinished => file.meta.last_modified < before,
+    };
+    let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
+    let mut report = VacuumReport {
+        dry_run: options.dry_run,
+        manifests_kept: kept.len() as u64,
+        segments_kept: files.iter().filter(|file| file.kind == Kind::Segment && !is_waste(file)).count() as u64,
+        removed: old.iter().chain(&rest).map(|file| waste(file)).collect(),
+        ..VacuumReport::default()
+    };
+    report.bytes = report.removed.iter().map(|waste| waste.bytes).sum();
+    if !options.dry_run {
+        store.remove(&old).await?;
+        store.remove(&rest).await?;
+    }
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Manifests that go, from the oldest on, and those that stay, up to the newest.
+fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, Vec<&StoredFile>) {
+    let mut all: Vec<(u64, &StoredFile)> = files
+        .iter()
+        .filter_map(|file| match file.kind {
+            Kind::Manifest(number) => Some((number, file)),
+            Kind::Segment | Kind::Unfinished => None,
+        })
+        .collect();
+    all.sort_unstable_by_key(|(number, _)| *number);
+    let all: Vec<&StoredFile> = all.into_iter().map(|(_, file)| file).collect();
+    let successors = all.iter().skip(1);
+    let old = successors.take_while(|successor| successor.meta.last_modified < before).count();
+    let (old, kept) = all.split_at(old);
+    (old.to_vec(), kept.to_vec())
+}
+
+/// The segments that manifests name. One that cannot be read stops the vacuum: nobody knows what it names.
+async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<String>> {
+    let mut named = HashSet::new();
+    for file in manifests {
+        let Kind::Manifest(number) = file.kind else { continue };
+        let manifest = store.read_manifest(number, &file.meta).await?;
+        named.extend(manifest.segments.into_iter().map(|segment| segment.path));
+    }
+    Ok(named)
+}
+
+fn waste(file: &StoredFile) -> Waste {
+    let ObjectMeta { size, .. } = file.meta;
+    Waste { path: file.path.clone(), bytes: size }
+}
