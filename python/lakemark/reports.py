@@ -35,7 +35,7 @@ class Index:
     Attributes:
         name: Its name, unique in the table.
         kind: Its kind, for example `bitmap`.
-        encoding: How the kind stores it, for example `equality`.
+        encoding: How the kind stores it: `equality`, `binary`, `range`, `interval`, `interval-equality`, `range-equality`.
         column: The column that it is on.
         data_type: The column's Arrow type.
         options: Options that it was created with.
@@ -281,6 +281,7 @@ class Leaf:
         text: The condition.
         column: The column that it is about, if it is about one.
         index: The index that answered it, at least for some files; `partition` for a partition column.
+        encoding: The encoding of that index.
         reason: Why no index answered it, at least for some files: a code such as `no_index`.
         rows: Rows for which it may be true, in the files where an index answered.
     """
@@ -288,6 +289,7 @@ class Leaf:
     text: str
     column: str | None
     index: str | None
+    encoding: str | None
     reason: str | None
     rows: int | None
 
@@ -348,12 +350,13 @@ class ExplainReport:
             [
                 leaf.text,
                 leaf.index or "",
+                leaf.encoding or "",
                 leaf.reason or "",
                 "" if leaf.rows is None else f"{leaf.rows:,}",
             ]
             for leaf in self.leaves
         ]
-        columns = [("condition", ""), ("index", ""), ("not answered because", ""), ("rows", "")]
+        columns = [("condition", ""), ("index", ""), ("encoding", ""), ("not answered because", ""), ("rows", "")]
         known_files = self.files_total - self.files_pruned - self.files_unknown
         neither = self.rows_total - self.rows_certain - self.rows_uncertain
         return (

@@ -157,6 +157,43 @@ class Segment:
     nulls: list[int]
     opaque: list[int]
     values: list[tuple[int | bytes, list[int]]]
+    encoding: str = "equality"
+
+
+ENCODINGS = {
+    1: ("equality", True, None),
+    2: ("binary", False, "slices"),
+    3: ("range", False, "range"),
+    4: ("interval", False, "interval"),
+    5: ("interval-equality", True, "interval"),
+    6: ("range-equality", True, "range"),
+}
+
+
+def bitmaps_of(level: str, bins: int) -> list[set[int]]:
+    """The bins of each bitmap of a coarse level."""
+    every = range(bins)
+    if bins <= 1:
+        return []
+    if level == "slices":
+        return [{place for place in every if place >> bit & 1} for bit in range((bins - 1).bit_length())]
+    if level == "range":
+        return [set(range(bitmap + 1)) for bitmap in range(bins - 1)]
+    return [set(range(bitmap, bitmap + bins // 2)) for bitmap in range((bins + 1) // 2)]
+
+
+def rows_of_bins(level: str, bins: int, bitmaps: list[list[int]], valued: list[int]) -> list[list[int]]:
+    """The rows of each bin: those that are in its bitmaps and in no other."""
+    held = bitmaps_of(level, bins)
+    assert len(held) == len(bitmaps)
+    places = {frozenset(j for j, of_bitmap in enumerate(held) if place in of_bitmap): place for place in range(bins)}
+    assert len(places) == bins
+    rows: list[list[int]] = [[] for _ in range(bins)]
+    sets = [set(bitmap) for bitmap in bitmaps]
+    for row in valued:
+        rows[places[frozenset(j for j, bitmap in enumerate(sets) if row in bitmap)]].append(row)
+    assert all(bitmap <= set(valued) for bitmap in sets)
+    return rows
 
 
 def has_number_keys(key_type: tuple[int, ...]) -> bool:
@@ -204,7 +241,8 @@ def read_segment(data: bytes) -> Segment:
         offset, length, count = cursor.varint(), cursor.varint(), cursor.varint()
         lists.append(posting(stream[offset : offset + length], count, universe))
     value_count = cursor.varint()
-    values = []
+    # Key, rows, and the posting's offset and length of each value.
+    found: list[tuple[int | bytes, int, int, int]] = []
     key: int | bytes = 0
     place = 64
     for _ in range(cursor.varint()):
@@ -215,17 +253,40 @@ def read_segment(data: bytes) -> Segment:
         postings_end = postings + cursor.varint()
         block = postings_end + cursor.zigzag()
         place = block + cursor.varint()
-        found = value_block(stream[block:place], key)
-        assert (len(found), sum(entry[1] for entry in found)) == (count, rows)
-        for value, length_rows, length in found:
-            values.append((value, posting(stream[postings : postings + length], length_rows, universe)))
+        entries = value_block(stream[block:place], key)
+        assert (len(entries), sum(entry[1] for entry in entries)) == (count, rows)
+        for value, value_rows, length in entries:
+            found.append((value, value_rows, postings, length))
             postings += length
         assert postings == postings_end
-    if values:
-        assert (cursor.varint() if has_number_keys(key_type) else cursor.blob()) == values[-1][0]
+    if found:
+        assert (cursor.varint() if has_number_keys(key_type) else cursor.blob()) == found[-1][0]
+    assert len(found) == value_count
+    encoding, fine, level = ENCODINGS[cursor.number(1)]
+    sizes = cursor.varints() if encoding.endswith("-equality") else [1] * value_count
+    assert sum(sizes) == value_count
+    bitmaps = []
+    for _ in range(len(bitmaps_of(level, len(sizes))) if level else 0):
+        offset = place + cursor.zigzag()
+        place = offset + cursor.varint()
+        bitmaps.append(posting(stream[offset:place], cursor.varint(), universe))
     cursor.end()
-    assert len(values) == value_count
-    return Segment(column, key_type, universe, files, lists[0], lists[1], values)
+    values = []
+    if fine:
+        for value, count, offset, length in found:
+            values.append((value, posting(stream[offset : offset + length], count, universe)))
+    if level:
+        every = [row for _, base, row_groups in files for row in range(base, base + sum(row_groups))]
+        without = {*lists[0], *lists[1]}
+        bins = rows_of_bins(level, len(sizes), bitmaps, [row for row in every if row not in without])
+        ends = list(itertools.accumulate(sizes, initial=0))
+        if fine:
+            for bin_rows, (start, end) in zip(bins, itertools.pairwise(ends), strict=True):
+                assert bin_rows == sorted(row for _, rows in values[start:end] for row in rows)
+        else:
+            values = [(value, rows) for (value, *_), rows in zip(found, bins, strict=True)]
+            assert [len(rows) for _, rows in values] == [count for _, count, _, _ in found]
+    return Segment(column, key_type, universe, files, lists[0], lists[1], values, encoding)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from format_reader import Segment, read_manifest, read_segment
+from format_reader import ENCODINGS, Segment, read_manifest, read_segment
 
 if TYPE_CHECKING:
     from conftest import Judged
@@ -35,13 +35,16 @@ def key_of(value: Any) -> int | bytes:
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
-    assert len(read) == 5
+    assert len(read) == 10
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
     assert (numbers.nulls, numbers.opaque) == ([0, 15], [64])
     values = [(-(2**31), [1]), (-7, [2, 3, 4, 5]), (0, [6, 8, 10, 12, 14]), (1, [7, 9, 11, 13, 65])]
     assert numbers.values == [(key_of(value), rows) for value, rows in [*values, (2**31 - 1, [66, 67])]]
+    for encoding in ("binary", "range", "interval", "interval-equality", "range-equality"):
+        encoded = read[f"{encoding}.lmx"]
+        assert (encoded.encoding, encoded.values) == (encoding, numbers.values)
     strings = read["strings.lmx"].values
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
@@ -57,9 +60,11 @@ def test_golden_manifests_are_read_by_the_second_reader() -> None:
     assert table.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
 
 
+@pytest.mark.parametrize("encoding", [name for name, *_ in ENCODINGS.values()])
 @pytest.mark.parametrize("column", ["id", "city", "amount", "day", "paid"])
-def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str) -> None:
-    plain.table.create_index(column, using="bitmap", progress=False)
+def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str, encoding: str) -> None:
+    plain.table.create_index(column, using="bitmap", progress=False, encoding=encoding)
+    assert plain.table.indexes[0].encoding == encoding
     store = plain.folder / "_lakemark"
     manifest = read_manifest(max((store / "manifest").iterdir()).read_bytes())
     assert [entry[1] for entry in manifest.indexes] == [column]
@@ -67,7 +72,7 @@ def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str
     for path, length, ordinals in manifest.segments:
         data = (store / path).read_bytes()
         segment = read_segment(data)
-        assert (len(data), segment.column) == (length, column)
+        assert (len(data), segment.column, segment.encoding) == (length, column, encoding)
         assert [file[0] for file in segment.files] == [manifest.files[ordinal][0] for ordinal in ordinals]
         found: dict[int, int | bytes | None] = dict.fromkeys(segment.nulls)
         for key, rows in segment.values:

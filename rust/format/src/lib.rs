@@ -22,4 +22,5 @@ pub use key::{
     key_of_i128, key_of_i256_be,
 };
 pub use manifest::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
+pub use segment::encoding::{CoarseLevel, Encoding};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

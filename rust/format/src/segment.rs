@@ -4,6 +4,7 @@
 //! file's part of a bitmap starts on a word. The directory is decoded whole and is small: keys and offsets are stored as
 //! differences, and value blocks that directly follow their postings cost one byte for each offset.
 
+pub mod encoding;
 mod validate;
 
 use crate::codec::{Reader, Writer};
@@ -11,6 +12,7 @@ use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use encoding::{Encoding, MAX_COARSE_BITMAPS};
 
 /// The base of every file is a multiple of this.
 pub const BASE_ALIGNMENT: u32 = 64;
@@ -40,6 +42,12 @@ pub struct SegmentDirectory {
     pub max_key: Option<Key>,
     /// The value blocks, by ascending first key.
     pub blocks: Vec<ValueBlockRef>,
+    /// Which levels there are.
+    pub encoding: Encoding,
+    /// Values of each bin, for encodings whose bins hold several; empty for the others.
+    pub bins: Vec<u32>,
+    /// The bitmaps of the coarse level.
+    pub bitmaps: Vec<PostingRef>,
 }
 
 /// A data file in a segment.
@@ -123,6 +131,15 @@ impl SegmentDirectory {
         if let Some(max_key) = &self.max_key {
             max_key.encode(&mut out)?;
         }
+        out.u8(self.encoding.code());
+        if self.encoding.has_bins() {
+            out.length(self.bins.len());
+            self.bins.iter().for_each(|values| out.varint(u64::from(*values)));
+        }
+        for bitmap in &self.bitmaps {
+            encode_place(bitmap.offset, bitmap.length.into(), &mut cursor, &mut out);
+            out.varint(bitmap.rows.into());
+        }
         Ok(out.into_vec())
     }
 
@@ -157,6 +174,16 @@ impl SegmentDirectory {
             true => None,
             false => Some(Key::decode(&mut input, &key_type)?),
         };
+        let encoding = Encoding::from_code(input.u8()?)?;
+        let mut bins = Vec::new();
+        if encoding.has_bins() {
+            let count = input.count("the number of bins", 1)?;
+            bins.reserve(count);
+            for _ in 0..count {
+                bins.push(input.varint_u32("the values of a bin")?);
+            }
+        }
+        let bitmaps = decode_bitmaps(&mut input, encoding, value_count, &bins, &mut cursor)?;
         input.finish()?;
         let segment_id = trailer.id;
         let directory = Self {
@@ -171,6 +198,9 @@ impl SegmentDirectory {
             value_count,
             max_key,
             blocks,
+            encoding,
+            bins,
+            bitmaps,
         };
         directory.validate(trailer.stream_length)?;
         Ok(directory)
@@ -180,6 +210,39 @@ impl SegmentDirectory {
     pub fn rows(&self) -> u64 {
         self.files.iter().map(SegmentFile::rows).sum()
     }
+
+    /// Bins of the coarse level; without listed bins every value is its own.
+    pub fn bin_count(&self) -> u64 {
+        if self.encoding.has_bins() { self.bins.len() as u64 } else { self.value_count }
+    }
+}
+
+/// The bitmaps of the coarse level, as many as the encoding has for its bins.
+fn decode_bitmaps(
+    input: &mut Reader<'_>,
+    encoding: Encoding,
+    value_count: u64,
+    bins: &[u32],
+    cursor: &mut u64,
+) -> Result<Vec<PostingRef>> {
+    let Some(level) = encoding.coarse_level() else { return Ok(Vec::new()) };
+    let count = level.bitmaps(if encoding.has_bins() { bins.len() as u64 } else { value_count });
+    let limit = MAX_COARSE_BITMAPS.min(input.remaining() / PostingRef::MIN_BYTES);
+    match usize::try_from(count) {
+        Ok(fits) if fits <= limit => {}
+        _ => return Err(FormatError::TooLong { what: "the number of bitmaps", got: count, limit: limit as u64 }),
+    }
+    let mut bitmaps = Vec::with_capacity(limit.min(count as usize));
+    for _ in 0..count {
+        let (offset, length) = decode_place(input, cursor)?;
+        let length = u32::try_from(length).map_err(|_| FormatError::TooLong {
+            what: "the length of a bitmap",
+            got: length,
+            limit: u32::MAX.into(),
+        })?;
+        bitmaps.push(PostingRef { offset, length, rows: input.varint_u32("the rows of a bitmap")? });
+    }
+    Ok(bitmaps)
 }
 
 impl SegmentFile {
@@ -221,6 +284,9 @@ fn next_base(file: &SegmentFile) -> u32 {
 }
 
 impl PostingRef {
+    /// A place takes two bytes or more, the rows one.
+    const MIN_BYTES: usize = 3;
+
     fn encode(&self, out: &mut Writer) {
         out.varint(self.offset);
         out.varint(self.length.into());

@@ -31,8 +31,11 @@ fn read(bytes: &[u8]) -> Result<()> {
         opened.directory,
         "a directory has one encoding"
     );
-    for list in [directory.nulls, directory.opaque] {
-        rows(bytes, trailer, list, directory.universe)?;
+    for list in [directory.nulls, directory.opaque]
+        .iter()
+        .chain(&directory.bitmaps)
+    {
+        rows(bytes, trailer, *list, directory.universe)?;
     }
     for block in &directory.blocks {
         let packed = logical(bytes, trailer, block.offset, block.length.into())?;
@@ -45,7 +48,9 @@ fn read(bytes: &[u8]) -> Result<()> {
                 length: value.posting_length,
                 rows: value.rows,
             };
-            rows(bytes, trailer, list, directory.universe)?;
+            if directory.encoding.has_fine_level() {
+                rows(bytes, trailer, list, directory.universe)?;
+            }
             offset += u64::from(value.posting_length);
         }
     }

@@ -23,7 +23,7 @@ pub struct IndexSpec {
     pub columns: Vec<String>,
     /// `auto` or `bitmap`; empty means `auto`.
     pub kind: String,
-    /// `encoding` (`equality`) and `files_per_segment` (1 to 4096).
+    /// `encoding` (the names of [`lakemark_format::Encoding`], `equality` if none is given) and `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 

@@ -91,7 +91,7 @@ impl Condition<'_> {
             Self::Leaf(leaf) => (leaf.text.clone(), Some(leaf.column.clone())),
             Self::Unknown(_, text) => ((*text).to_owned(), None),
         };
-        LeafReport { text, column, index: None, reason: self.reason(), rows: None }
+        LeafReport { text, column, index: None, encoding: None, reason: self.reason(), rows: None }
     }
 }
 
@@ -104,6 +104,12 @@ fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Condi
         Predicate::Not(inner) => for_each_condition(inner, visit),
         Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| for_each_condition(part, visit)),
     }
+}
+
+/// The encoding of the index of a name.
+fn encoding_of(snapshot: &Snapshot, name: &str) -> Option<String> {
+    let index = snapshot.manifest.iter().flat_map(|manifest| &manifest.indexes).find(|index| index.name == name);
+    index.map(|index| index.encoding.clone())
 }
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
@@ -210,6 +216,7 @@ fn summarize(
         let mut report = condition.report();
         if let Condition::Leaf(_) = condition {
             answers.fill(place, &mut report);
+            report.encoding = report.index.as_ref().and_then(|index| encoding_of(snapshot, index));
             place += 1;
         }
         leaves.push(report);

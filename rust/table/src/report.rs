@@ -132,6 +132,8 @@ pub struct LeafReport {
     pub column: Option<String>,
     /// The index that answered, at least for some files; `partition` for partition columns.
     pub index: Option<String>,
+    /// The encoding of that index.
+    pub encoding: Option<String>,
     /// Why no index answered, at least for some files.
     #[serde(serialize_with = "reason_code")]
     pub reason: Option<Reason>,
@@ -178,10 +180,15 @@ impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for leaf in &self.leaves {
             write!(f, "  {}: ", leaf.text)?;
-            match (&leaf.index, leaf.rows) {
-                (Some(index), Some(rows)) => write!(f, "index {index}, {rows} rows")?,
-                (Some(index), None) => write!(f, "index {index}")?,
-                (None, _) => f.write_str("no index")?,
+            match &leaf.index {
+                Some(index) => write!(f, "index {index}")?,
+                None => f.write_str("no index")?,
+            }
+            if let Some(encoding) = &leaf.encoding {
+                write!(f, " ({encoding})")?;
+            }
+            if let (Some(_), Some(rows)) = (&leaf.index, leaf.rows) {
+                write!(f, ", {rows} rows")?;
             }
             if let Some(reason) = leaf.reason {
                 write!(f, " ({reason})")?;

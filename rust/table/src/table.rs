@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use lakemark_format::ManifestIndex;
+use lakemark_format::{Encoding, ManifestIndex};
 use lakemark_index::key_type_of;
 use object_store::ObjectStore;
 use uuid::Uuid;
@@ -21,6 +21,8 @@ use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::{build, vacuum, verify};
 
+/// The option that names the encoding.
+const ENCODING: &str = "encoding";
 /// The option that says how many data files share a segment.
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
 /// The option that records why `auto` chose what it chose.
@@ -183,11 +185,11 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
             field.data_type()
         )));
     };
-    let mut options = check_options(&spec.options)?;
+    let (encoding, mut options) = check_options(&spec.options)?;
     if auto {
         options.push((
             AUTO.to_owned(),
-            "bitmap, equality: the kind that answers most predicates of this release".to_owned(),
+            format!("bitmap, {}: the kind that answers most predicates of this release", encoding.name()),
         ));
     }
     let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
@@ -199,7 +201,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         id: Uuid::new_v4().into_bytes(),
         name,
         kind: "bitmap".to_owned(),
-        encoding: "equality".to_owned(),
+        encoding: encoding.name().to_owned(),
         column: column.clone(),
         field_id,
         key_type,
@@ -207,12 +209,16 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     })
 }
 
-fn check_options(options: &BTreeMap<String, String>) -> Result<Vec<(String, String)>> {
+/// The encoding, and the options to be stored beside it.
+fn check_options(options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
+    let mut encoding = Encoding::default();
     for (key, value) in options {
         match key.as_str() {
-            "encoding" if value == "equality" => {}
-            "encoding" => {
-                return Err(Error::invalid(format!("there is no encoding {value}; this release has equality")));
+            ENCODING => {
+                encoding = Encoding::from_name(value).ok_or_else(|| {
+                    let names = Encoding::ALL.map(Encoding::name).join(", ");
+                    Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
+                })?;
             }
             FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
             FILES_PER_SEGMENT => {
@@ -222,10 +228,11 @@ fn check_options(options: &BTreeMap<String, String>) -> Result<Vec<(String, Stri
             }
             _ => {
                 return Err(Error::invalid(format!(
-                    "there is no option {key}; a bitmap index has encoding and {FILES_PER_SEGMENT}"
+                    "there is no option {key}; a bitmap index has {ENCODING} and {FILES_PER_SEGMENT}"
                 )));
             }
         }
     }
-    Ok(options.iter().filter(|(key, _)| *key != "encoding").map(|(key, value)| (key.clone(), value.clone())).collect())
+    let others = options.iter().filter(|(key, _)| *key != ENCODING);
+    Ok((encoding, others.map(|(key, value)| (key.clone(), value.clone())).collect()))
 }

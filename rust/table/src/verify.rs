@@ -1,6 +1,9 @@
 //! Deriving segments from the data again and comparing them with what is stored, value by value.
 //!
-//! The comparison is of postings and not of bytes, so that a segment which another release encoded otherwise is sound.
+//! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived
+//! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well.
+
+mod levels;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -9,7 +12,7 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, value_block};
+use lakemark_format::{Encoding, Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, value_block};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -25,6 +28,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
+use levels::CoarseRows;
 
 /// Verifies every segment of every index.
 pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
@@ -137,6 +141,8 @@ async fn derive(
         column: index.column.clone(),
         key_type: index.key_type,
         files,
+        encoding: Encoding::Equality,
+        bins: None,
     };
     let work = move || {
         let mut bytes = Vec::new();
@@ -168,8 +174,8 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
             return Err(Damage::corrupt(format!("the {name} are not those of the data")));
         }
     }
-    let mut have = Walk { segment: stored, block: 0, values: VecDeque::new() };
-    let mut want = Walk { segment: derived, block: 0, values: VecDeque::new() };
+    let mut have = Walk::new(stored, counter).await?;
+    let mut want = Walk::new(derived, counter).await?;
     loop {
         let expected = want.next(counter).await?;
         let found = loop {
@@ -232,9 +238,15 @@ struct Walk<'a> {
     segment: &'a Segment,
     block: usize,
     values: VecDeque<(Key, Vec<u32>)>,
+    coarse: Option<CoarseRows>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    async fn new(segment: &'a Segment, counter: &ReadCounter) -> Result<Self, Damage> {
+        let coarse = CoarseRows::read(segment, counter).await?;
+        Ok(Self { segment, block: 0, values: VecDeque::new(), coarse })
+    }
+
     async fn next(&mut self, counter: &ReadCounter) -> Result<Option<(Key, Vec<u32>)>, Damage> {
         while self.values.is_empty() {
             let Some(block) = self.segment.directory.blocks.get(self.block) else { return Ok(None) };
@@ -252,7 +264,13 @@ impl Walk<'_> {
                 let split = rest.split_at_checked(value.posting_length as usize);
                 let (posting, later) =
                     split.ok_or_else(|| Damage::corrupt("a value block points behind its postings"))?;
-                self.values.push_back((value.key, decode_rows(posting, value.rows, self.segment)?));
+                let fine = self.segment.directory.encoding.has_fine_level();
+                let fine = fine.then(|| decode_rows(posting, value.rows, self.segment)).transpose()?;
+                let rows = match &mut self.coarse {
+                    Some(coarse) => coarse.next(fine, value.rows)?,
+                    None => fine.unwrap_or_default(),
+                };
+                self.values.push_back((value.key, rows));
                 rest = later;
             }
         }

@@ -1,5 +1,6 @@
 //! What holds in every good directory: files, keys and totals fit together, and no byte of the stream belongs to two sections.
 
+use super::encoding::{CoarseLevel, MAX_COARSE_BITMAPS};
 use super::{BASE_ALIGNMENT, SegmentDirectory};
 use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
@@ -13,6 +14,7 @@ impl SegmentDirectory {
         self.validate_files()?;
         self.validate_keys()?;
         self.validate_totals()?;
+        self.validate_levels()?;
         self.validate_sections(stream_length)
     }
 
@@ -90,10 +92,68 @@ impl SegmentDirectory {
         Ok(())
     }
 
+    /// The levels are those of the encoding, and every bitmap has rows for its values and leaves rows for the others.
+    fn validate_levels(&self) -> Result<()> {
+        if !self.encoding.has_fine_level() && self.blocks.iter().any(|block| block.postings_length > 0) {
+            return Err(FormatError::invalid(
+                "the postings of a value block",
+                "present",
+                format_args!("none with the encoding {}", self.encoding.name()),
+            ));
+        }
+        let values: u64 = self.bins.iter().copied().map(u64::from).sum();
+        let fits = if self.encoding.has_bins() {
+            values == self.value_count && self.bins.iter().all(|values| *values > 0)
+        } else {
+            self.bins.is_empty()
+        };
+        if !fits {
+            let expected = format!("bins of a value or more, {} in all", self.value_count);
+            return Err(FormatError::invalid("the bins", format_args!("of {values} values"), expected));
+        }
+        let level = self.encoding.coarse_level();
+        let expected = level.map_or(0, |level| level.bitmaps(self.bin_count()));
+        if self.bitmaps.len() as u64 != expected || expected > MAX_COARSE_BITMAPS as u64 {
+            let expected = format!("{expected}, and at most {MAX_COARSE_BITMAPS}");
+            return Err(FormatError::invalid("the number of bitmaps", self.bitmaps.len(), expected));
+        }
+        level.map_or(Ok(()), |level| self.validate_bitmap_rows(level))
+    }
+
+    fn validate_bitmap_rows(&self, level: CoarseLevel) -> Result<()> {
+        let valued: u64 = self.blocks.iter().map(|block| block.rows).sum();
+        let mut ends = vec![0u64];
+        for values in &self.bins {
+            ends.push(ends.last().copied().unwrap_or(0) + u64::from(*values));
+        }
+        let listed = self.encoding.has_bins();
+        let below = |bin: u64| match usize::try_from(bin) {
+            Ok(place) if listed => ends.get(place).copied().unwrap_or(self.value_count),
+            _ => bin.min(self.value_count),
+        };
+        let (mut rows_before, mut values_before) = (0, 0);
+        for (number, bitmap) in (0..).zip(&self.bitmaps) {
+            let rows = u64::from(bitmap.rows);
+            let values = level.values(self.bin_count(), number, below);
+            let mut least = values;
+            if level == CoarseLevel::Range {
+                // The rows of the bitmap before, and one or more for each value that came in.
+                least = rows_before + (values - values_before);
+                (rows_before, values_before) = (rows, values);
+            }
+            let most = valued.saturating_sub(self.value_count - values);
+            if rows < least || rows > most {
+                let expected = format!("{least} to {most}");
+                return Err(FormatError::invalid("the rows of a bitmap", rows, expected));
+            }
+        }
+        Ok(())
+    }
+
     /// Every section lies between the header and the end of the stream, and no byte belongs to two.
     fn validate_sections(&self, stream_length: u64) -> Result<()> {
-        let mut sections = Vec::with_capacity(2 + 2 * self.blocks.len());
-        for posting in [&self.nulls, &self.opaque] {
+        let mut sections = Vec::with_capacity(2 + self.bitmaps.len() + 2 * self.blocks.len());
+        for posting in [&self.nulls, &self.opaque].into_iter().chain(&self.bitmaps) {
             if posting.rows > 0 && posting.length == 0 {
                 return Err(FormatError::invalid("a posting list with rows", "empty", "at least one byte"));
             }

@@ -51,9 +51,9 @@ fn blob(out: &mut Writer, bytes: &[u8]) {
     out.bytes(bytes);
 }
 
-fn row_groups(out: &mut Writer, rows: &[u32]) {
-    out.varint(rows.len() as u64);
-    rows.iter().for_each(|rows| out.varint((*rows).into()));
+fn list(out: &mut Writer, numbers: &[u32]) {
+    out.varint(numbers.len() as u64);
+    numbers.iter().for_each(|number| out.varint((*number).into()));
 }
 
 fn place(out: &mut Writer, cursor: &mut u64, offset: u64, length: u64) {
@@ -75,7 +75,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
     for file in &directory.files {
         blob(&mut out, file.path.as_bytes());
         out.varint((file.base.wrapping_sub(lowest) / 64).into());
-        row_groups(&mut out, &file.row_groups);
+        list(&mut out, &file.row_groups);
         out.u64(file.footer_hash);
         out.u64(file.column_hash);
         lowest = (u64::from(file.base) + file.rows()).next_multiple_of(64) as u32;
@@ -106,6 +106,17 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         Some(Key::Bytes(bytes)) => blob(&mut out, bytes),
         None => {}
     }
+    use Encoding::*;
+    let codes = [(Equality, 1), (Binary, 2), (Range, 3), (Interval, 4), (IntervalEquality, 5), (RangeEquality, 6)];
+    let code = codes.iter().find(|(encoding, _)| *encoding == directory.encoding).unwrap().1;
+    out.u8(code);
+    if code > 4 {
+        list(&mut out, &directory.bins);
+    }
+    for bitmap in &directory.bitmaps {
+        place(&mut out, &mut cursor, bitmap.offset, bitmap.length.into());
+        out.varint(bitmap.rows.into());
+    }
     out.into_vec()
 }
 
@@ -125,7 +136,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
         file.etag.iter().for_each(|etag| blob(&mut out, etag.as_bytes()));
         out.u64(file.footer_hash);
         out.varint(file.schema.into());
-        row_groups(&mut out, &file.row_groups);
+        list(&mut out, &file.row_groups);
     }
     out.varint(manifest.indexes.len() as u64);
     for index in &manifest.indexes {

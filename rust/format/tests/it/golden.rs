@@ -33,6 +33,8 @@ pub fn empty() -> Segment {
         nulls: vec![],
         opaque: vec![],
         blocks: vec![],
+        encoding: Encoding::Equality,
+        bins: vec![],
     }
 }
 
@@ -51,6 +53,8 @@ pub fn numbers() -> Segment {
             vec![(key(i32::MIN.into()), vec![1]), (key(-7), vec![2, 3, 4, 5]), (key(0), vec![6, 8, 10, 12, 14])],
             vec![(key(1), vec![7, 9, 11, 13, 65]), (key(i32::MAX.into()), vec![66, 67])],
         ],
+        encoding: Encoding::Equality,
+        bins: vec![],
     }
 }
 
@@ -74,6 +78,8 @@ pub fn strings() -> Segment {
             ],
             vec![(key("Zürich"), vec![7])],
         ],
+        encoding: Encoding::Equality,
+        bins: vec![],
     }
 }
 
@@ -90,6 +96,8 @@ pub fn decimals() -> Segment {
         nulls: vec![],
         opaque: vec![],
         blocks: vec![vec![(key(-largest), vec![2]), (key(-1), vec![1]), (key(0), vec![0]), (key(largest), vec![64])]],
+        encoding: Encoding::Equality,
+        bins: vec![],
     }
 }
 
@@ -118,7 +126,15 @@ pub fn pages() -> Segment {
         nulls,
         opaque: vec![],
         blocks: vec![values.map(|(key, rows)| (Key::Fixed(key as u64 * 100), rows)).collect()],
+        encoding: Encoding::Equality,
+        bins: vec![],
     }
+}
+
+/// The numbers with a coarse level: as every encoding writes them.
+pub fn encoded(encoding: Encoding) -> Segment {
+    let bins = if encoding.has_bins() { vec![1, 2, 2] } else { vec![] };
+    Segment { encoding, bins, ..numbers() }
 }
 
 pub fn segments() -> Vec<(&'static str, Segment)> {
@@ -128,6 +144,11 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("strings.lmx", strings()),
         ("decimals.lmx", decimals()),
         ("pages.lmx", pages()),
+        ("binary.lmx", encoded(Encoding::Binary)),
+        ("range.lmx", encoded(Encoding::Range)),
+        ("interval.lmx", encoded(Encoding::Interval)),
+        ("interval-equality.lmx", encoded(Encoding::IntervalEquality)),
+        ("range-equality.lmx", encoded(Encoding::RangeEquality)),
     ]
 }
 

@@ -18,6 +18,9 @@ pub struct Segment {
     pub opaque: Vec<u32>,
     /// The values of each block with their rows.
     pub blocks: Vec<Vec<(Key, Vec<u32>)>>,
+    pub encoding: Encoding,
+    /// Values of each bin, where bins hold several.
+    pub bins: Vec<u32>,
 }
 
 impl Segment {
@@ -31,6 +34,7 @@ impl Segment {
         let nulls = self.push_posting(&mut writer, &self.nulls);
         let opaque = self.push_posting(&mut writer, &self.opaque);
         let blocks: Vec<_> = self.blocks.iter().map(|values| self.push_block(&mut writer, values)).collect();
+        let bitmaps = self.bitmaps().iter().map(|rows| self.push_posting(&mut writer, rows)).collect();
         let directory = SegmentDirectory {
             segment_id: self.id,
             index_id: self.index_id,
@@ -43,9 +47,27 @@ impl Segment {
             value_count: self.blocks.iter().map(|block| block.len() as u64).sum(),
             max_key: self.blocks.last().and_then(|block| block.last()).map(|(key, _)| key.clone()),
             blocks,
+            encoding: self.encoding,
+            bins: self.bins.clone(),
+            bitmaps,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
         (writer.finish(&bytes).unwrap(), directory)
+    }
+
+    /// The rows of each bitmap of the coarse level, by its definition.
+    fn bitmaps(&self) -> Vec<Vec<u32>> {
+        let Some(level) = self.encoding.coarse_level() else { return vec![] };
+        let values: Vec<&Vec<u32>> = self.blocks.iter().flatten().map(|(_, rows)| rows).collect();
+        let bins = bins_of_values(self.encoding, &self.bins, values.len());
+        let count = bins.last().map_or(0, |last| last + 1);
+        let bitmap = |number| {
+            let held = values.iter().zip(&bins).filter(|(_, bin)| level.holds(count, number, **bin));
+            let mut rows: Vec<u32> = held.flat_map(|(rows, _)| rows.iter().copied()).collect();
+            rows.sort();
+            rows
+        };
+        (0..level.bitmaps(count)).map(bitmap).collect()
     }
 
     fn push_posting(&self, writer: &mut ContainerWriter, rows: &[u32]) -> PostingRef {
@@ -61,7 +83,11 @@ impl Segment {
         let packed: Vec<Value> = values
             .iter()
             .map(|(key, rows)| {
-                let posting = self.push_posting(writer, rows);
+                let posting = if self.encoding.has_fine_level() {
+                    self.push_posting(writer, rows)
+                } else {
+                    PostingRef { rows: rows.len() as u32, ..PostingRef::default() }
+                };
                 Value { key: key.clone(), rows: posting.rows, posting_length: posting.length }
             })
             .collect();
@@ -102,11 +128,16 @@ impl Segment {
             let packed = value_block::decode(&packed, &block.first_key, &directory.key_type)?;
             let mut offset = block.postings_offset;
             let mut values = Vec::new();
+            let rows: u64 = packed.iter().map(|value| u64::from(value.rows)).sum();
             for value in packed {
-                values.push((value.key, posting(offset, value.posting_length, value.rows)?));
+                let found = match directory.encoding.has_fine_level() {
+                    true => posting(offset, value.posting_length, value.rows)?,
+                    // Found among the bitmaps below.
+                    false => vec![0; value.rows as usize],
+                };
+                values.push((value.key, found));
                 offset += u64::from(value.posting_length);
             }
-            let rows: u64 = values.iter().map(|(_, rows)| rows.len() as u64).sum();
             if (values.len(), rows, offset)
                 != (block.values as usize, block.rows, block.postings_offset + block.postings_length)
             {
@@ -114,17 +145,69 @@ impl Segment {
             }
             blocks.push(values);
         }
+        let list = |list: &PostingRef| posting(list.offset, list.length, list.rows);
+        let (nulls, opaque) = (list(&directory.nulls)?, list(&directory.opaque)?);
+        let bitmaps = directory.bitmaps.iter().map(list).collect::<Result<Vec<_>>>()?;
+        let mut bins = rows_of_bins(&directory, &bitmaps, [&nulls, &opaque])?;
+        let of_value = bins_of_values(directory.encoding, &directory.bins, directory.value_count as usize);
+        for ((_, rows), bin) in blocks.iter_mut().flatten().zip(of_value) {
+            let held = &mut bins[bin as usize];
+            let fits = if directory.encoding.has_fine_level() {
+                rows.iter().all(|row| held.binary_search(row).is_ok())
+            } else {
+                let fits = rows.len() == held.len();
+                *rows = std::mem::take(held);
+                fits
+            };
+            if !fits {
+                return Err(FormatError::invalid("the rows of a bin", "others", "those of its values"));
+            }
+        }
         Ok(Self {
-            nulls: posting(directory.nulls.offset, directory.nulls.length, directory.nulls.rows)?,
-            opaque: posting(directory.opaque.offset, directory.opaque.length, directory.opaque.rows)?,
+            nulls,
+            opaque,
             id: directory.segment_id,
             index_id: directory.index_id,
             column: directory.column,
             key_type: directory.key_type,
             files: directory.files,
             blocks,
+            encoding: directory.encoding,
+            bins: directory.bins,
         })
     }
+}
+
+/// The bin of each value; none without a coarse level.
+fn bins_of_values(encoding: Encoding, bins: &[u32], values: usize) -> Vec<u64> {
+    match encoding.coarse_level() {
+        None => vec![],
+        Some(_) if !encoding.has_bins() => (0..values as u64).collect(),
+        Some(_) => (0..).zip(bins).flat_map(|(bin, values)| std::iter::repeat_n(bin, *values as usize)).collect(),
+    }
+}
+
+/// The rows of each bin: a row is in the bin whose bitmaps are those that the row is in.
+fn rows_of_bins(directory: &SegmentDirectory, bitmaps: &[Vec<u32>], without: [&Vec<u32>; 2]) -> Result<Vec<Vec<u32>>> {
+    let Some(level) = directory.encoding.coarse_level() else { return Ok(vec![]) };
+    let count = directory.bin_count();
+    let signature = |bin| (0..).zip(bitmaps).map(|(number, _)| level.holds(count, number, bin)).collect::<Vec<bool>>();
+    let signatures: Vec<_> = (0..count).map(signature).collect();
+    let mut bins = vec![Vec::new(); signatures.len()];
+    for row in directory.files.iter().flat_map(|file| file.base..file.base + file.rows() as u32) {
+        let held: Vec<bool> = bitmaps.iter().map(|rows| rows.binary_search(&row).is_ok()).collect();
+        if without.iter().any(|rows| rows.binary_search(&row).is_ok()) {
+            if held.contains(&true) {
+                return Err(FormatError::invalid("the bitmaps of a row without value", "some", "none"));
+            }
+            continue;
+        }
+        match signatures.iter().position(|signature| *signature == held) {
+            Some(bin) => bins[bin].push(row),
+            None => return Err(FormatError::invalid("the bitmaps of a row", "of no bin", "those of a bin")),
+        }
+    }
+    Ok(bins)
 }
 
 /// Files with these rows per row group, at the lowest bases that are allowed.

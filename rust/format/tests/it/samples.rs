@@ -108,6 +108,9 @@ pub fn directory() -> SegmentDirectory {
                 postings_length: 10,
             },
         ],
+        encoding: Encoding::Equality,
+        bins: vec![],
+        bitmaps: vec![],
     }
 }
 

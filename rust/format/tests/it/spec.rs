@@ -44,6 +44,7 @@ fn spec_constants_match() {
         ("MAX_SCHEMA_LENGTH", manifest::MAX_SCHEMA_LENGTH.to_string()),
         ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
+        ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -2,7 +2,7 @@
 //!
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
 //! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
-//! and bytes go to the sink as pages fill.
+//! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row (see the module `levels`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +12,12 @@ use lakemark_format::container::{ContainerWriter, ContentKind};
 use lakemark_format::error::FormatError;
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::posting::{self, BLOCK_ROWS};
+use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
 use super::chunk::{Chunk, ChunkCursor};
+use super::levels::Ranks;
 
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
@@ -29,6 +31,21 @@ pub enum BuildError {
     /// The segment would break a limit of the format.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// Every value would be its own bin, and there are too many.
+    #[error(
+        "the column {column} has more than {values} values: with the encoding {encoding} they would take more than {bytes} bytes \
+         of bitmaps; use {encoding}-equality, which has one bitmap for many values"
+    )]
+    TooManyValues {
+        /// The column.
+        column: String,
+        /// The name of the encoding.
+        encoding: &'static str,
+        /// The most values that it may have.
+        values: u64,
+        /// Bytes that the bitmaps of so many values take if their rows are spread.
+        bytes: u64,
+    },
 }
 
 /// What is known of a segment before it is built.
@@ -44,6 +61,10 @@ pub struct SegmentMeta {
     pub key_type: KeyType,
     /// The data files, with ascending bases that are multiples of 64.
     pub files: Vec<SegmentFile>,
+    /// Which levels it gets.
+    pub encoding: Encoding,
+    /// Bins of a coarse level whose bins hold several values, 256 at most; as many as pay if none is given.
+    pub bins: Option<u32>,
 }
 
 /// What was built.
@@ -121,7 +142,7 @@ pub fn merge(
         // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
         if let Some(chunk) = chunks.get_mut(index) {
             let first_row = chunk.first_row;
-            chunk.cursor.take_rows(|rows| writer.pending.extend(rows.iter().map(|row| row + first_row)));
+            chunk.cursor.take_rows(|rows| writer.take_rows(rows, first_row));
             if let Some(next) = chunk.cursor.advance()? {
                 heap.push(Reverse((next, index)));
             }
@@ -143,6 +164,11 @@ struct SegmentWriter<'a> {
     drained: u64,
     universe: u32,
     key_type: KeyType,
+    column: String,
+    encoding: Encoding,
+    bins: Option<u32>,
+    /// Ranks of the rows, for the coarse level.
+    ranks: Option<Ranks>,
     /// Rows of the current value that are not encoded yet.
     pending: Vec<u32>,
     encoded: Vec<u8>,
@@ -168,6 +194,10 @@ impl<'a> SegmentWriter<'a> {
             drained: 0,
             universe,
             key_type: meta.key_type,
+            column: meta.column.clone(),
+            encoding: meta.encoding,
+            bins: meta.bins,
+            ranks: Ranks::new(meta.encoding, universe),
             pending: Vec::new(),
             encoded: Vec::new(),
             posting_start: start,
@@ -194,6 +224,19 @@ impl<'a> SegmentWriter<'a> {
         let posting = self.end_posting()?;
         self.block_start = self.container.offset();
         Ok(posting)
+    }
+
+    /// More rows of the current value.
+    fn take_rows(&mut self, rows: &[u32], first_row: u32) {
+        let rows = rows.iter().map(|row| row + first_row);
+        if let Some(ranks) = &mut self.ranks {
+            ranks.set(rows.clone(), self.value_count as u32);
+        }
+        if self.encoding.has_fine_level() {
+            self.pending.extend(rows);
+        } else {
+            self.posting_rows += rows.len() as u32;
+        }
     }
 
     fn write_full_blocks(&mut self) -> Result<(), BuildError> {
@@ -245,6 +288,14 @@ impl<'a> SegmentWriter<'a> {
             self.key_bytes += bytes.len();
         }
         self.max_key = Some(key.clone());
+        self.value_count += 1;
+        if let Some(ranks) = &mut self.ranks {
+            if self.encoding.has_bins() {
+                ranks.push_share(posting.length.into());
+            } else if !ranks.fits(self.value_count) {
+                return Err(self.too_many_values());
+            }
+        }
         self.values.push(Value { key, rows: posting.rows, posting_length: posting.length });
         if self.values.len() == MAX_BLOCK_VALUES || self.key_bytes >= TARGET_KEY_BYTES {
             self.end_block()?;
@@ -268,12 +319,39 @@ impl<'a> SegmentWriter<'a> {
             postings_length: offset - self.block_start,
         });
         self.container.push(&bytes);
-        self.value_count += self.values.len() as u64;
         self.values.clear();
         self.key_bytes = 0;
         self.block_start = self.container.offset();
         self.posting_start = self.block_start;
         Ok(())
+    }
+
+    fn too_many_values(&self) -> BuildError {
+        let values = self.value_count - 1;
+        let bitmaps = self.encoding.coarse_level().map_or(0, |level| level.bitmaps(values));
+        BuildError::TooManyValues {
+            column: self.column.clone(),
+            encoding: self.encoding.name(),
+            values,
+            bytes: bitmaps * u64::from(self.universe).div_ceil(8),
+        }
+    }
+
+    /// Writes the coarse level: gives the values of its bins, where these are listed, and its bitmaps.
+    fn write_coarse_level(&mut self) -> Result<(Vec<u32>, Vec<PostingRef>), BuildError> {
+        let Some(ranks) = self.ranks.take() else { return Ok((Vec::new(), Vec::new())) };
+        let bins = if self.encoding.has_bins() { ranks.bins(self.bins) } else { Vec::new() };
+        let listed = self.encoding.has_bins().then_some(bins.as_slice());
+        let mut bitmaps = Vec::new();
+        for selection in ranks.selections(self.value_count, listed) {
+            self.posting_start = self.container.offset();
+            ranks.select(&selection, |rows| {
+                self.pending.extend_from_slice(rows);
+                self.write_full_blocks()
+            })?;
+            bitmaps.push(self.end_posting()?);
+        }
+        Ok((bins, bitmaps))
     }
 
     fn finish(
@@ -283,6 +361,7 @@ impl<'a> SegmentWriter<'a> {
         opaque: PostingRef,
     ) -> Result<SegmentSummary, BuildError> {
         self.end_block()?;
+        let (bins, bitmaps) = self.write_coarse_level()?;
         let directory = SegmentDirectory {
             segment_id: meta.segment_id,
             index_id: meta.index_id,
@@ -295,6 +374,9 @@ impl<'a> SegmentWriter<'a> {
             value_count: self.value_count,
             max_key: self.max_key.take(),
             blocks: std::mem::take(&mut self.blocks),
+            encoding: self.encoding,
+            bins,
+            bitmaps,
         };
         let encoded = directory.encode(self.container.offset())?;
         let summary = (directory.rows(), directory.value_count);

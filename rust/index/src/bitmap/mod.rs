@@ -1,4 +1,4 @@
-//! The `bitmap` kind with `equality` encoding: for each value, the rows that hold it.
+//! The `bitmap` kind: for each value, or for bins of values, the rows that hold it.
 //!
 //! ```text
 //!   row groups            chunks                      segment
@@ -12,12 +12,21 @@
 //!
 //! [`chunk`] sorts the rows of one row group by value, [`build`] merges chunks into a segment in
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
-//! [`search`] asks a segment for the rows of a test.
+//! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
+//! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
+//! what of both levels to read, `coarse` and `slices` combine bitmaps.
 
 pub mod build;
 pub mod chunk;
+mod coarse;
+mod levels;
+mod plan;
 pub mod search;
+mod slices;
+mod unpack;
 
 pub use build::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 pub use chunk::{Chunk, ChunkBuilder};
+pub use levels::coarse_memory_bytes;
 pub use search::{Count, LeafRows, Search};
+pub use unpack::RowBins;

@@ -2,24 +2,26 @@
 //!
 //! ```text
 //! Search::new(directory, test) ─▶ first_ranges()   value blocks, NULL and opaque rows
-//!        bytes of those        ─▶ second_ranges()  postings of the values that pass
+//!        bytes of those        ─▶ second_ranges()  postings and bitmaps that give the answer (see the module `plan`)
 //!        bytes of those        ─▶ finish()         the rows
 //! ```
 //!
-//! The caller reads (and checks pages); nothing here does I/O. A test that most rows pass is
-//! answered by its complement, so that the postings read never hold more than about half of the rows.
+//! The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
+//! blocks count.
 
-use std::ops::{Bound, Range};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
-use lakemark_format::key::Key;
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
+use super::plan::{self, Base, Place, Plan};
+use super::slices::Slice;
 use crate::algebra::Candidates;
 use crate::predicate::Test;
-use crate::ranges::{KeyRange, KeyRanges};
+use crate::ranges::KeyRanges;
 use crate::rows::{RowSet, RowSetBuilder};
 
 /// The answer of a segment, over the rows of its row space.
@@ -46,35 +48,35 @@ impl LeafRows {
 pub struct Search<'a> {
     directory: &'a SegmentDirectory,
     question: Question,
-    /// Blocks that hold values of the ranges, ascending.
+    /// Value blocks to read, ascending.
     blocks: Vec<usize>,
-    /// After the first round: NULL and opaque rows.
+    /// After the first round: NULL and opaque rows, and what the second round is for.
     nulls: RowSet,
     opaque: RowSet,
-    /// After the first round: for each range of bytes to read, the values in it.
-    wanted: Vec<Vec<Value>>,
+    plan: Plan,
 }
 
 #[derive(Debug)]
 enum Question {
     IsNull,
-    /// Rows of these keys, or (`complement`) all valued rows but those.
-    Keys {
-        ranges: KeyRanges,
-        complement: bool,
-    },
+    /// Rows of these keys, and how the value blocks lie to them.
+    Keys(KeyRanges, Vec<Place>),
 }
 
 impl<'a> Search<'a> {
-    /// Plans the search: which value blocks could hold values that pass.
+    /// Plans the search: which value blocks say what is to be read.
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
         let (question, blocks) = match test {
             Test::IsNull => (Question::IsNull, Vec::new()),
-            Test::Ranges(ranges) => plan(directory, ranges),
+            Test::Ranges(ranges) => {
+                let places = plan::places(directory, ranges);
+                let blocks = plan::first_blocks(directory, &places);
+                (Question::Keys(ranges.clone(), places), blocks)
+            }
         };
         let empty = RowSet::empty(directory.universe);
-        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, wanted: Vec::new() }
+        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, plan: Plan::default() }
     }
 
     /// Logical ranges of the first round, to be given to [`Self::second_ranges`] in this order.
@@ -86,7 +88,7 @@ impl<'a> Search<'a> {
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque = matches!(self.question, Question::Keys { .. }).then_some(self.directory.opaque);
+        let opaque = matches!(self.question, Question::Keys(..)).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
@@ -114,33 +116,15 @@ impl<'a> Search<'a> {
         if let Some(opaque) = opaque {
             self.opaque = opaque;
         }
-        let mut blocks = Vec::with_capacity(self.blocks.len());
-        for (bytes, block) in block_bytes.iter().zip(self.block_refs()) {
-            blocks.push((block.postings_offset, decode_block(bytes, block, self.directory)?));
+        let mut read = Vec::with_capacity(self.blocks.len());
+        for (bytes, &number) in block_bytes.iter().zip(&self.blocks) {
+            let Some(block) = self.directory.blocks.get(number) else { continue };
+            read.push((number, decode_block(bytes, block, self.directory)?));
         }
-        self.flip_if_cheaper(&blocks);
-        Ok(self.want(blocks))
-    }
-
-    /// With all blocks at hand the rows are known exactly: the smaller side is the one to read.
-    fn flip_if_cheaper(&mut self, blocks: &[(u64, Vec<Value>)]) {
-        let Question::Keys { ranges, complement } = &mut self.question else {
-            return;
-        };
-        if blocks.len() < self.directory.blocks.len() {
-            return;
-        }
-        let (mut chosen, mut all) = (0u64, 0u64);
-        for value in blocks.iter().flat_map(|(_, values)| values) {
-            all += u64::from(value.rows);
-            if ranges.contains(&value.key) {
-                chosen += u64::from(value.rows);
-            }
-        }
-        if chosen * 2 > all {
-            *ranges = ranges.complement();
-            *complement = !*complement;
-        }
+        let Question::Keys(keys, places) = &self.question else { return Ok(Vec::new()) };
+        let (plan, ranges) = Plan::new(self.directory, keys, places, read);
+        self.plan = plan;
+        Ok(ranges)
     }
 
     fn posting(&self, bytes: &[u8], list: PostingRef) -> Result<RowSet> {
@@ -149,52 +133,42 @@ impl<'a> Search<'a> {
         Ok(rows.0.finish())
     }
 
-    /// The postings of neighbouring values that are in the ranges are one range of bytes.
-    fn want(&mut self, blocks: Vec<(u64, Vec<Value>)>) -> Vec<Range<u64>> {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        let Question::Keys { ranges: keys, .. } = &self.question else {
-            return ranges;
-        };
-        for (postings_offset, values) in blocks {
-            let mut offset = postings_offset;
-            for value in values {
-                let end = offset + u64::from(value.posting_length);
-                if keys.contains(&value.key) {
-                    match (ranges.last_mut(), self.wanted.last_mut()) {
-                        (Some(range), Some(run)) if range.end == offset => {
-                            range.end = end;
-                            run.push(value);
-                        }
-                        _ => {
-                            ranges.push(offset..end);
-                            self.wanted.push(vec![value]);
-                        }
-                    }
-                }
-                offset = end;
-            }
-        }
-        ranges
-    }
-
     /// Takes the bytes of the second round and gives the rows.
     ///
     /// # Errors
-    /// Bytes that are not what the directory says; also a row with two values.
+    /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
+    /// answer than the value blocks count.
     pub fn finish(self, second: &[Vec<u8>]) -> Result<LeafRows> {
-        let universe = self.directory.universe;
-        if second.len() != self.wanted.len() {
-            return Err(FormatError::invalid("the ranges read", second.len(), self.wanted.len()));
+        let bitmaps = self.plan.base.bitmaps();
+        let expected = self.plan.pieces.len() + bitmaps.len();
+        if second.len() != expected {
+            return Err(FormatError::invalid("the ranges read", second.len(), expected));
         }
-        let Question::Keys { complement, .. } = self.question else {
-            let empty = RowSet::empty(universe);
+        if matches!(self.question, Question::IsNull) {
+            let empty = RowSet::empty(self.directory.universe);
             return Ok(LeafRows { t: self.nulls, n: empty.clone(), opaque: empty });
+        }
+        let (postings, bitmap_bytes) = second.split_at_checked(self.plan.pieces.len()).unwrap_or_default();
+        let added = self.postings(postings, false)?;
+        let t = match self.base(&bitmaps, bitmap_bytes)? {
+            None => added,
+            Some(base) => base.minus(&self.postings(postings, true)?).or(&added),
         };
-        let expected: u64 = self.wanted.iter().flatten().map(|value| u64::from(value.rows)).sum();
+        if u64::from(t.len()) != self.plan.rows {
+            return Err(FormatError::invalid("the rows of an answer", t.len(), self.plan.rows));
+        }
+        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
+    }
+
+    /// The rows of the postings that are added, or of those that are taken away.
+    fn postings(&self, bytes: &[Vec<u8>], removed: bool) -> Result<RowSet> {
+        let pieces = || self.plan.pieces.iter().zip(bytes).filter(|(piece, _)| piece.removed == removed);
+        let expected: u64 = pieces().flat_map(|(piece, _)| &piece.values).map(|value| u64::from(value.rows)).sum();
+        let universe = self.directory.universe;
         let mut rows = Rows(RowSetBuilder::with_capacity(universe, expected));
-        for (bytes, values) in second.iter().zip(&self.wanted) {
+        for (piece, bytes) in pieces() {
             let mut rest = bytes.as_slice();
-            for value in values {
+            for value in &piece.values {
                 let length = value.posting_length as usize;
                 let Some((posting, later)) = rest.split_at_checked(length) else {
                     return Err(FormatError::Truncated {
@@ -211,8 +185,30 @@ impl<'a> Search<'a> {
         if u64::from(found.len()) != expected {
             return Err(FormatError::invalid("the rows of different values", "shared", "one value for each row"));
         }
-        let t = if complement { self.valued_rows().minus(&found) } else { found };
-        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
+        Ok(found)
+    }
+
+    /// What the coarse level gives; none where it has no part in the answer.
+    fn base(&self, numbers: &[usize], bytes: &[Vec<u8>]) -> Result<Option<RowSet>> {
+        let bitmaps = numbers.iter().zip(bytes).map(|(number, bytes)| {
+            let bitmap = self.directory.bitmaps.get(*number).copied().unwrap_or_default();
+            (*number, bitmap, bytes)
+        });
+        match &self.plan.base {
+            Base::Nothing => Ok(None),
+            Base::Everything => Ok(Some(self.valued_rows())),
+            Base::Runs(runs) => {
+                let sets = bitmaps.map(|(number, bitmap, bytes)| Ok((number, self.posting(bytes, bitmap)?)));
+                let sets: BTreeMap<usize, RowSet> = sets.collect::<Result<_>>()?;
+                Ok(Some(runs.rows(&sets, &self.valued_rows())))
+            }
+            Base::Slices(program) => {
+                let universe = self.directory.universe;
+                let slices = bitmaps.map(|(_, bitmap, bytes)| Slice::decode(bytes, bitmap.rows, universe));
+                let slices: Vec<Slice> = slices.collect::<Result<_>>()?;
+                Ok(Some(program.rows(&slices, &self.valued_rows(), self.plan.rows)))
+            }
+        }
     }
 
     /// Rows of the covered files that are neither NULL nor opaque.
@@ -249,14 +245,11 @@ impl<'a> Count<'a> {
             Test::Ranges(ranges) => ranges,
         };
         let (mut known, mut edges) = (0, Vec::new());
-        for index in blocks_of(directory, ranges) {
-            let Some(block) = directory.blocks.get(index) else {
-                continue;
-            };
-            if is_inside(directory, index, ranges) {
-                known += block.rows;
-            } else {
-                edges.push(index);
+        for ((number, block), place) in directory.blocks.iter().enumerate().zip(plan::places(directory, ranges)) {
+            match place {
+                Place::Outside => {}
+                Place::Inside => known += block.rows,
+                Place::Edge => edges.push(number),
             }
         }
         Some(Self { directory, ranges: ranges.clone(), known, edges })
@@ -302,67 +295,6 @@ fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentDirector
         ));
     }
     Ok(values)
-}
-
-fn plan(directory: &SegmentDirectory, ranges: &KeyRanges) -> (Question, Vec<usize>) {
-    let all: u64 = directory.blocks.iter().map(|block| block.rows).sum();
-    let direct = blocks_of(directory, ranges);
-    let weight = |blocks: &[usize]| -> u64 {
-        blocks.iter().filter_map(|&index| directory.blocks.get(index)).map(|block| block.rows).sum()
-    };
-    if weight(&direct) * 2 > all {
-        let others = ranges.complement();
-        let opposite = blocks_of(directory, &others);
-        if weight(&opposite) < weight(&direct) {
-            return (Question::Keys { ranges: others, complement: true }, opposite);
-        }
-    }
-    (Question::Keys { ranges: ranges.clone(), complement: false }, direct)
-}
-
-/// Blocks that may hold a key of the ranges, ascending.
-fn blocks_of(directory: &SegmentDirectory, ranges: &KeyRanges) -> Vec<usize> {
-    let mut found: Vec<usize> = Vec::new();
-    for range in ranges.ranges() {
-        let blocks = blocks_of_range(directory, range);
-        let start = blocks.start.max(found.last().map_or(0, |last| last + 1));
-        found.extend(start..blocks.end);
-    }
-    found
-}
-
-fn blocks_of_range(directory: &SegmentDirectory, range: &KeyRange) -> Range<usize> {
-    let blocks = &directory.blocks;
-    let start = match &range.low {
-        Bound::Unbounded => 0,
-        // The block before the first that begins above the bound may reach over it.
-        Bound::Included(low) | Bound::Excluded(low) => {
-            if directory.max_key.as_ref().is_some_and(|max| max < low) {
-                return 0..0;
-            }
-            blocks.partition_point(|block| block.first_key <= *low).saturating_sub(1)
-        }
-    };
-    let end = blocks.partition_point(|block| !range.ends_before(&block.first_key));
-    start..end.max(start)
-}
-
-/// Whether every key of a block is in one of the ranges.
-fn is_inside(directory: &SegmentDirectory, index: usize, ranges: &KeyRanges) -> bool {
-    let Some(block) = directory.blocks.get(index) else {
-        return false;
-    };
-    let last_is_inside = |range: &KeyRange| match directory.blocks.get(index + 1) {
-        // Every key of the block is below the next block's first one.
-        Some(next) => !range.ends_before(&next.first_key) || range_reaches(range, &next.first_key),
-        None => directory.max_key.as_ref().is_some_and(|max| !range.ends_before(max)),
-    };
-    ranges.ranges().iter().any(|range| range.contains(&block.first_key) && last_is_inside(range))
-}
-
-/// The range goes up to, if not including, `key`.
-fn range_reaches(range: &KeyRange, key: &Key) -> bool {
-    matches!(&range.high, Bound::Excluded(high) if high >= key)
 }
 
 struct Rows(RowSetBuilder);

@@ -7,21 +7,34 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
 use lakemark_format::container::{open_tail, physical_range, read_logical};
 use lakemark_format::key::Key;
+use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
-use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, Count, LeafRows, Search, SegmentMeta, SegmentSummary, merge};
+use lakemark_index::bitmap::{
+    BuildError, ChunkBuilder, ChunkSource, Count, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
+};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, Test, encode_literal, key_type_of};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-struct Segment {
-    bytes: Vec<u8>,
-    directory: SegmentDirectory,
-    summary: SegmentSummary,
+pub struct Segment {
+    pub bytes: Vec<u8>,
+    pub directory: SegmentDirectory,
+    pub summary: SegmentSummary,
 }
 
 /// Builds a segment of files, each a list of row groups.
 fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
+    build_as(files, spill, Encoding::Equality, None).unwrap()
+}
+
+/// The same with any encoding.
+pub fn build_as(
+    files: &[Vec<ArrayRef>],
+    spill: bool,
+    encoding: Encoding,
+    bins: Option<u32>,
+) -> Result<Segment, BuildError> {
     let key_type = key_type_of(files[0][0].data_type()).unwrap();
     let (mut segment_files, mut chunks, mut base) = (Vec::new(), Vec::new(), 0u32);
     for (number, groups) in files.iter().enumerate() {
@@ -52,22 +65,28 @@ fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
         });
         base = row.next_multiple_of(64);
     }
-    let meta =
-        SegmentMeta { segment_id: [7; 16], index_id: [8; 16], column: "c".into(), key_type, files: segment_files };
+    let meta = SegmentMeta {
+        segment_id: [7; 16],
+        index_id: [8; 16],
+        column: "c".into(),
+        key_type,
+        files: segment_files,
+        encoding,
+        bins,
+    };
     let mut bytes = Vec::new();
     let summary = merge(meta, chunks, &mut |part| {
         bytes.extend_from_slice(part);
         Ok(())
-    })
-    .unwrap();
+    })?;
     let opened = open_tail(&bytes, bytes.len() as u64).unwrap();
     let directory = SegmentDirectory::decode(opened.directory.unwrap(), &opened.trailer).unwrap();
     assert_eq!(summary.length, bytes.len() as u64);
-    Segment { bytes, directory, summary }
+    Ok(Segment { bytes, directory, summary })
 }
 
 impl Segment {
-    fn read(&self, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
+    pub fn read(&self, ranges: &[Range<u64>]) -> Vec<Vec<u8>> {
         let trailer = open_tail(&self.bytes, self.bytes.len() as u64).unwrap().trailer;
         ranges
             .iter()
@@ -79,7 +98,7 @@ impl Segment {
     }
 
     /// The answer, and how many bytes of postings it took.
-    fn search(&self, test: &Test) -> (LeafRows, u64) {
+    pub fn search(&self, test: &Test) -> (LeafRows, u64) {
         let mut search = Search::new(&self.directory, test);
         let first = self.read(&search.first_ranges());
         let second = search.second_ranges(&first).unwrap();
@@ -94,12 +113,12 @@ impl Segment {
     }
 }
 
-fn key_of(array: &dyn Array, row: usize) -> Option<LiteralKey> {
+pub fn key_of(array: &dyn Array, row: usize) -> Option<LiteralKey> {
     encode_literal(array.slice(row, 1).as_ref())
 }
 
 /// Checks a test against a scan of the values.
-fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
+pub fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
     let (found, _) = segment.search(test);
     let (mut t, mut n, mut opaque) = (Vec::new(), Vec::new(), Vec::new());
     for (file, groups) in segment.directory.files.iter().zip(files) {
@@ -126,7 +145,7 @@ fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
     assert_eq!(segment.count(test), expected_count, "{test:?}");
 }
 
-fn ranges_over(keys: &[Key]) -> Vec<Test> {
+pub fn ranges_over(keys: &[Key]) -> Vec<Test> {
     let mut tests = vec![Test::IsNull, Test::Ranges(KeyRanges::all()), Test::Ranges(KeyRanges::none())];
     for (index, key) in keys.iter().enumerate().step_by(keys.len() / 7 + 1) {
         let other = keys[keys.len() - 1 - index].clone();
@@ -145,7 +164,7 @@ fn ranges_over(keys: &[Key]) -> Vec<Test> {
     tests
 }
 
-fn ints(rng: &mut StdRng, rows: usize, cardinality: i32, null_rate: f64) -> ArrayRef {
+pub fn ints(rng: &mut StdRng, rows: usize, cardinality: i32, null_rate: f64) -> ArrayRef {
     Arc::new(
         (0..rows)
             .map(|_| (!rng.random_bool(null_rate)).then(|| rng.random_range(0..cardinality)))

@@ -2,5 +2,6 @@
 
 mod algebra;
 mod bitmap;
+mod encodings;
 mod key;
 mod rows;

@@ -7,14 +7,15 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{BuildError, SegmentMeta, merge};
+use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{BuildError, SegmentMeta, coarse_memory_bytes, merge};
 use object_store::ObjectStoreExt;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::Context;
-use super::spill::{Spill, Taken, Waiting};
+use super::spill::{Budget, Spill, Taken, Waiting};
 use crate::columns::{column_hash, read_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{Footer, modified_ns};
@@ -88,6 +89,8 @@ struct Sorted {
 pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut GroupResult) -> Result<()> {
     let fields = fields_of(context, group)?;
     let readings = open(context, group, result).await?;
+    // Before any chunk takes memory: what does not fit beside it is spilled.
+    let coarse = reserve(context, group, &readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.spill_folder()));
     let (sorted, lost) = read(context, &readings, &fields, &spill).await?;
     let mut kept: Vec<usize> = Vec::new();
@@ -110,7 +113,7 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
     let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
     for job in jobs {
-        merges.push(Box::pin(merge_one(context, job)));
+        merges.push(Box::pin(merge_one(context, job, &coarse)));
     }
     let mut merged = stream::iter(merges).buffer_unordered(context.threads);
     while let Some(segment) = merged.try_next().await? {
@@ -142,6 +145,53 @@ async fn open<'a>(context: &'a Context, group: &Group, result: &mut GroupResult)
         }
     }
     Ok(readings)
+}
+
+/// Memory for the coarse levels of a group, and how many of its merges may have one at the same time.
+struct Coarse {
+    turns: Semaphore,
+    _memory: Vec<Taken>,
+}
+
+/// Takes memory for as many coarse levels as merges run at once, or for fewer, but for one at least.
+fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result<Coarse> {
+    let aligned = |reading: &Reading<'_>| -> u64 {
+        let rows: u64 = reading.footer.row_groups.iter().copied().map(u64::from).sum();
+        rows.next_multiple_of(u64::from(BASE_ALIGNMENT))
+    };
+    let rows = readings.iter().map(aligned).sum();
+    let mut needs = Vec::new();
+    for index in &group.indexes {
+        needs.push((index, coarse_memory_bytes(encoding_of(index)?, rows)));
+    }
+    needs.retain(|(_, bytes)| *bytes > 0);
+    let mut memory = Vec::new();
+    for (index, bytes) in needs.into_iter().take(context.threads) {
+        match Budget::reserve(&context.budget, bytes) {
+            Some(taken) => memory.push(taken),
+            None if memory.is_empty() => {
+                return Err(Error::unsupported(format!(
+                    "the encoding {} of the index {} takes {bytes} bytes of memory for the {rows} rows of a segment, and the build \
+                     may use {}: allow more with --memory, or declare the index with a smaller files_per_segment",
+                    index.encoding,
+                    index.name,
+                    context.budget.limit()
+                )));
+            }
+            None => break,
+        }
+    }
+    Ok(Coarse { turns: Semaphore::new(memory.len()), _memory: memory })
+}
+
+/// The encoding that an index was declared with.
+fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
+    Encoding::from_name(&index.encoding).ok_or_else(|| {
+        Error::unsupported(format!(
+            "the index {} has the encoding {}, which this release does not build: upgrade lakemark, or drop the index",
+            index.name, index.encoding
+        ))
+    })
 }
 
 /// Reads all row groups, some at a time. Gives the sorted columns in row order, and the files that changed meanwhile.
@@ -250,20 +300,19 @@ struct MergeJob {
 }
 
 fn merge_jobs(group: &Group, readings: &[Reading<'_>], kept: &[usize], sorted: Vec<Sorted>) -> Result<Vec<MergeJob>> {
-    let mut jobs: Vec<MergeJob> = group
-        .indexes
-        .iter()
-        .map(|index| MergeJob {
-            meta: SegmentMeta {
-                segment_id: Uuid::new_v4().into_bytes(),
-                index_id: index.id,
-                column: index.column.clone(),
-                key_type: index.key_type,
-                files: Vec::with_capacity(kept.len()),
-            },
-            chunks: Vec::new(),
-        })
-        .collect();
+    let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
+    for index in &group.indexes {
+        let meta = SegmentMeta {
+            segment_id: Uuid::new_v4().into_bytes(),
+            index_id: index.id,
+            column: index.column.clone(),
+            key_type: index.key_type,
+            files: Vec::with_capacity(kept.len()),
+            encoding: encoding_of(index)?,
+            bins: None,
+        };
+        jobs.push(MergeJob { meta, chunks: Vec::new() });
+    }
     let mut sorted = sorted.into_iter().peekable();
     let mut base = 0u32;
     for (place, reading) in readings.iter().enumerate() {
@@ -297,7 +346,12 @@ fn merge_jobs(group: &Group, readings: &[Reading<'_>], kept: &[usize], sorted: V
     Ok(jobs)
 }
 
-async fn merge_one(context: &Context, job: MergeJob) -> Result<ManifestSegment> {
+async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
+    // Given back when the merge has ended.
+    let _turn = match job.meta.encoding.coarse_level() {
+        Some(_) => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
+        None => None,
+    };
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
     let (id, index_id) = (job.meta.segment_id, job.meta.index_id);
@@ -312,6 +366,7 @@ async fn merge_one(context: &Context, job: MergeJob) -> Result<ManifestSegment> 
             Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
                 .with_source(error)
         }
+        error @ BuildError::TooManyValues { .. } => Error::unsupported(error.to_string()),
     })?;
     let (path, length) = (Store::segment_path(id), pending.length);
     context.store.publish(pending, &path).await?;

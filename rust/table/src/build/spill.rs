@@ -33,6 +33,16 @@ impl Budget {
         self.spilled.load(Ordering::Relaxed)
     }
 
+    /// The bytes that may be used in all.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes bytes until what is given back is dropped; none if there are not as many left.
+    pub(crate) fn reserve(budget: &Arc<Self>, bytes: u64) -> Option<Taken> {
+        budget.take(bytes).then(|| Taken(Arc::clone(budget), bytes))
+    }
+
     fn take(&self, bytes: u64) -> bool {
         let fits = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes <= self.limit;
         if !fits {
