@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use lakemark_datafusion::LakemarkSession;
+use lakemark_format::Encoding;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use tempfile::TempDir;
 use toml::Spanned;
@@ -53,10 +54,20 @@ fn copy_files(folder: &Path, names: &[&str]) {
 
 /// Marks every `step`-th column of the folder's table.
 async fn mark(folder: &Path, step: usize) {
+    mark_as(folder, step, &[Encoding::Equality]).await;
+}
+
+/// The same with these encodings in turn.
+async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let schema = table.snapshot().await.unwrap().schema();
-    for field in schema.fields().iter().step_by(step) {
-        let spec = IndexSpec { columns: vec![field.name().clone()], kind: "bitmap".into(), ..IndexSpec::default() };
+    for (field, encoding) in schema.fields().iter().step_by(step).zip(encodings.iter().cycle()) {
+        let spec = IndexSpec {
+            columns: vec![field.name().clone()],
+            kind: "bitmap".into(),
+            options: [("encoding".to_owned(), encoding.name().to_owned())].into(),
+            ..IndexSpec::default()
+        };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();
@@ -129,6 +140,15 @@ async fn law_1_corpus_with_every_column_marked() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
     mark(folder.path(), 1).await;
+    check(folder.path()).await;
+}
+
+/// Every column with one of the encodings that have a coarse level.
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_every_encoding() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark_as(folder.path(), 1, &Encoding::ALL[1..]).await;
     check(folder.path()).await;
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::bad_containers::containers;
+use crate::bad_levels::levels;
 use crate::bad_manifests::manifests;
 use crate::bad_segments::segments;
 use crate::golden;
@@ -42,7 +43,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), manifests()].into_iter().flatten().collect()
+    [containers(), segments(), levels(), manifests()].into_iter().flatten().collect()
 }
 
 /// The variant's name.

@@ -2,6 +2,7 @@
 
 mod bad;
 mod bad_containers;
+mod bad_levels;
 mod bad_manifests;
 mod bad_segments;
 mod forge;

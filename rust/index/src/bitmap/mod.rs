@@ -14,12 +14,13 @@
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
-//! what of both levels to read, `coarse` and `slices` combine bitmaps.
+//! what of both levels to read, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification.
 
 pub mod build;
 pub mod chunk;
 mod coarse;
 mod levels;
+mod place;
 mod plan;
 pub mod search;
 mod slices;

@@ -17,7 +17,8 @@ use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
-use super::plan::{self, Base, Place, Plan};
+use super::place::{Place, places};
+use super::plan::{Base, Plan, first_blocks};
 use super::slices::Slice;
 use crate::algebra::Candidates;
 use crate::predicate::Test;
@@ -70,8 +71,8 @@ impl<'a> Search<'a> {
         let (question, blocks) = match test {
             Test::IsNull => (Question::IsNull, Vec::new()),
             Test::Ranges(ranges) => {
-                let places = plan::places(directory, ranges);
-                let blocks = plan::first_blocks(directory, &places);
+                let places = places(directory, ranges);
+                let blocks = first_blocks(directory, &places);
                 (Question::Keys(ranges.clone(), places), blocks)
             }
         };
@@ -245,7 +246,7 @@ impl<'a> Count<'a> {
             Test::Ranges(ranges) => ranges,
         };
         let (mut known, mut edges) = (0, Vec::new());
-        for ((number, block), place) in directory.blocks.iter().enumerate().zip(plan::places(directory, ranges)) {
+        for ((number, block), place) in directory.blocks.iter().enumerate().zip(places(directory, ranges)) {
             match place {
                 Place::Outside => {}
                 Place::Inside => known += block.rows,

@@ -317,6 +317,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn one(start: u64, end: u64) -> Vec<Range<u64>> {
+        std::iter::once(start..end).collect()
+    }
+
     /// Slices of rows with these ranks; a row without rank is in none.
     fn slices_of(ranks: &[Option<u64>], program: &Program) -> Vec<Slice> {
         let universe = ranks.len() as u32;
@@ -349,7 +353,7 @@ mod tests {
             let ranks: Vec<Option<u64>> = (0..200).map(|row| (row % 5 != 0).then_some(row * row % values)).collect();
             for start in 0..=values {
                 for end in start..=values {
-                    check(&ranks, values, vec![start..end]);
+                    check(&ranks, values, one(start, end));
                 }
             }
         }
@@ -357,17 +361,17 @@ mod tests {
 
     #[test]
     fn an_aligned_range_reads_the_upper_slices_only() {
-        let program = Program::new(vec![16..24], 32, 5);
+        let program = Program::new(one(16, 24), 32, 5);
         assert_eq!(program.slices(), [3, 4]);
-        assert_eq!(Program::new(vec![7..8], 32, 5).slices(), [0, 1, 2, 3, 4]);
-        assert_eq!(Program::new(vec![0..32], 32, 5).slices(), [0usize; 0]);
+        assert_eq!(Program::new(one(7, 8), 32, 5).slices(), [0, 1, 2, 3, 4]);
+        assert_eq!(Program::new(one(0, 32), 32, 5).slices(), [0usize; 0]);
         // The highest rank is 16, so its slice alone tells it.
-        assert_eq!(Program::new(vec![16..17], 17, 5).slices(), [4]);
+        assert_eq!(Program::new(one(16, 17), 17, 5).slices(), [4]);
     }
 
     #[test]
     fn one_range_takes_two_steps_a_slice() {
-        let program = Program::new(vec![12_345..87_654], 100_000, 17);
+        let program = Program::new(one(12_345, 87_654), 100_000, 17);
         assert!(program.steps.len() <= 34, "{}", program.steps.len());
     }
 

@@ -144,7 +144,7 @@ async fn declarations_are_checked() {
     assert_eq!(kind(spec("nothing")).await, Err(ErrorKind::NotFound));
     assert_eq!(kind(spec_with("k", "colour", "red")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(kind(spec_with("k", "files_per_segment", "0")).await, Err(ErrorKind::InvalidInput));
-    assert_eq!(kind(spec_with("k", "encoding", "binary")).await, Err(ErrorKind::InvalidInput));
+    assert_eq!(kind(spec_with("k", "encoding", "unary")).await, Err(ErrorKind::InvalidInput));
     assert_eq!(
         kind(lakemark_table::IndexSpec { kind: "tree".to_owned(), ..spec("k") }).await,
         Err(ErrorKind::InvalidInput)

@@ -3,6 +3,7 @@
 mod adopting;
 mod building;
 mod delta;
+mod encodings;
 mod faults;
 mod fixture;
 mod futures;

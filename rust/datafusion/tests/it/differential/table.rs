@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
+use lakemark_format::Encoding;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -175,7 +176,7 @@ impl Part {
     }
 }
 
-/// Declares indexes on some columns and builds them; returns the columns. Nothing can be marked in an empty folder.
+/// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be marked in an empty folder.
 async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
     let files_per_segment = *pick(rng, &["1", "2", "16"]);
@@ -184,17 +185,21 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         return Vec::new();
     }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let mut marked = Vec::with_capacity(chosen.len());
     for column in &chosen {
+        let encoding = pick(rng, &Encoding::ALL).name();
+        let options = [("files_per_segment", files_per_segment), ("encoding", encoding)];
         let spec = IndexSpec {
             columns: vec![column.name.clone()],
             kind: "bitmap".into(),
-            options: [("files_per_segment".to_owned(), files_per_segment.to_owned())].into(),
+            options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await.unwrap();
+        marked.push(format!("{} by {encoding}", column.name));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
-    chosen.iter().map(|column| column.name.clone()).collect()
+    marked
 }
 
 fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[String]) -> String {

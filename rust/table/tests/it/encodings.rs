@@ -1,0 +1,109 @@
+//! Every encoding through declaration, build, probe, report and verification.
+
+use std::fs;
+
+use lakemark_format::Encoding;
+use lakemark_index::KeyRanges;
+use lakemark_table::{BuildOptions, ErrorKind};
+
+use crate::fixture::{certain, folder, int_key, k_values, leaf, open, probe, spec_with, write};
+
+/// The rows of a file whose `k` passes.
+fn rows(first: usize, pass: impl Fn(i32) -> bool) -> Vec<u32> {
+    (0..).zip(k_values(first, 250)).filter(|(_, value)| value.is_some_and(&pass)).map(|(row, _)| row).collect()
+}
+
+#[tokio::test]
+async fn every_encoding_is_built_probed_shown_and_verified() {
+    for encoding in Encoding::ALL {
+        let folder = folder(3);
+        let table = open(folder.path()).await;
+        table.create_index(spec_with("k", "encoding", encoding.name()), false).await.unwrap();
+        table.create_index(spec_with("s", "encoding", encoding.name()), false).await.unwrap();
+        table.build(BuildOptions::default()).await.unwrap();
+        let snapshot = table.snapshot().await.unwrap();
+        let info = snapshot.indexes();
+        assert_eq!((info[0].encoding.as_str(), info[0].coverage), (encoding.name(), 1.0));
+        // The encoding is a column of the list, not one more option.
+        assert!(info[0].options.iter().all(|(name, _)| name != "encoding"), "{:?}", info[0].options);
+        let between = KeyRanges::greater_than(int_key(2), true).intersect(&KeyRanges::less_than(int_key(6), true));
+        let found = probe(&snapshot, &leaf("k", between.clone())).await;
+        for (file, found) in found.files.iter().enumerate() {
+            assert_eq!(certain(found), rows(file * 250, |value| (2..=6).contains(&value)), "{encoding:?}");
+        }
+        assert_eq!(found.report.leaves[0].encoding.as_deref(), Some(encoding.name()));
+        assert!(found.report.to_string().contains(&format!("index k_bitmap ({})", encoding.name())));
+        let found = probe(&snapshot, &leaf("k", between.complement())).await;
+        assert_eq!(certain(&found.files[1]), rows(250, |value| !(2..=6).contains(&value)), "{encoding:?}");
+        let report = table.verify().await.unwrap();
+        assert_eq!(report.indexes.iter().map(|index| index.files_ok).collect::<Vec<_>>(), [3, 3], "{encoding:?}");
+        assert!(report.is_ok(), "{encoding:?}: {report:?}");
+    }
+}
+
+/// Files come and go: what is stored has other ranks than what is derived again.
+#[tokio::test]
+async fn verification_compares_the_files_that_are_left() {
+    for encoding in Encoding::ALL {
+        let folder = folder(3);
+        let other: Vec<Option<i32>> = (0..250).map(|row| Some(row * 3 - 100)).collect();
+        let other = arrow::array::RecordBatch::try_from_iter([(
+            "k",
+            std::sync::Arc::new(arrow::array::Int32Array::from(other)) as arrow::array::ArrayRef,
+        )])
+        .unwrap();
+        write(&folder.path().join("f0001.parquet"), &other);
+        let table = open(folder.path()).await;
+        table.create_index(spec_with("k", "encoding", encoding.name()), false).await.unwrap();
+        table.build(BuildOptions::default()).await.unwrap();
+        fs::remove_file(folder.path().join("f0001.parquet")).unwrap();
+        let report = table.verify().await.unwrap();
+        assert!(report.is_ok(), "{encoding:?}: {report:?}");
+        assert_eq!((report.indexes[0].files_ok, report.indexes[0].stale.len()), (2, 1), "{encoding:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_encoding_is_an_error_that_names_them_all() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    let error = table.create_index(spec_with("k", "encoding", "bitsliced"), false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    for encoding in Encoding::ALL {
+        assert!(error.to_string().contains(encoding.name()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_build_without_memory_for_the_coarse_level_says_how_much_it_takes() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    table.create_index(spec_with("k", "encoding", "binary"), false).await.unwrap();
+    // Two files of 250 rows, each at a multiple of 64: 512 rows of 4 bytes.
+    let build = |memory_bytes| BuildOptions { memory_bytes: Some(memory_bytes), ..BuildOptions::default() };
+    let error = table.build(build(2047)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("2048 bytes of memory"), "{error}");
+    // With room for that alone every chunk is spilled.
+    let report = table.build(build(2048)).await.unwrap();
+    assert!(report.spilled > 0, "{report:?}");
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn too_many_values_for_an_encoding_leave_the_table_as_it_was() {
+    let folder = folder(1);
+    let values: Vec<i32> = (0..5000).collect();
+    let batch = arrow::array::RecordBatch::try_from_iter([(
+        "k",
+        std::sync::Arc::new(arrow::array::Int32Array::from(values)) as arrow::array::ArrayRef,
+    )])
+    .unwrap();
+    write(&folder.path().join("f0001.parquet"), &batch);
+    let table = open(folder.path()).await;
+    table.create_index(spec_with("k", "encoding", "range"), false).await.unwrap();
+    let error = table.build(BuildOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("use range-equality"), "{error}");
+    assert_eq!(table.snapshot().await.unwrap().indexes()[0].segments, 0);
+}
