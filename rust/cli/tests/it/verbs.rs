@@ -48,15 +48,16 @@ fn an_index_is_created_listed_used_verified_and_dropped() {
 fn explain_tells_which_index_answered() {
     let flights = Flights::new(2, 1500);
     let path = flights.path();
-    ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--name", "c"]));
+    ok(with_path(&["index", "create"], &path, &["--on", "carrier", "--name", "c", "--with", "encoding=binary"]));
     let report = json(&ok(with_path(&["explain"], &path, &["carrier = 'DL' AND number < 7", "--format", "json"])));
     assert_eq!(report["leaves"][0]["index"], "c");
+    assert_eq!(report["leaves"][0]["encoding"], "binary");
     assert_eq!(report["leaves"][0]["rows"], flights_of("DL", 3000));
     assert_eq!(report["leaves"][1]["reason"], "no_index");
     assert_eq!(report["files_total"], 2);
     let said = ok(with_path(&["explain"], &path, &["carrier = 'DL'"]));
     assert!(said.starts_with("carrier = 'DL'\n"), "{said}");
-    assert!(said.contains("\n  carrier = DL: index c (equality), "), "{said}");
+    assert!(said.contains("\n  carrier = DL: index c (binary), "), "{said}");
 }
 
 #[test]

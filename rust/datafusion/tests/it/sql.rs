@@ -41,6 +41,21 @@ async fn an_index_is_created_shown_and_dropped() {
 }
 
 #[tokio::test]
+async fn every_encoding_is_named_in_sql_and_answers() {
+    for encoding in ["equality", "binary", "range", "interval", "interval-equality", "range-equality"] {
+        let folder = folder(2);
+        let session = session(folder.path()).await;
+        let sql = "SELECT count(*) FROM t WHERE k BETWEEN 3 AND 5 OR k > 8";
+        let expected = rows(&session, sql).await;
+        rows(&session, &format!("CREATE INDEX i ON t (k) WITH (encoding = '{encoding}')")).await;
+        let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
+        assert_eq!(shown[0].column_by_name("encoding").unwrap().as_string::<i32>().value(0), encoding);
+        assert_eq!(shown[0].column_by_name("coverage").unwrap().as_primitive::<Float64Type>().value(0), 1.0);
+        assert_eq!(rows(&session, sql).await, expected, "{encoding}");
+    }
+}
+
+#[tokio::test]
 async fn an_index_can_be_declared_without_building_it() {
     let folder = folder(1);
     let session = session(folder.path()).await;
