@@ -35,7 +35,8 @@ class Index:
     Attributes:
         name: Its name, unique in the table.
         kind: Its kind, for example `bitmap`.
-        encoding: How the kind stores it: `equality`, `binary`, `range`, `interval`, `interval-equality`, `range-equality`.
+        encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality` or
+            `range-equality`.
         column: The column that it is on.
         data_type: The column's Arrow type.
         options: Options that it was created with.

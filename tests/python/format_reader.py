@@ -240,9 +240,20 @@ def read_segment(data: bytes) -> Segment:
     for _ in range(2):
         offset, length, count = cursor.varint(), cursor.varint(), cursor.varint()
         lists.append(posting(stream[offset : offset + length], count, universe))
+    found, place = read_blocks(cursor, stream, key_type)
+    encoding, values = read_levels(cursor, stream, place, found, (universe, files, lists))
+    cursor.end()
+    return Segment(column, key_type, universe, files, lists[0], lists[1], values, encoding)
+
+
+# Key, rows, and the posting's offset and length.
+Found = tuple[int | bytes, int, int, int]
+
+
+def read_blocks(cursor: Cursor, stream: bytes, key_type: tuple[int, ...]) -> tuple[list[Found], int]:
+    """Every value, and the end of the last section named."""
     value_count = cursor.varint()
-    # Key, rows, and the posting's offset and length of each value.
-    found: list[tuple[int | bytes, int, int, int]] = []
+    found: list[Found] = []
     key: int | bytes = 0
     place = 64
     for _ in range(cursor.varint()):
@@ -262,31 +273,42 @@ def read_segment(data: bytes) -> Segment:
     if found:
         assert (cursor.varint() if has_number_keys(key_type) else cursor.blob()) == found[-1][0]
     assert len(found) == value_count
+    return found, place
+
+
+RowSpace = tuple[int, list[tuple[str, int, list[int]]], list[list[int]]]
+
+
+def read_levels(
+    cursor: Cursor, stream: bytes, place: int, found: list[Found], space: RowSpace
+) -> tuple[str, list[tuple[int | bytes, list[int]]]]:
+    """The encoding, and the rows of each value from the levels that it has."""
+    universe, files, lists = space
     encoding, fine, level = ENCODINGS[cursor.number(1)]
-    sizes = cursor.varints() if encoding.endswith("-equality") else [1] * value_count
-    assert sum(sizes) == value_count
+    sizes = cursor.varints() if encoding.endswith("-equality") else [1] * len(found)
+    assert sum(sizes) == len(found)
     bitmaps = []
     for _ in range(len(bitmaps_of(level, len(sizes))) if level else 0):
         offset = place + cursor.zigzag()
         place = offset + cursor.varint()
         bitmaps.append(posting(stream[offset:place], cursor.varint(), universe))
-    cursor.end()
-    values = []
+    values: list[tuple[int | bytes, list[int]]] = []
     if fine:
         for value, count, offset, length in found:
             values.append((value, posting(stream[offset : offset + length], count, universe)))
-    if level:
-        every = [row for _, base, row_groups in files for row in range(base, base + sum(row_groups))]
-        without = {*lists[0], *lists[1]}
-        bins = rows_of_bins(level, len(sizes), bitmaps, [row for row in every if row not in without])
+    if level is None:
+        return encoding, values
+    every = [row for _, base, row_groups in files for row in range(base, base + sum(row_groups))]
+    without = {*lists[0], *lists[1]}
+    bins = rows_of_bins(level, len(sizes), bitmaps, [row for row in every if row not in without])
+    if fine:
         ends = list(itertools.accumulate(sizes, initial=0))
-        if fine:
-            for bin_rows, (start, end) in zip(bins, itertools.pairwise(ends), strict=True):
-                assert bin_rows == sorted(row for _, rows in values[start:end] for row in rows)
-        else:
-            values = [(value, rows) for (value, *_), rows in zip(found, bins, strict=True)]
-            assert [len(rows) for _, rows in values] == [count for _, count, _, _ in found]
-    return Segment(column, key_type, universe, files, lists[0], lists[1], values, encoding)
+        for bin_rows, (start, end) in zip(bins, itertools.pairwise(ends), strict=True):
+            assert bin_rows == sorted(row for _, rows in values[start:end] for row in rows)
+    else:
+        values = [(entry[0], rows) for entry, rows in zip(found, bins, strict=True)]
+        assert [len(rows) for rows in bins] == [entry[1] for entry in found]
+    return encoding, values
 
 
 @dataclass

@@ -80,12 +80,14 @@ impl Ranks {
         }
         let total = self.shares.total();
         let bitmap = self.bitmap_bytes().max(1);
-        let bitmaps = total / COARSE_SHARE / bitmap;
+        let bitmaps = (total / COARSE_SHARE + bitmap / 2) / bitmap;
         let bins = match self.level {
             CoarseLevel::Interval => bitmaps.saturating_mul(2),
             CoarseLevel::Range | CoarseLevel::Slices => bitmaps.saturating_add(1),
         };
-        self.shares.cut(bins.clamp(1, MAX_BINS))
+        // A bin of one value is a posting once more.
+        let most = (self.shares.values() / 2).clamp(1, MAX_BINS);
+        self.shares.cut(bins.clamp(1, most))
     }
 
     /// Bytes of a bitmap of the level, from how often a sample of the rows crosses a place where bins could be cut.
@@ -207,6 +209,10 @@ impl Shares {
 
     fn total(&self) -> u64 {
         self.entries.iter().map(|share| share.bytes).sum()
+    }
+
+    fn values(&self) -> u64 {
+        self.entries.iter().map(|share| u64::from(share.values)).sum()
     }
 
     fn thin_out(&mut self) {
