@@ -1,7 +1,7 @@
 //! Bytes of every encoding on columns of the Set Query Benchmark: of the segment, and read by the range conditions of its Q4.
 //!
 //! ```text
-//! cargo run --release -p lakemark-index --example encodings -- [ROWS, 10000000 if not given] [COLUMN …]
+//! cargo run --release -p lakemark-index --example encodings -- [ROWS, 10000000 if not given] [COLUMN …] [ENCODING …] [bins=K …]
 //! ```
 //!
 //! Column `K100` holds the numbers 1 to 100, `K10K` 1 to 10000, drawn with the benchmark's own generator. Bytes read are those of
@@ -45,17 +45,31 @@ const CONDITIONS: [(&str, u64, u64); 5] =
     [("K100", 81, 100), ("K10K", 2000, 3000), ("K100", 1, 40), ("K1K", 850, 950), ("K25", 3, 4)];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let rows: usize = arguments.next().map_or(Ok(10_000_000), |rows| rows.parse())?;
-    let mut names: Vec<String> = arguments.collect();
-    if names.is_empty() {
-        names = ["K100", "K1K", "K10K"].map(str::to_owned).into();
+    let (mut rows, mut places, mut encodings, mut bins) = (10_000_000, Vec::new(), Vec::new(), Vec::new());
+    for argument in std::env::args().skip(1) {
+        if let Some(place) = COLUMNS.iter().position(|(column, _)| *column == argument) {
+            places.push(place);
+        } else if let Some(encoding) = Encoding::from_name(&argument) {
+            encodings.push(encoding);
+        } else if let Some(count) = argument.strip_prefix("bins=") {
+            bins.push(Some(count.parse()?));
+        } else {
+            rows = argument.parse()?;
+        }
     }
-    for name in names {
-        let place = COLUMNS.iter().position(|(column, _)| *column == name).ok_or("no such column")?;
+    if places.is_empty() {
+        places = (0..COLUMNS.len()).filter(|place| ["K100", "K1K", "K10K"].contains(&COLUMNS[*place].0)).collect();
+    }
+    if encodings.is_empty() {
+        encodings = Encoding::ALL.into();
+    }
+    for place in places {
         let groups = column(place, rows);
-        for encoding in Encoding::ALL {
-            report(place, &groups, rows, encoding)?;
+        for encoding in &encodings {
+            let of_size = if encoding.has_bins() && !bins.is_empty() { bins.as_slice() } else { &[None] };
+            for bins in of_size {
+                report(place, &groups, rows, *encoding, *bins)?;
+            }
         }
     }
     Ok(())
@@ -83,10 +97,16 @@ fn column(place: usize, rows: usize) -> Vec<ArrayRef> {
     groups
 }
 
-fn report(place: usize, groups: &[ArrayRef], rows: usize, encoding: Encoding) -> Result<(), Box<dyn Error>> {
+fn report(
+    place: usize,
+    groups: &[ArrayRef],
+    rows: usize,
+    encoding: Encoding,
+    bins: Option<u32>,
+) -> Result<(), Box<dyn Error>> {
     let (name, values) = COLUMNS[place];
     let started = Instant::now();
-    let file = match build(groups, encoding) {
+    let file = match build(groups, encoding, bins) {
         Ok(file) => file,
         Err(error @ BuildError::TooManyValues { .. }) => {
             println!("{name:6} {:18} {error}", encoding.name());
@@ -118,7 +138,7 @@ fn report(place: usize, groups: &[ArrayRef], rows: usize, encoding: Encoding) ->
 }
 
 /// Chunks and one segment.
-fn build(groups: &[ArrayRef], encoding: Encoding) -> Result<Vec<u8>, BuildError> {
+fn build(groups: &[ArrayRef], encoding: Encoding, bins: Option<u32>) -> Result<Vec<u8>, BuildError> {
     let key_type = KeyType::Int32;
     let (mut chunks, mut row) = (Vec::new(), 0u32);
     for group in groups {
@@ -136,7 +156,7 @@ fn build(groups: &[ArrayRef], encoding: Encoding) -> Result<Vec<u8>, BuildError>
         key_type,
         files: vec![file],
         encoding,
-        bins: None,
+        bins,
     };
     let mut bytes = Vec::new();
     merge(meta, chunks, &mut |part| {
