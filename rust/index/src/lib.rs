@@ -15,9 +15,11 @@ pub mod key;
 pub mod predicate;
 pub mod ranges;
 pub mod rows;
+pub mod values;
 
 pub use algebra::Candidates;
 pub use key::{LiteralKey, encode_literal, key_type_of};
 pub use predicate::{Leaf, Predicate, Reason, Test, Truth};
 pub use ranges::{KeyRange, KeyRanges};
 pub use rows::{RowSet, RowSetBuilder};
+pub use values::{decode_keys, is_ambiguous};

@@ -19,7 +19,9 @@
 pub mod build;
 pub mod chunk;
 mod coarse;
+pub mod groups;
 mod levels;
+pub mod pairs;
 mod place;
 mod plan;
 pub mod search;
@@ -28,6 +30,8 @@ mod unpack;
 
 pub use build::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 pub use chunk::{Chunk, ChunkBuilder};
+pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
 pub use levels::coarse_memory_bytes;
+pub use pairs::{Codes, MAX_CODES};
 pub use search::{Count, LeafRows, Search};
 pub use unpack::RowBins;

@@ -284,7 +284,7 @@ impl<'a> Count<'a> {
 }
 
 /// Decodes a value block and checks it against what the directory says of it.
-fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentDirectory) -> Result<Vec<Value>> {
+pub(super) fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &SegmentDirectory) -> Result<Vec<Value>> {
     let values = value_block::decode(bytes, &block.first_key, &directory.key_type)?;
     let rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
     let postings: u64 = values.iter().map(|value| u64::from(value.posting_length)).sum();

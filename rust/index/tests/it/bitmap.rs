@@ -24,7 +24,7 @@ pub struct Segment {
 }
 
 /// Builds a segment of files, each a list of row groups.
-fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
+pub fn build(files: &[Vec<ArrayRef>], spill: bool) -> Segment {
     build_as(files, spill, Encoding::Equality, None).unwrap()
 }
 

@@ -3,5 +3,7 @@
 mod algebra;
 mod bitmap;
 mod encodings;
+mod groups;
 mod key;
 mod rows;
+mod values;

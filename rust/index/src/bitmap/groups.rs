@@ -1,0 +1,297 @@
+//! Counting rows by value: how many rows hold each value, of all rows or of chosen ones.
+//!
+//! ```text
+//! Groups::new(directory, ranges) ─▶ block_ranges()    value blocks
+//!          bytes of those        ─▶ values()          each value with its rows: the answer, if all rows are chosen
+//!
+//! values, some at a time ─▶ posting_ranges()           their postings, neighbours in one range
+//!   bytes of those       ─▶ Mask::count_each()         how many rows of each are chosen
+//! ```
+//!
+//! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the chosen ones.
+
+use std::ops::Range;
+
+use lakemark_format::error::{FormatError, Result};
+use lakemark_format::key::Key;
+use lakemark_format::posting::{self, RowSink};
+use lakemark_format::segment::{PostingRef, SegmentDirectory};
+
+use super::place::{Place, places};
+use super::search::decode_block;
+use crate::ranges::KeyRanges;
+use crate::rows::RowSet;
+
+const WORD_BITS: u32 = u64::BITS;
+
+/// One value of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupValue {
+    /// The value.
+    pub key: Key,
+    /// Rows of the segment that hold it.
+    pub rows: u32,
+    /// Logical range of its posting.
+    pub posting: Range<u64>,
+}
+
+/// The values of one segment, or those in some ranges of keys.
+#[derive(Debug)]
+pub struct Groups<'a> {
+    directory: &'a SegmentDirectory,
+    ranges: KeyRanges,
+    blocks: Vec<usize>,
+}
+
+impl<'a> Groups<'a> {
+    /// Plans which value blocks to read.
+    #[must_use]
+    pub fn new(directory: &'a SegmentDirectory, ranges: KeyRanges) -> Self {
+        let places = places(directory, &ranges);
+        let blocks =
+            (0..).zip(&places).filter(|(_, place)| **place != Place::Outside).map(|(index, _)| index).collect();
+        Self { directory, ranges, blocks }
+    }
+
+    /// Logical ranges of the value blocks, to be given to [`Self::values`] in this order.
+    #[must_use]
+    pub fn block_ranges(&self) -> Vec<Range<u64>> {
+        let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
+        blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+    }
+
+    /// At most so many values are in the ranges.
+    #[must_use]
+    pub fn value_limit(&self) -> u64 {
+        let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
+        blocks.map(|block| u64::from(block.values)).sum()
+    }
+
+    /// The values, ascending.
+    ///
+    /// # Errors
+    /// Bytes that are not what the directory says.
+    pub fn values(&self, bytes: &[Vec<u8>]) -> Result<Vec<GroupValue>> {
+        if bytes.len() != self.blocks.len() {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), self.blocks.len()));
+        }
+        let mut found = Vec::new();
+        for (bytes, &index) in bytes.iter().zip(&self.blocks) {
+            let Some(block) = self.directory.blocks.get(index) else { continue };
+            let mut offset = block.postings_offset;
+            for value in decode_block(bytes, block, self.directory)? {
+                let posting = offset..offset + u64::from(value.posting_length);
+                offset = posting.end;
+                if self.ranges.contains(&value.key) {
+                    found.push(GroupValue { key: value.key, rows: value.rows, posting });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Logical ranges of the postings of neighbouring values, to be given to [`Mask::count_each`] in this order.
+#[must_use]
+pub fn posting_ranges(values: &[GroupValue]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    for value in values {
+        match ranges.last_mut() {
+            Some(last) if last.end == value.posting.start => last.end = value.posting.end,
+            _ => ranges.push(value.posting.clone()),
+        }
+    }
+    ranges
+}
+
+/// Hands every value its posting; `bytes` holds what [`posting_ranges`] asked for.
+///
+/// # Errors
+/// Bytes that are too few, and whatever `take` gives.
+pub fn each_posting(
+    values: &[GroupValue],
+    bytes: &[Vec<u8>],
+    mut take: impl FnMut(&GroupValue, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut parts = bytes.iter().map(Vec::as_slice);
+    let mut rest: &[u8] = &[];
+    let mut end = None;
+    for value in values {
+        if end != Some(value.posting.start) {
+            rest = parts.next().unwrap_or_default();
+        }
+        end = Some(value.posting.end);
+        let length = value.posting.end - value.posting.start;
+        let split = usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
+        let Some((posting, later)) = split else {
+            return Err(FormatError::Truncated { what: "a posting", got: rest.len() as u64, expected: length });
+        };
+        rest = later;
+        take(value, posting)?;
+    }
+    Ok(())
+}
+
+/// Chosen rows of a segment's row space, as a bitmap that postings are counted against.
+#[derive(Clone, Debug)]
+pub struct Mask {
+    universe: u32,
+    words: Vec<u64>,
+    rows: u64,
+}
+
+impl Mask {
+    /// No row of `universe` rows.
+    #[must_use]
+    pub fn new(universe: u32) -> Self {
+        Self { universe, words: vec![0; universe.div_ceil(WORD_BITS) as usize], rows: 0 }
+    }
+
+    /// Adds the rows of a data file whose first row is `base`. Files share no row.
+    pub fn insert(&mut self, base: u32, rows: &RowSet) {
+        for range in rows.iter_ranges() {
+            let (start, end) = (base.saturating_add(range.start), base.saturating_add(range.end).min(self.universe));
+            for (word, bits) in words_of(start, end) {
+                if let Some(slot) = self.words.get_mut(word) {
+                    *slot |= bits;
+                }
+            }
+            self.rows += u64::from(end.saturating_sub(start));
+        }
+    }
+
+    /// How many rows are chosen.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether a row is chosen.
+    #[must_use]
+    pub fn contains(&self, row: u32) -> bool {
+        self.words.get((row / WORD_BITS) as usize).is_some_and(|word| word >> (row % WORD_BITS) & 1 == 1)
+    }
+
+    /// How many rows of a posting list are chosen.
+    ///
+    /// # Errors
+    /// Bytes that are no posting list of so many rows.
+    pub fn count(&self, bytes: &[u8], list: PostingRef) -> Result<u64> {
+        self.count_posting(bytes, list.rows)
+    }
+
+    /// How many rows of each value are chosen; `bytes` holds what [`posting_ranges`] asked for.
+    ///
+    /// # Errors
+    /// Bytes that are not the postings of these values.
+    pub fn count_each(&self, values: &[GroupValue], bytes: &[Vec<u8>]) -> Result<Vec<u64>> {
+        let mut counts = Vec::with_capacity(values.len());
+        each_posting(values, bytes, |value, posting| {
+            counts.push(self.count_posting(posting, value.rows)?);
+            Ok(())
+        })?;
+        Ok(counts)
+    }
+
+    fn count_posting(&self, bytes: &[u8], rows: u32) -> Result<u64> {
+        let mut counter = Counter { words: &self.words, rows: 0 };
+        posting::decode(bytes, rows, self.universe, &mut counter)?;
+        Ok(counter.rows)
+    }
+}
+
+/// The words of a bitmap that a range of rows touches, each with the bits of the range in it.
+fn words_of(start: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
+    let last = end.div_ceil(WORD_BITS);
+    (start / WORD_BITS..last).filter(move |_| start < end).map(move |word| {
+        let first = word * WORD_BITS;
+        let from = start.saturating_sub(first);
+        let to = (end - first).min(WORD_BITS);
+        let below = if to == WORD_BITS { u64::MAX } else { (1 << to) - 1 };
+        (word as usize, below & (u64::MAX << from))
+    })
+}
+
+/// Counts the rows of a posting that are in a bitmap.
+struct Counter<'a> {
+    words: &'a [u64],
+    rows: u64,
+}
+
+impl Counter<'_> {
+    fn get(&self, word: usize) -> u64 {
+        self.words.get(word).copied().unwrap_or(0)
+    }
+}
+
+impl RowSink for Counter<'_> {
+    fn rows(&mut self, rows: &[u32]) {
+        let chosen = |row: &u32| self.get((row / WORD_BITS) as usize) >> (row % WORD_BITS) & 1;
+        self.rows += rows.iter().map(chosen).sum::<u64>();
+    }
+
+    fn word(&mut self, first: u32, bits: u64) {
+        let (word, shift) = ((first / WORD_BITS) as usize, first % WORD_BITS);
+        let mut chosen = self.get(word) >> shift;
+        if shift != 0 {
+            chosen |= self.get(word + 1) << (WORD_BITS - shift);
+        }
+        self.rows += u64::from((chosen & bits).count_ones());
+    }
+
+    fn run(&mut self, first: u32, length: u32) {
+        let words = words_of(first, first.saturating_add(length));
+        self.rows += words.map(|(word, bits)| u64::from((self.get(word) & bits).count_ones())).sum::<u64>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_touches_its_words() {
+        assert_eq!(words_of(3, 3).collect::<Vec<_>>(), []);
+        assert_eq!(words_of(0, 64).collect::<Vec<_>>(), [(0, u64::MAX)]);
+        assert_eq!(words_of(62, 66).collect::<Vec<_>>(), [(0, 3 << 62), (1, 3)]);
+        assert_eq!(words_of(70, 71).collect::<Vec<_>>(), [(1, 1 << 6)]);
+        assert_eq!(words_of(64, 192).collect::<Vec<_>>(), [(1, u64::MAX), (2, u64::MAX)]);
+    }
+
+    #[test]
+    fn every_form_of_a_posting_is_counted() {
+        let universe = 10_000;
+        let chosen: Vec<u32> = (0..universe).filter(|row| row % 3 == 0 || (500..900).contains(row)).collect();
+        let mut mask = Mask::new(universe);
+        mask.insert(0, &RowSet::from_rows(chosen.clone(), universe));
+        assert_eq!(mask.rows(), chosen.len() as u64);
+        let postings: [Vec<u32>; 5] = [
+            vec![7, 600, 9_999],
+            (0..universe).collect(),
+            (100..700).chain(8_000..8_100).collect(),
+            (0..universe).filter(|row| row * row % 7 < 3).collect(),
+            (1..universe).step_by(97).collect(),
+        ];
+        for rows in postings {
+            let mut bytes = Vec::new();
+            posting::encode(&rows, universe, &mut bytes);
+            let expected = rows.iter().filter(|row| chosen.contains(row)).count() as u64;
+            let list = PostingRef { offset: 0, length: bytes.len() as u32, rows: rows.len() as u32 };
+            assert_eq!(mask.count(&bytes, list).unwrap(), expected, "{} rows", rows.len());
+            assert!(mask.count(&bytes[..bytes.len() - 1], list).is_err());
+        }
+    }
+
+    #[test]
+    fn files_stand_at_their_base() {
+        let mut mask = Mask::new(300);
+        mask.insert(0, &RowSet::from_rows(vec![1, 63], 64));
+        mask.insert(128, &RowSet::full(100));
+        assert_eq!(mask.rows(), 102);
+        let mut bytes = Vec::new();
+        let rows = [0, 1, 63, 64, 127, 128, 227, 228, 299];
+        posting::encode(&rows, 300, &mut bytes);
+        let list = PostingRef { offset: 0, length: bytes.len() as u32, rows: rows.len() as u32 };
+        assert_eq!(mask.count(&bytes, list).unwrap(), 4);
+    }
+}

@@ -1,0 +1,117 @@
+//! Counts by value against a plain count of the values.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
+use lakemark_format::key::Key;
+use lakemark_index::bitmap::{Groups, Mask, posting_ranges};
+use lakemark_index::{KeyRanges, LiteralKey, RowSet, encode_literal};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::bitmap::{Segment, build};
+
+/// Rows by value among the chosen ones: what each file holds, and which of its rows count.
+fn naive(files: &[Vec<ArrayRef>], chosen: &[RowSet], ranges: &KeyRanges) -> BTreeMap<Key, u64> {
+    let mut counts = BTreeMap::new();
+    for (groups, chosen) in files.iter().zip(chosen) {
+        let values = groups.iter().flat_map(|group| (0..group.len()).map(move |row| group.slice(row, 1)));
+        for (row, value) in values.enumerate() {
+            if let (Some(LiteralKey::Key(key)), true) = (encode_literal(value.as_ref()), chosen.contains(row as u32))
+                && ranges.contains(&key)
+            {
+                *counts.entry(key).or_default() += 1;
+            }
+        }
+    }
+    counts
+}
+
+fn found(segment: &Segment, chosen: Option<&[RowSet]>, ranges: &KeyRanges) -> BTreeMap<Key, u64> {
+    let groups = Groups::new(&segment.directory, ranges.clone());
+    let values = groups.values(&segment.read(&groups.block_ranges())).unwrap();
+    let counts: Vec<u64> = match chosen {
+        None => values.iter().map(|value| u64::from(value.rows)).collect(),
+        Some(chosen) => {
+            let mut mask = Mask::new(segment.directory.universe);
+            for (file, rows) in segment.directory.files.iter().zip(chosen) {
+                mask.insert(file.base, rows);
+            }
+            // Some values at a time, as a caller with little memory does it.
+            let batches = values.chunks(7);
+            let count = |batch| mask.count_each(batch, &segment.read(&posting_ranges(batch))).unwrap();
+            batches.flat_map(count).collect()
+        }
+    };
+    values.into_iter().zip(counts).filter(|(_, rows)| *rows > 0).map(|(value, rows)| (value.key, rows)).collect()
+}
+
+fn check(files: &[Vec<ArrayRef>], rng: &mut StdRng, ranges: &[KeyRanges]) {
+    let segment = build(files, false);
+    let rows: Vec<u32> = files.iter().map(|groups| groups.iter().map(|group| group.len() as u32).sum()).collect();
+    let all: Vec<RowSet> = rows.iter().map(|&rows| RowSet::full(rows)).collect();
+    for ranges in ranges {
+        assert_eq!(found(&segment, None, ranges), naive(files, &all, ranges));
+        for share in [0.0, 0.01, 0.5, 1.0] {
+            let chosen = rows
+                .iter()
+                .map(|&rows| RowSet::from_rows((0..rows).filter(|_| rng.random_bool(share)).collect(), rows));
+            let chosen: Vec<RowSet> = chosen.collect();
+            assert_eq!(found(&segment, Some(&chosen), ranges), naive(files, &chosen, ranges), "{share}");
+        }
+    }
+}
+
+#[test]
+fn counts_by_value_are_those_of_a_scan() {
+    let mut rng = StdRng::seed_from_u64(5);
+    for values in [1, 5, 300, 40_000] {
+        let file = |rng: &mut StdRng, rows: usize| -> Vec<ArrayRef> {
+            (0..2)
+                .map(|_| {
+                    let cells = (0..rows).map(|_| rng.random_bool(0.9).then(|| rng.random_range(0..values)));
+                    Arc::new(cells.collect::<Int32Array>()) as ArrayRef
+                })
+                .collect()
+        };
+        let files = [file(&mut rng, 1_000), file(&mut rng, 33), file(&mut rng, 2_500)];
+        let key = |value: i32| match encode_literal(&Int32Array::from(vec![value])) {
+            Some(LiteralKey::Key(key)) => key,
+            other => panic!("{other:?}"),
+        };
+        let some = KeyRanges::between(Bound::Included(key(2)), Bound::Excluded(key(values / 2)));
+        check(&files, &mut rng, &[KeyRanges::all(), KeyRanges::none(), some, KeyRanges::points(vec![key(0), key(3)])]);
+    }
+}
+
+#[test]
+fn texts_and_floats_with_nan_are_counted_by_value() {
+    let mut rng = StdRng::seed_from_u64(6);
+    let texts: StringArray = (0..3_000).map(|row| (row % 4 != 1).then(|| format!("text {}", row % 211))).collect();
+    let floats: Float64Array =
+        (0..3_000).map(|row| Some(if row % 10 == 0 { f64::NAN } else { f64::from(row % 17) })).collect();
+    check(&[vec![Arc::new(texts)]], &mut rng, &[KeyRanges::all()]);
+    check(&[vec![Arc::new(floats)]], &mut rng, &[KeyRanges::all()]);
+}
+
+#[test]
+fn bytes_of_another_question_are_errors() {
+    let values: ArrayRef = Arc::new(Int32Array::from_iter_values((0..5_000).map(|row| row % 900)));
+    let segment = build(&[vec![values]], false);
+    let groups = Groups::new(&segment.directory, KeyRanges::all());
+    let blocks = segment.read(&groups.block_ranges());
+    let values = groups.values(&blocks).unwrap();
+    assert_eq!(values.len(), 900);
+    assert!(groups.values(&[]).is_err());
+    let mut damaged = blocks.clone();
+    damaged[0].truncate(5);
+    assert!(groups.values(&damaged).is_err());
+    let mask = Mask::new(segment.directory.universe);
+    assert!(mask.count_each(&values, &[]).is_err());
+    let mut short = segment.read(&posting_ranges(&values));
+    assert_eq!(short.len(), groups.block_ranges().len(), "the postings of a block lie together");
+    short[0].pop();
+    assert!(mask.count_each(&values, &short).is_err());
+}
