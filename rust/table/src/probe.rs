@@ -11,8 +11,12 @@
 //! Whatever goes wrong with a mark makes rows unknown, never the query fail (laws 1 and 5).
 
 mod answers;
+mod bounds;
 mod count;
 mod identity;
+mod pairs;
+mod sources;
+mod tally;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +31,9 @@ use crate::segments::ReadCounter;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 
 pub(crate) use answers::{Answer, Answers};
+pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
 pub(crate) use identity::is_same_data;
+pub use tally::{Tally, TallyPart, TallyRequest};
 
 /// Files of the algebra that one task takes.
 const FILES_PER_TASK: usize = 64;

@@ -11,5 +11,6 @@ mod layer;
 mod locations;
 mod moments;
 mod probing;
+mod tallies;
 mod transactions;
 mod vacuum;

@@ -1,0 +1,155 @@
+//! The least and the greatest value of columns and their NULLs, from segment directories alone.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::DataType;
+use lakemark_format::key::Key;
+use lakemark_index::bitmap::Mask;
+use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
+
+use super::sources::{Cover, Sources};
+use super::tally::{certain, has_nothing, list_range};
+use crate::error::Result;
+use crate::segments::{Damage, ReadCounter};
+use crate::snapshot::{FileProbe, Snapshot};
+
+/// What is asked of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundsRequest {
+    /// The column, by its name in the table's schema.
+    pub column: String,
+    /// Whether its least and greatest value are wanted, and not only how many values are NULL.
+    pub extremes: bool,
+}
+
+/// What is known of columns in the certain rows of a probe.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// One entry per file: whether all of its certain rows are taken in, for every column.
+    pub answered: Vec<bool>,
+    /// By column as asked; the parts of a column share no row.
+    pub columns: Vec<Vec<ColumnBounds>>,
+    /// Reads of the store.
+    pub index_reads: u64,
+    /// Bytes of these reads.
+    pub index_bytes: u64,
+}
+
+/// What is known of a column in some files.
+#[derive(Clone, Debug)]
+pub struct ColumnBounds {
+    files: Vec<usize>,
+    /// Rows, NULLs included.
+    pub rows: u64,
+    /// Rows that are NULL.
+    pub nulls: u64,
+    /// The least value, in an array of length 1; NULL if no row has a value or extremes were not asked for.
+    pub least: ArrayRef,
+    /// The greatest value, likewise.
+    pub greatest: ArrayRef,
+}
+
+impl Snapshot {
+    /// The bounds of some columns over the certain rows of a probe. Files that directories cannot tell are left out; marks
+    /// that are missing, stale or damaged never fail it.
+    pub async fn bounds(&self, columns: &[BoundsRequest], files: &[FileProbe]) -> Result<Bounds> {
+        let counter = Arc::new(ReadCounter::default());
+        let known: Vec<bool> = files.iter().map(|file| certain(file).is_some()).collect();
+        let mut parts: Vec<Vec<ColumnBounds>> = Vec::with_capacity(columns.len());
+        for request in columns {
+            let mut found = Vec::new();
+            if let Some(sources) = Sources::find(self, &request.column, &known, &counter).await {
+                found.extend(sources.constants.iter().filter_map(|(file, value)| constant(files, *file, value)));
+                for cover in &sources.covers {
+                    match of_cover(cover, files, request.extremes, &sources.data_type, &counter).await {
+                        Ok(bounds) => found.extend(bounds),
+                        Err(damage) => {
+                            let (column, reason) = (&request.column, damage.reason.code());
+                            tracing::warn!(column, reason, problem = damage.problem, "a mark cannot be used");
+                        }
+                    }
+                }
+            }
+            parts.push(found);
+        }
+        let mut answered: Vec<bool> = vec![true; files.len()];
+        while keep_common(&mut parts, files, &mut answered) {}
+        let (index_reads, index_bytes) = counter.totals();
+        Ok(Bounds { answered, columns: parts, index_reads, index_bytes })
+    }
+}
+
+/// A row counts only if all columns know it: parts that reach into other files are dropped, until none is left that does.
+/// Says whether anything was dropped.
+fn keep_common(parts: &mut [Vec<ColumnBounds>], files: &[FileProbe], answered: &mut [bool]) -> bool {
+    for column in parts.iter() {
+        let mut told: Vec<bool> = files.iter().map(has_nothing).collect();
+        for &file in column.iter().flat_map(|part| &part.files) {
+            if let Some(told) = told.get_mut(file) {
+                *told = true;
+            }
+        }
+        answered.iter_mut().zip(told).for_each(|(answered, told)| *answered &= told);
+    }
+    let mut dropped = false;
+    for column in parts {
+        let before = column.len();
+        column.retain(|part| part.files.iter().all(|file| answered.get(*file).copied().unwrap_or(false)));
+        dropped |= column.len() < before;
+    }
+    dropped
+}
+
+fn constant(files: &[FileProbe], file: usize, value: &ArrayRef) -> Option<ColumnBounds> {
+    let rows = u64::from(files.get(file).and_then(certain)?.len());
+    let nulls = if value.is_null(0) { rows } else { 0 };
+    (rows > 0).then(|| ColumnBounds {
+        files: vec![file],
+        rows,
+        nulls,
+        least: Arc::clone(value),
+        greatest: Arc::clone(value),
+    })
+}
+
+/// The bounds of a segment's chosen rows: all of them, or any if NULLs alone are asked for.
+async fn of_cover(
+    cover: &Cover,
+    files: &[FileProbe],
+    extremes: bool,
+    data_type: &DataType,
+    counter: &ReadCounter,
+) -> Result<Option<ColumnBounds>, Damage> {
+    let directory = &cover.segment.directory;
+    let chosen = cover.files.iter().filter_map(|covered| {
+        let rows = files.get(covered.file).and_then(certain)?;
+        (rows.universe() == covered.rows).then_some((covered, rows))
+    });
+    let chosen: Vec<_> = chosen.collect();
+    let rows: u64 = chosen.iter().map(|(_, rows)| u64::from(rows.len())).sum();
+    let whole = rows == directory.rows();
+    if rows == 0 || extremes && (!whole || directory.opaque.rows > 0) {
+        return Ok(None);
+    }
+    let nulls = if whole {
+        u64::from(directory.nulls.rows)
+    } else {
+        let list = directory.nulls;
+        let bytes = cover.segment.read(&[list_range(list)], counter).await?;
+        let mut mask = Mask::new(directory.universe);
+        chosen.iter().for_each(|(covered, rows)| mask.insert(covered.base, rows));
+        mask.count(bytes.first().map_or(&[], Vec::as_slice), list).map_err(Damage::corrupt)?
+    };
+    let ends = [directory.blocks.first().map(|block| &block.first_key), directory.max_key.as_ref()];
+    let unclear = |key: &&Key| is_ambiguous(key, &directory.key_type);
+    if extremes && ends.iter().flatten().any(unclear) {
+        return Ok(None);
+    }
+    let [least, greatest] = ends.map(|key| match key.filter(|_| extremes) {
+        Some(key) => decode_keys(&[LiteralKey::Key(key.clone())], data_type).map_err(Damage::corrupt),
+        None => Ok(new_null_array(data_type, 1)),
+    });
+    let files = chosen.iter().map(|(covered, _)| covered.file).collect();
+    Ok(Some(ColumnBounds { files, rows, nulls, least: least?, greatest: greatest? }))
+}

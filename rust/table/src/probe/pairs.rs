@@ -1,0 +1,323 @@
+//! How many of a probe's certain rows hold each pair of values of two columns, without opening a data file.
+//!
+//! Segments of the two columns are matched file by file; where they lay the files out in the same way, the rows of one
+//! get the numbers of their values and the postings of the other count them. A column that is constant in a file (a
+//! partition column, or one that the file lacks) has one number for all of its rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::DataType;
+use futures::{StreamExt, stream};
+use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
+use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
+
+use super::sources::{Cover, CoveredFile, Sources};
+use super::tally::{
+    Allowed, CHEAP_ROWS, CONCURRENT_COUNTS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
+    list_range, total_of, touched_rows, values_of,
+};
+use crate::error::{Error, Result};
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+
+/// Pairs that are counted for any number of rows.
+const CHEAP_PAIRS: u64 = 4096;
+/// With fewer rows than this for each pair that could be, rows are as quickly read as pairs counted.
+const ROWS_PER_PAIR: u64 = 16;
+
+/// Enters the pairs of two columns.
+pub(super) async fn add_pairs(
+    snapshot: &Snapshot,
+    request: &TallyRequest<'_>,
+    [first, second]: [&str; 2],
+    counter: &Arc<ReadCounter>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let known: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
+    let Some(first_sources) = Sources::find(snapshot, first, &known, counter).await else { return Ok(()) };
+    let Some(second_sources) = Sources::find(snapshot, second, &known, counter).await else { return Ok(()) };
+    tally.add_constants(&first_sources, Some(&second_sources), request.files)?;
+    let predicate = request.predicate.clone().simplify();
+    let sides = [
+        Side { allowed: Allowed::by(&predicate, first), sources: &first_sources },
+        Side { allowed: Allowed::by(&predicate, second), sources: &second_sources },
+    ];
+    let jobs = jobs(&sides, request);
+    let mut counts = stream::iter(jobs)
+        .map(|job| {
+            let counter = Arc::clone(counter);
+            tokio::spawn(async move { job.run(&counter).await })
+        })
+        .buffer_unordered(CONCURRENT_COUNTS);
+    while let Some(counted) = counts.next().await {
+        match counted.map_err(|error| Error::task(&error))? {
+            Ok(Some(part)) => tally.add(part),
+            Ok(None) => {}
+            Err(damage) => {
+                let reason = damage.reason.code();
+                tracing::warn!(
+                    first,
+                    second,
+                    reason,
+                    problem = damage.problem,
+                    "marks cannot be used; files are scanned"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One of the two columns.
+struct Side<'a> {
+    allowed: Allowed,
+    sources: &'a Sources,
+}
+
+/// Values of a column in an open segment.
+struct Column {
+    segment: Segment,
+    allowed: Allowed,
+    data_type: DataType,
+}
+
+impl Column {
+    fn of(cover: &Cover, side: &Side<'_>) -> Self {
+        let data_type = side.sources.data_type.clone();
+        Self { segment: cover.segment.clone(), allowed: side.allowed.clone(), data_type }
+    }
+}
+
+/// Where the numbers of the rows come from.
+enum Numbered {
+    /// One number for each of the chosen files.
+    Constants(Vec<ArrayRef>),
+    /// A number for each value.
+    Values(Column),
+}
+
+/// Counting the pairs of one segment's files.
+struct Job {
+    counted: Column,
+    numbered: Numbered,
+    /// The counted column is the first of the two that were asked for.
+    counted_first: bool,
+    chosen: Vec<(CoveredFile, RowSet)>,
+}
+
+/// What can be counted: constants of either column with segments of the other, and segments with segments.
+fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
+    let [first, second] = sides;
+    let rows = |covered: &CoveredFile| {
+        let rows = request.files.get(covered.file).and_then(certain)?;
+        (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
+    };
+    let mut jobs = Vec::new();
+    for (counted, other, counted_first) in [(second, first, false), (first, second, true)] {
+        let constants: HashMap<usize, &ArrayRef> =
+            other.sources.constants.iter().map(|(file, value)| (*file, value)).collect();
+        for cover in &counted.sources.covers {
+            let fixed = cover
+                .files
+                .iter()
+                .filter_map(|covered| Some((rows(covered)?, Arc::clone(constants.get(&covered.file)?))));
+            let (chosen, values): (Vec<_>, Vec<ArrayRef>) = fixed.unzip();
+            if !chosen.is_empty() {
+                let (counted, numbered) = (Column::of(cover, counted), Numbered::Constants(values));
+                jobs.push(Job { counted, numbered, counted_first, chosen });
+            }
+        }
+    }
+    for cover in &second.sources.covers {
+        for other in &first.sources.covers {
+            let chosen = shared_files(cover, other).filter_map(rows).collect::<Vec<_>>();
+            if !chosen.is_empty() {
+                let (counted, numbered) = (Column::of(cover, second), Numbered::Values(Column::of(other, first)));
+                jobs.push(Job { counted, numbered, counted_first: false, chosen });
+            }
+        }
+    }
+    jobs
+}
+
+/// Files that both segments have at the same place of the same row space.
+fn shared_files<'a>(one: &'a Cover, other: &'a Cover) -> impl Iterator<Item = &'a CoveredFile> {
+    let same_space = one.segment.directory.universe == other.segment.directory.universe;
+    let places: HashMap<usize, u32> = other.files.iter().map(|covered| (covered.file, covered.base)).collect();
+    one.files.iter().filter(move |covered| same_space && places.get(&covered.file) == Some(&covered.base))
+}
+
+/// The chosen rows with their numbers, and what the numbers stand for.
+struct Numbers {
+    codes: Codes,
+    values: ArrayRef,
+    /// Numbers of values that SQL tells apart and the index does not.
+    ambiguous: Vec<bool>,
+}
+
+impl Job {
+    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+        self.leave_opaque(counter).await?;
+        let Some(values) = values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, counter).await? else {
+            return Ok(None);
+        };
+        let mut mask = Mask::new(self.counted.segment.directory.universe);
+        self.chosen.iter().for_each(|(covered, rows)| mask.insert(covered.base, rows));
+        let Some(numbers) = self.numbers(&mask, &values, counter).await? else { return Ok(None) };
+        self.count(&values, &numbers, counter).await
+    }
+
+    /// Files whose chosen rows hold values that an index does not know are left to the caller.
+    async fn leave_opaque(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
+        let mut segments = vec![self.counted.segment.clone()];
+        if let Numbered::Values(column) = &self.numbered {
+            segments.push(column.segment.clone());
+        }
+        // Constants stand beside their files: they stay only if all files do.
+        let before = self.chosen.len();
+        for segment in segments {
+            let list = segment.directory.opaque;
+            if list.rows > 0 {
+                let bytes = segment.read(&[list_range(list)], counter).await?;
+                drop_opaque(&mut self.chosen, bytes.first().map_or(&[], Vec::as_slice), list, &segment.directory)?;
+            }
+        }
+        if self.chosen.len() < before && matches!(self.numbered, Numbered::Constants(_)) {
+            self.chosen.clear();
+        }
+        Ok(())
+    }
+
+    /// Numbers the chosen rows; none if counting would cost more than reading them.
+    async fn numbers(
+        &self,
+        mask: &Mask,
+        counted: &[GroupValue],
+        counter: &ReadCounter,
+    ) -> Result<Option<Numbers>, Damage> {
+        let mut codes = Codes::new(self.counted.segment.directory.universe);
+        let (values, ambiguous) = match &self.numbered {
+            Numbered::Constants(values) => {
+                if !self.is_worth_it(values.len(), counted, &[]) {
+                    return Ok(None);
+                }
+                for ((covered, _), code) in self.chosen.iter().zip(0..) {
+                    codes.assign_range(covered.base..covered.base.saturating_add(covered.rows), code);
+                }
+                let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+                (concat(&values).map_err(Damage::corrupt)?, vec![false; values.len()])
+            }
+            Numbered::Values(column) => {
+                let values = values_of(&column.segment, &column.allowed, &self.chosen, counter).await?;
+                let Some(values) = values.filter(|values| self.is_worth_it(values.len() + 1, counted, values)) else {
+                    return Ok(None);
+                };
+                column.assign(&values, &mut codes, counter).await?;
+                let key_type = column.segment.directory.key_type;
+                let ambiguous = values.iter().map(|value| is_ambiguous(&value.key, &key_type)).chain([false]).collect();
+                let keys = values.into_iter().map(|value| LiteralKey::Key(value.key)).chain([LiteralKey::Null]);
+                (decode_keys(&keys.collect::<Vec<_>>(), &column.data_type).map_err(Damage::corrupt)?, ambiguous)
+            }
+        };
+        codes.keep(mask);
+        if codes.rows() != mask.rows() {
+            return Err(Damage::corrupt("rows that were chosen have no value"));
+        }
+        Ok((mask.rows() > 0).then_some(Numbers { codes, values, ambiguous }))
+    }
+
+    fn is_worth_it(&self, numbers: usize, counted: &[GroupValue], numbered: &[GroupValue]) -> bool {
+        let pairs = (counted.len() as u64 + 1) * numbers as u64;
+        let few = numbers <= MAX_CODES && pairs <= CHEAP_PAIRS.max(total_of(&self.chosen) / ROWS_PER_PAIR);
+        let index_rows: u64 = counted.iter().chain(numbered).map(|value| u64::from(value.rows)).sum();
+        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let has_postings = counted.iter().chain(numbered).all(|value| !value.posting.is_empty());
+        few && has_postings && index_rows <= touched.saturating_mul(4).max(CHEAP_ROWS)
+    }
+
+    async fn count(
+        &self,
+        values: &[GroupValue],
+        numbers: &Numbers,
+        counter: &ReadCounter,
+    ) -> Result<Option<Counted>, Damage> {
+        let directory = &self.counted.segment.directory;
+        let mut pairs = Pairs::default();
+        let mut counts = vec![0u64; numbers.values.len()];
+        for batch in batches(values) {
+            let bytes = self.counted.segment.read(&posting_ranges(batch), counter).await?;
+            each_posting(batch, &bytes, |value, posting| {
+                numbers.codes.count(posting, value.rows, &mut counts)?;
+                pairs.take(&LiteralKey::Key(value.key.clone()), &mut counts);
+                Ok(())
+            })
+            .map_err(Damage::corrupt)?;
+        }
+        if self.counted.allowed.nulls && directory.nulls.rows > 0 {
+            let bytes = self.counted.segment.read(&[list_range(directory.nulls)], counter).await?;
+            let bytes = bytes.first().map_or(&[][..], Vec::as_slice);
+            numbers.codes.count(bytes, directory.nulls.rows, &mut counts).map_err(Damage::corrupt)?;
+            pairs.take(&LiteralKey::Null, &mut counts);
+        }
+        let (found, expected) = (pairs.rows.iter().sum::<u64>(), total_of(&self.chosen));
+        if found != expected {
+            return Err(Damage::corrupt(format_args!("{found} rows have a pair of values where {expected} do")));
+        }
+        let unclear = |key: &LiteralKey| matches!(key, LiteralKey::Key(key) if is_ambiguous(key, &directory.key_type));
+        let unclear_number = |number: &u32| numbers.ambiguous.get(*number as usize).copied().unwrap_or(true);
+        if pairs.keys.iter().any(unclear) || pairs.numbers.iter().any(unclear_number) {
+            return Ok(None);
+        }
+        let counted = decode_keys(&pairs.keys, &self.counted.data_type).map_err(Damage::corrupt)?;
+        let numbered = take(&numbers.values, &UInt32Array::from(pairs.numbers), None).map_err(Damage::corrupt)?;
+        let values = if self.counted_first { vec![counted, numbered] } else { vec![numbered, counted] };
+        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        Ok(Some(Counted { files, part: TallyPart { values, rows: pairs.rows } }))
+    }
+}
+
+impl Column {
+    /// Gives rows the numbers of their values; NULL has the number behind the last.
+    async fn assign(&self, values: &[GroupValue], codes: &mut Codes, counter: &ReadCounter) -> Result<(), Damage> {
+        let mut number = 0;
+        for batch in batches(values) {
+            let bytes = self.segment.read(&posting_ranges(batch), counter).await?;
+            each_posting(batch, &bytes, |value, posting| {
+                codes.assign(posting, value.rows, number)?;
+                number += 1;
+                Ok(())
+            })
+            .map_err(Damage::corrupt)?;
+        }
+        let nulls = self.segment.directory.nulls;
+        if self.allowed.nulls && nulls.rows > 0 {
+            let bytes = self.segment.read(&[list_range(nulls)], counter).await?;
+            codes.assign(bytes.first().map_or(&[], Vec::as_slice), nulls.rows, number).map_err(Damage::corrupt)?;
+        }
+        Ok(())
+    }
+}
+
+/// Pairs that occur.
+#[derive(Default)]
+struct Pairs {
+    keys: Vec<LiteralKey>,
+    numbers: Vec<u32>,
+    rows: Vec<u64>,
+}
+
+impl Pairs {
+    /// Takes the counts of one value, which are zero again then.
+    fn take(&mut self, key: &LiteralKey, counts: &mut [u64]) {
+        for (number, count) in (0..).zip(counts) {
+            if *count > 0 {
+                self.keys.push(key.clone());
+                self.numbers.push(number);
+                self.rows.push(std::mem::take(count));
+            }
+        }
+    }
+}

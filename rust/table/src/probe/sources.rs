@@ -1,0 +1,160 @@
+//! Who can tell the values of a column: segments that cover files as they are now, and constants.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, new_null_array};
+use arrow::datatypes::DataType;
+use futures::{StreamExt, stream};
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+
+use super::is_same_data;
+use crate::segments::{ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+
+/// Segments that are opened at a time.
+const CONCURRENT_SEGMENTS: usize = 32;
+
+impl Snapshot {
+    /// Whether the values of a column may be told without reading it: it is a partition column, or it has an index.
+    #[must_use]
+    pub fn can_tell(&self, column: &str) -> bool {
+        self.partition_columns().iter().any(|field| field.name() == column) || !self.indexes_of(column).is_empty()
+    }
+}
+
+/// A data file in an open segment.
+#[derive(Clone, Debug)]
+pub(crate) struct CoveredFile {
+    /// Its place in the snapshot.
+    pub file: usize,
+    /// Its first row in the segment's row space.
+    pub base: u32,
+    pub rows: u32,
+}
+
+/// An open segment and the files that it speaks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Cover {
+    pub segment: Segment,
+    pub files: Vec<CoveredFile>,
+}
+
+/// What tells the values of one column, each file at most once.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub data_type: DataType,
+    /// Files in which the column has one value for all rows: partition columns, and NULL where a file lacks the column.
+    pub constants: Vec<(usize, ArrayRef)>,
+    pub covers: Vec<Cover>,
+}
+
+impl Sources {
+    /// Finds the sources of a column for the wanted files; none if the table has no such column.
+    pub(crate) async fn find(
+        snapshot: &Snapshot,
+        column: &str,
+        wanted: &[bool],
+        counter: &Arc<ReadCounter>,
+    ) -> Option<Self> {
+        let data_type = snapshot.schema().field_with_name(column).ok()?.data_type().clone();
+        let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
+        let (open, lacking) = sources.take_constants(snapshot, column, wanted);
+        let mut taken = HashSet::new();
+        for index in snapshot.indexes_of(column) {
+            let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+            let segments = all.filter(|segment| segment.index_id == index.id);
+            let questions: Vec<(&ManifestSegment, Vec<usize>)> = segments
+                .map(|segment| {
+                    let files = segment.files.iter().filter_map(|ordinal| open.get(ordinal).copied());
+                    (segment, files.filter(|file| !taken.contains(file)).collect())
+                })
+                .filter(|(_, files): &(_, Vec<usize>)| !files.is_empty())
+                .collect();
+            // By number, since a closure over borrowed items would make the future one that cannot change threads.
+            let questions = questions.as_slice();
+            let covers: Vec<Cover> = stream::iter(0..questions.len())
+                .map(|number| async move {
+                    let (segment, files) = questions.get(number)?;
+                    cover(snapshot, index, segment, files, counter).await
+                })
+                .buffer_unordered(CONCURRENT_SEGMENTS)
+                .filter_map(|cover| async { cover })
+                .collect()
+                .await;
+            for cover in covers {
+                sources.add(cover, &mut taken);
+            }
+        }
+        let null = new_null_array(&sources.data_type, 1);
+        let uncovered = lacking.into_iter().filter(|file| !taken.contains(file));
+        sources.constants.extend(uncovered.map(|file| (file, Arc::clone(&null))));
+        Some(sources)
+    }
+
+    /// Enters what is constant, and gives the other files by their ordinal in the manifest; also the files that lack the
+    /// column, which are NULL throughout whether or not a segment says so.
+    fn take_constants(
+        &mut self,
+        snapshot: &Snapshot,
+        column: &str,
+        wanted: &[bool],
+    ) -> (HashMap<u32, usize>, Vec<usize>) {
+        let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
+        let (mut open, mut lacking) = (HashMap::new(), Vec::new());
+        for (file, mark) in snapshot.marks.iter().enumerate() {
+            if !wanted.get(file).copied().unwrap_or(false) {
+                continue;
+            }
+            if let Some(place) = partition {
+                let value = snapshot.files().get(file).and_then(|file| file.partition_values.get(place));
+                self.constants.extend(value.map(|value| (file, Arc::clone(value))));
+                continue;
+            }
+            if mark.schema.as_ref().is_some_and(|schema| schema.field_with_name(column).is_err()) {
+                lacking.push(file);
+            }
+            open.extend(mark.ordinal.map(|ordinal| (ordinal, file)));
+        }
+        (open, lacking)
+    }
+
+    /// Enters a cover, for the files that no other cover has taken.
+    fn add(&mut self, mut cover: Cover, taken: &mut HashSet<usize>) {
+        cover.files.retain(|covered| taken.insert(covered.file));
+        if !cover.files.is_empty() {
+            self.covers.push(cover);
+        }
+    }
+}
+
+/// Opens a segment and keeps the files that are still what was indexed.
+async fn cover(
+    snapshot: &Snapshot,
+    index: &ManifestIndex,
+    segment: &ManifestSegment,
+    files: &[usize],
+    counter: &Arc<ReadCounter>,
+) -> Option<Cover> {
+    let store = snapshot.store.as_ref()?;
+    let opened = match Segment::open(store, segment, index, counter).await {
+        Ok(opened) => opened,
+        Err(damage) => {
+            let (index, path, reason) = (&index.name, &segment.path, damage.reason.code());
+            tracing::warn!(index, segment = path, reason, problem = damage.problem, "a mark cannot be used");
+            return None;
+        }
+    };
+    let directory = Arc::clone(&opened.directory);
+    let entries: HashMap<&str, &SegmentFile> =
+        directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+    let mut covered = Vec::new();
+    for &file in files {
+        let Some(entry) = snapshot.files().get(file).and_then(|file| entries.get(file.path.as_str())) else { continue };
+        let Ok(rows) = u32::try_from(entry.rows()) else { continue };
+        if is_same_data(snapshot, file, entry, segment, &directory).await {
+            covered.push(CoveredFile { file, base: entry.base, rows });
+        }
+    }
+    (!covered.is_empty()).then_some(Cover { segment: opened, files: covered })
+}

@@ -1,0 +1,463 @@
+//! How many of a probe's certain rows hold each value of a column, without opening a data file.
+//!
+//! ```text
+//! every row of a segment is chosen          value blocks alone
+//! the predicate is a test of this column    value blocks alone, the values that pass
+//! some rows are chosen                      postings, counted against a bitmap of the chosen rows
+//! NaN, the zeros of floats, damage          not answered: the caller reads these files
+//! ```
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::concat;
+use arrow::datatypes::DataType;
+use futures::{StreamExt, stream};
+use lakemark_format::posting;
+use lakemark_format::segment::{PostingRef, SegmentDirectory};
+use lakemark_index::bitmap::{GroupValue, Groups, Mask, posting_ranges};
+use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
+
+use super::pairs::add_pairs;
+use super::sources::{Cover, CoveredFile, Sources};
+use crate::error::{Error, Result};
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::{FileProbe, Snapshot};
+
+/// Segments that are counted at a time.
+pub(super) const CONCURRENT_COUNTS: usize = 8;
+/// Bytes of postings that are in memory at a time, for each segment that is counted.
+const POSTING_BYTES: u64 = 4 << 20;
+/// Rows of an index that are always worth decoding.
+pub(super) const CHEAP_ROWS: u64 = 1 << 16;
+/// With fewer rows than this for each value, rows are as quickly read as values.
+const ROWS_PER_VALUE: u64 = 4;
+/// Rows that a scan decodes to get at one: about a page.
+const PAGE_ROWS: u32 = 8192;
+
+/// What is asked: the values of columns in the certain rows of a probe.
+#[derive(Clone, Copy, Debug)]
+pub struct TallyRequest<'a> {
+    /// One column or two, by their names in the table's schema; more are not answered.
+    pub columns: &'a [String],
+    /// The predicate of the probe.
+    pub predicate: &'a Predicate,
+    /// What the probe said of every file.
+    pub files: &'a [FileProbe],
+}
+
+/// How many rows hold each value.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// One entry per file: whether all of its certain rows are in the parts.
+    pub answered: Vec<bool>,
+    /// Values with their rows; parts may share values.
+    pub parts: Vec<TallyPart>,
+    /// Reads of the store.
+    pub index_reads: u64,
+    /// Bytes of these reads.
+    pub index_bytes: u64,
+}
+
+/// Some values and how many rows hold each.
+#[derive(Clone, Debug)]
+pub struct TallyPart {
+    /// By column as asked, in the column's type in the table: the values, or the halves of pairs; NULL is one.
+    pub values: Vec<ArrayRef>,
+    /// Rows of each value or pair, at least one.
+    pub rows: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Counts the certain rows of a probe by the values of one column or of two. Files that cannot be told from marks alone
+    /// are left out; marks that are missing, stale or damaged never fail it.
+    pub async fn tally(&self, request: &TallyRequest<'_>) -> Result<Tally> {
+        let counter = Arc::new(ReadCounter::default());
+        let mut tally = Tally { answered: request.files.iter().map(has_nothing).collect(), ..Tally::default() };
+        match request.columns {
+            [column] => add_values(self, request, column, &counter, &mut tally).await?,
+            [first, second] => add_pairs(self, request, [first, second], &counter, &mut tally).await?,
+            _ => {}
+        }
+        (tally.index_reads, tally.index_bytes) = counter.totals();
+        Ok(tally)
+    }
+}
+
+/// Enters the values of one column.
+async fn add_values(
+    snapshot: &Snapshot,
+    request: &TallyRequest<'_>,
+    column: &str,
+    counter: &Arc<ReadCounter>,
+    tally: &mut Tally,
+) -> Result<()> {
+    let known: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
+    let Some(sources) = Sources::find(snapshot, column, &known, counter).await else { return Ok(()) };
+    tally.add_constants(&sources, None, request.files)?;
+    let Sources { covers, data_type, .. } = sources;
+    let allowed = Allowed::by(&request.predicate.clone().simplify(), column);
+    let is_intact =
+        |covered: &CoveredFile| snapshot.files().get(covered.file).is_some_and(|file| file.deleted.is_none());
+    let jobs = covers.into_iter().filter_map(|cover| {
+        let intact = cover.files.iter().all(is_intact);
+        let allowed = Allowed { alone: allowed.alone && intact, ..allowed.clone() };
+        Job::new(cover, request.files, allowed, &data_type)
+    });
+    let mut counts = stream::iter(jobs.collect::<Vec<_>>())
+        .map(|job| {
+            let counter = Arc::clone(counter);
+            tokio::spawn(async move { job.run(&counter).await })
+        })
+        .buffer_unordered(CONCURRENT_COUNTS);
+    while let Some(counted) = counts.next().await {
+        match counted.map_err(|error| Error::task(&error))? {
+            Ok(Some(part)) => tally.add(part),
+            Ok(None) => {}
+            Err(damage) => {
+                let reason = damage.reason.code();
+                tracing::warn!(
+                    column,
+                    reason,
+                    problem = damage.problem,
+                    "a mark cannot be used; its files are scanned"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Tally {
+    /// Enters what a segment told.
+    pub(super) fn add(&mut self, counted: Counted) {
+        for file in counted.files {
+            if let Some(answered) = self.answered.get_mut(file) {
+                *answered = true;
+            }
+        }
+        if !counted.part.rows.is_empty() {
+            self.parts.push(counted.part);
+        }
+    }
+
+    /// Enters the files in which the columns are constant.
+    pub(super) fn add_constants(
+        &mut self,
+        first: &Sources,
+        second: Option<&Sources>,
+        files: &[FileProbe],
+    ) -> Result<()> {
+        let others: Option<HashMap<usize, &ArrayRef>> =
+            second.map(|second| second.constants.iter().map(|(file, value)| (*file, value)).collect());
+        let (mut values, mut rows): ([Vec<&dyn Array>; 2], Vec<u64>) = Default::default();
+        for (file, value) in &first.constants {
+            let other = match &others {
+                None => None,
+                Some(others) => match others.get(file) {
+                    None => continue,
+                    other => other,
+                },
+            };
+            let (Some(chosen), Some(answered)) = (files.get(*file).and_then(certain), self.answered.get_mut(*file))
+            else {
+                continue;
+            };
+            *answered = true;
+            if !chosen.is_empty() {
+                let [firsts, seconds] = &mut values;
+                firsts.push(value.as_ref());
+                seconds.extend(other.map(|other| other.as_ref() as &dyn Array));
+                rows.push(u64::from(chosen.len()));
+            }
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let columns = values.iter().filter(|values| !values.is_empty()).map(|values| concat(values));
+        let values = columns.collect::<std::result::Result<_, _>>();
+        let values = values
+            .map_err(|error| Error::internal("the values of a partition column differ in type").with_source(error))?;
+        self.parts.push(TallyPart { values, rows });
+        Ok(())
+    }
+}
+
+/// The certain rows of a file, if the probe told.
+pub(super) fn certain(file: &FileProbe) -> Option<&RowSet> {
+    match file {
+        FileProbe::Known { certain, .. } => Some(certain),
+        FileProbe::Counted { .. } | FileProbe::Unknown => None,
+    }
+}
+
+/// Whether no row of a file is certain: nothing is to be told of it.
+pub(super) fn has_nothing(file: &FileProbe) -> bool {
+    certain(file).is_some_and(RowSet::is_empty)
+}
+
+/// What a predicate says of the values that a column has in the chosen rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Allowed {
+    /// Their keys are in here.
+    pub(super) ranges: KeyRanges,
+    /// Some may be NULL.
+    pub(super) nulls: bool,
+    /// Every row with such a value is chosen.
+    alone: bool,
+}
+
+impl Allowed {
+    pub(super) fn by(predicate: &Predicate, column: &str) -> Self {
+        let parts = match predicate {
+            Predicate::And(parts) => parts.as_slice(),
+            part => std::slice::from_ref(part),
+        };
+        let own = parts.iter().find_map(|part| Self::by_test(part, column));
+        match own {
+            Some(own) => Self { alone: parts.len() == 1, ..own },
+            None => Self { ranges: KeyRanges::all(), nulls: true, alone: false },
+        }
+    }
+
+    fn by_test(part: &Predicate, column: &str) -> Option<Self> {
+        let test = |part: &Predicate| match part {
+            Predicate::Leaf(Leaf { column: tested, test, .. }) if tested == column => Some(test.clone()),
+            _ => None,
+        };
+        match (test(part), part) {
+            (Some(Test::Ranges(ranges)), _) => Some(Self { ranges, nulls: false, alone: false }),
+            (Some(Test::IsNull), _) => Some(Self { ranges: KeyRanges::none(), nulls: true, alone: false }),
+            (None, Predicate::Not(inner)) if test(inner) == Some(Test::IsNull) => {
+                Some(Self { ranges: KeyRanges::all(), nulls: false, alone: false })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a segment told.
+pub(super) struct Counted {
+    pub(super) files: Vec<usize>,
+    pub(super) part: TallyPart,
+}
+
+/// Counting one segment.
+struct Job {
+    segment: Segment,
+    data_type: DataType,
+    allowed: Allowed,
+    /// The rows with these values are just the chosen ones.
+    by_value: bool,
+    chosen: Vec<(CoveredFile, RowSet)>,
+}
+
+impl Job {
+    fn new(cover: Cover, files: &[FileProbe], allowed: Allowed, data_type: &DataType) -> Option<Self> {
+        let Cover { segment, files: covered } = cover;
+        let of_file = |covered: CoveredFile| {
+            let rows = files.get(covered.file).and_then(certain)?;
+            (rows.universe() == covered.rows).then(|| (covered, rows.clone()))
+        };
+        let chosen: Vec<(CoveredFile, RowSet)> = covered.into_iter().filter_map(of_file).collect();
+        let directory = &segment.directory;
+        let total = total_of(&chosen);
+        let whole = total == directory.rows();
+        let alone = allowed.alone && chosen.len() == directory.files.len();
+        let by_value = directory.opaque.rows == 0 && (whole || alone);
+        (total > 0).then(|| Self { segment, data_type: data_type.clone(), allowed, by_value, chosen })
+    }
+
+    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+        if self.by_value {
+            return self.count_by_values(counter).await;
+        }
+        let lists = [self.segment.directory.nulls, self.segment.directory.opaque];
+        let bytes = self.segment.read(&lists.map(list_range), counter).await?;
+        let [nulls, opaque] = bytes.as_slice() else { return Err(Damage::corrupt("lists are missing")) };
+        drop_opaque(&mut self.chosen, opaque, lists[1], &self.segment.directory)?;
+        if self.chosen.is_empty() {
+            return Ok(None);
+        }
+        let mut mask = Mask::new(self.segment.directory.universe);
+        for (covered, rows) in &self.chosen {
+            mask.insert(covered.base, rows);
+        }
+        let nulls = if self.allowed.nulls { mask.count(nulls, lists[0]).map_err(Damage::corrupt)? } else { 0 };
+        self.count_by_postings(&mask, nulls, counter).await
+    }
+
+    async fn count_by_values(&self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, counter).await? else {
+            return Ok(None);
+        };
+        let counts: Vec<u64> = values.iter().map(|value| u64::from(value.rows)).collect();
+        let nulls = if self.allowed.nulls { u64::from(self.segment.directory.nulls.rows) } else { 0 };
+        self.finish(values, counts, nulls)
+    }
+
+    async fn count_by_postings(
+        &self,
+        mask: &Mask,
+        nulls: u64,
+        counter: &ReadCounter,
+    ) -> Result<Option<Counted>, Damage> {
+        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, counter).await? else {
+            return Ok(None);
+        };
+        let index_rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
+        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let has_postings = values.iter().all(|value| !value.posting.is_empty());
+        if !has_postings || index_rows > touched.saturating_mul(2).max(CHEAP_ROWS) {
+            return Ok(None);
+        }
+        let mut counts = Vec::with_capacity(values.len());
+        for batch in batches(&values) {
+            let bytes = self.segment.read(&posting_ranges(batch), counter).await?;
+            counts.extend(mask.count_each(batch, &bytes).map_err(Damage::corrupt)?);
+        }
+        self.finish(values, counts, nulls)
+    }
+
+    /// Every chosen row has one value or none: another sum means damage.
+    fn finish(&self, values: Vec<GroupValue>, counts: Vec<u64>, nulls: u64) -> Result<Option<Counted>, Damage> {
+        let (found, expected) = (counts.iter().sum::<u64>() + nulls, total_of(&self.chosen));
+        if found != expected {
+            return Err(Damage::corrupt(format_args!("{found} rows have a value where {expected} do")));
+        }
+        let key_type = self.segment.directory.key_type;
+        let held = values.into_iter().zip(counts).filter(|(_, rows)| *rows > 0);
+        let (mut keys, mut rows): (Vec<LiteralKey>, Vec<u64>) = (Vec::new(), Vec::new());
+        for (value, count) in held {
+            if is_ambiguous(&value.key, &key_type) {
+                return Ok(None);
+            }
+            keys.push(LiteralKey::Key(value.key));
+            rows.push(count);
+        }
+        if nulls > 0 {
+            keys.push(LiteralKey::Null);
+            rows.push(nulls);
+        }
+        let values = decode_keys(&keys, &self.data_type).map_err(Damage::corrupt)?;
+        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        Ok(Some(Counted { files, part: TallyPart { values: vec![values], rows } }))
+    }
+}
+
+/// The values that chosen rows may have; none if they are so many that reading the rows is no worse.
+pub(super) async fn values_of(
+    segment: &Segment,
+    allowed: &Allowed,
+    chosen: &[(CoveredFile, RowSet)],
+    counter: &ReadCounter,
+) -> Result<Option<Vec<GroupValue>>, Damage> {
+    let groups = Groups::new(&segment.directory, allowed.ranges.clone());
+    if groups.value_limit() > CHEAP_ROWS.max(total_of(chosen) / ROWS_PER_VALUE) {
+        return Ok(None);
+    }
+    let bytes = segment.read(&groups.block_ranges(), counter).await?;
+    groups.values(&bytes).map(Some).map_err(Damage::corrupt)
+}
+
+/// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.
+pub(super) fn drop_opaque(
+    chosen: &mut Vec<(CoveredFile, RowSet)>,
+    bytes: &[u8],
+    list: PostingRef,
+    directory: &SegmentDirectory,
+) -> Result<(), Damage> {
+    if list.rows == 0 {
+        return Ok(());
+    }
+    let mut opaque: Vec<u32> = Vec::new();
+    posting::decode(bytes, list.rows, directory.universe, &mut opaque).map_err(Damage::corrupt)?;
+    chosen.retain(|(covered, rows)| {
+        let first = opaque.partition_point(|row| *row < covered.base);
+        let own = opaque.get(first..).unwrap_or_default().iter().map(|row| row - covered.base);
+        !own.take_while(|row| *row < covered.rows).any(|row| rows.contains(row))
+    });
+    Ok(())
+}
+
+/// Where a list of rows is.
+pub(super) fn list_range(list: PostingRef) -> Range<u64> {
+    list.offset..list.offset + u64::from(list.length)
+}
+
+pub(super) fn total_of(chosen: &[(CoveredFile, RowSet)]) -> u64 {
+    chosen.iter().map(|(_, rows)| u64::from(rows.len())).sum()
+}
+
+/// Values in runs whose postings fit into memory.
+pub(super) fn batches(values: &[GroupValue]) -> impl Iterator<Item = &[GroupValue]> {
+    let mut taken = 0;
+    values.chunk_by(move |value, next| {
+        taken += value.posting.end - value.posting.start;
+        let fits = taken + (next.posting.end - next.posting.start) <= POSTING_BYTES;
+        if !fits {
+            taken = 0;
+        }
+        fits
+    })
+}
+
+/// About how many rows a scan would decode to get at some of them.
+pub(super) fn touched_rows(rows: &RowSet) -> u64 {
+    let pages = (0..rows.universe().div_ceil(PAGE_ROWS)).map(|page| page * PAGE_ROWS);
+    let touched = pages.filter(|&first| rows.count_in(first, first.saturating_add(PAGE_ROWS)) > 0);
+    touched.count() as u64 * u64::from(PAGE_ROWS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lakemark_format::key::Key;
+
+    #[test]
+    fn batches_hold_every_value_once_and_few_bytes() {
+        let lengths = [1, POSTING_BYTES, 5, POSTING_BYTES / 2, POSTING_BYTES / 2, POSTING_BYTES * 3, 7, 7];
+        let mut offset = 0;
+        let values = lengths.map(|length| {
+            offset += length;
+            GroupValue { key: Key::Fixed(offset), rows: 1, posting: offset - length..offset }
+        });
+        let cut: Vec<usize> = batches(&values).map(<[GroupValue]>::len).collect();
+        assert_eq!(cut, [1, 1, 2, 1, 1, 2]);
+        assert_eq!(batches(&[]).count(), 0);
+    }
+
+    #[test]
+    fn tests_of_the_column_tell_which_values_are_chosen() {
+        let leaf =
+            |column: &str, test: Test| Predicate::Leaf(Leaf { column: column.into(), test, text: String::new() });
+        let one = KeyRanges::point(Key::Fixed(1));
+        let ranges = || leaf("a", Test::Ranges(KeyRanges::point(Key::Fixed(1))));
+        let everything = Allowed { ranges: KeyRanges::all(), nulls: true, alone: false };
+        for (predicate, expected) in [
+            (Predicate::And(Vec::new()), everything.clone()),
+            (leaf("b", Test::IsNull), everything.clone()),
+            (Predicate::Or(vec![ranges(), leaf("b", Test::IsNull)]), everything),
+            (ranges(), Allowed { ranges: one.clone(), nulls: false, alone: true }),
+            (
+                Predicate::And(vec![leaf("b", Test::IsNull), ranges()]),
+                Allowed { ranges: one, nulls: false, alone: false },
+            ),
+            (leaf("a", Test::IsNull), Allowed { ranges: KeyRanges::none(), nulls: true, alone: true }),
+            (
+                Predicate::Not(Box::new(leaf("a", Test::IsNull))),
+                Allowed { ranges: KeyRanges::all(), nulls: false, alone: true },
+            ),
+        ] {
+            assert_eq!(Allowed::by(&predicate, "a"), expected, "{predicate}");
+        }
+    }
+
+    #[test]
+    fn a_scan_touches_whole_pages() {
+        assert_eq!(touched_rows(&RowSet::from_rows(vec![3, 4, 20_000], 100_000)), 2 * u64::from(PAGE_ROWS));
+        assert_eq!(touched_rows(&RowSet::empty(100_000)), 0);
+    }
+}
