@@ -32,6 +32,8 @@ use datafusion::physical_plan::{
 use futures::{Stream, StreamExt, stream};
 use lakemark_table::ProbeReport;
 
+use crate::aggregate::Facts;
+
 /// Metrics that every operator has; those of the scans inside would be counted twice.
 const OWN_METRICS: [&str; 7] = [
     "output_rows",
@@ -59,12 +61,14 @@ pub(crate) struct ScanParts {
     /// For EXPLAIN.
     pub(crate) summary: String,
     pub(crate) report: ProbeReport,
+    /// What the probe knew, where indexes may be asked more.
+    pub(crate) facts: Option<Arc<Facts>>,
 }
 
 /// Reads the rows that an index leaves of a table.
 #[derive(Debug, Clone)]
 pub struct LakemarkScanExec {
-    parts: ScanParts,
+    pub(crate) parts: ScanParts,
     /// Whether a filter came after planning, so that row counts are upper bounds.
     narrowed: bool,
     properties: Arc<PlanProperties>,
@@ -92,6 +96,11 @@ impl LakemarkScanExec {
     #[must_use]
     pub fn report(&self) -> &ProbeReport {
         &self.parts.report
+    }
+
+    /// What the probe knew of every file, if the scan gives all of its rows.
+    pub(crate) fn facts(&self) -> Option<&Arc<Facts>> {
+        self.parts.facts.as_ref().filter(|_| self.parts.fetch.is_none())
     }
 
     fn inner(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {

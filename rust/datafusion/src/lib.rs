@@ -8,6 +8,7 @@
 //! and the reader that fetches them.
 
 mod access;
+mod aggregate;
 pub mod config;
 pub mod error;
 mod exec;
@@ -19,8 +20,10 @@ mod scan;
 mod schema;
 mod session;
 pub mod statement;
+pub mod summaries;
 pub mod translate;
 
+pub use aggregate::{IndexAggregateExec, IndexAggregates};
 pub use config::LakemarkOptions;
 pub use error::{from_engine, to_engine};
 pub use exec::LakemarkScanExec;
@@ -30,4 +33,5 @@ pub use provider::LakemarkTable;
 pub use query::{QueryOptions, count, explain, filter_of, scan};
 pub use session::{LakemarkSession, session_context};
 pub use statement::Statement;
+pub use summaries::{count_distinct, group_count, min_max};
 pub use translate::translate;

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use lakemark_table::{Error, ErrorKind, ProbeOptions, Result, Snapshot, Table};
 
+use crate::aggregate::Facts;
 use crate::config::LakemarkOptions;
 use crate::error::to_engine;
 use crate::scan::{ScanRequest, plan_scan};
@@ -97,7 +98,9 @@ impl TableProvider for LakemarkTable {
         let predicate = translate(filters, &snapshot.schema());
         let options = ProbeOptions { use_index: use_index(state), count_only: projection.is_some_and(Vec::is_empty) };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        let request = ScanRequest { location: self.table.location(), snapshot: &snapshot, projection, filters, limit };
+        let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
+        let location = self.table.location();
+        let request = ScanRequest { location, snapshot: &snapshot, projection, filters, limit, facts };
         plan_scan(state, &request, probe).await
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::DFSchema;
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, DFSchema};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
 use datafusion::functions_aggregate::expr_fn::count as count_rows;
@@ -74,18 +74,7 @@ pub async fn scan(
     let query = Query::new(table, options).await?;
     let mut rows = query.filtered(filter)?;
     if let Some(columns) = columns {
-        let schema = query.snapshot.schema();
-        for column in columns {
-            if schema.field_with_name(column).is_err() {
-                let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-                return Err(Error::new(
-                    ErrorKind::NotFound,
-                    format!("the table has no column {column:?}; its columns are {}", known.join(", ")),
-                ));
-            }
-        }
-        let named: Vec<Expr> = columns.iter().map(|column| exactly(column)).collect();
-        rows = rows.select(named).map_err(from_engine)?;
+        rows = rows.select(query.columns(columns)?).map_err(from_engine)?;
     }
     match limit {
         Some(limit) => rows.limit(0, Some(limit)).map_err(from_engine),
@@ -103,7 +92,8 @@ pub fn filter_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, filter: &str) -> 
     predicate_of(&rows, snapshot)
 }
 
-struct Query {
+/// A table that is asked without a statement.
+pub(crate) struct Query {
     context: SessionContext,
     table: Arc<Table>,
     snapshot: Arc<Snapshot>,
@@ -111,12 +101,13 @@ struct Query {
 }
 
 impl Query {
-    async fn new(table: &Arc<Table>, options: &QueryOptions) -> Result<Self> {
+    pub(crate) async fn new(table: &Arc<Table>, options: &QueryOptions) -> Result<Self> {
         let snapshot = table.snapshot().await?;
         Ok(Self { context: context(options), table: Arc::clone(table), snapshot, options: *options })
     }
 
-    fn filtered(&self, filter: Option<&str>) -> Result<DataFrame> {
+    /// The rows for which a filter is true.
+    pub(crate) fn filtered(&self, filter: Option<&str>) -> Result<DataFrame> {
         let provider = LakemarkTable::pinned_to(Arc::clone(&self.table), Arc::clone(&self.snapshot));
         let rows = self.context.read_table(Arc::new(provider)).map_err(from_engine)?;
         match filter {
@@ -126,6 +117,22 @@ impl Query {
                 rows.filter(parse(&self.context, filter, &schema)?).map_err(from_engine)
             }
         }
+    }
+
+    /// Columns by their exact names.
+    pub(crate) fn columns(&self, names: &[String]) -> Result<Vec<Expr>> {
+        let schema = self.snapshot.schema();
+        let column = |name: &String| match schema.field_with_name(name) {
+            Ok(_) => Ok(Expr::Column(Column::new_unqualified(name))),
+            Err(_) => {
+                let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("the table has no column {name:?}; its columns are {}", known.join(", ")),
+                ))
+            }
+        };
+        names.iter().map(column).collect()
     }
 
     async fn probe(&self, rows: &DataFrame, count_only: bool) -> Result<lakemark_table::Probe> {
@@ -138,10 +145,6 @@ fn context(options: &QueryOptions) -> SessionContext {
     let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index: options.use_index });
     config.options_mut().sql_parser.enable_ident_normalization = false;
     session_context(config)
-}
-
-fn exactly(column: &str) -> Expr {
-    Expr::Column(datafusion::common::Column::new_unqualified(column))
 }
 
 /// Reads a predicate, with names taken exactly or else folded.

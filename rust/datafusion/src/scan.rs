@@ -31,6 +31,7 @@ use lakemark_table::{DataFile, FileProbe, Probe, ProbeReport, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
+use crate::aggregate::Facts;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::reader::Footers;
 
@@ -46,6 +47,8 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
     pub(crate) limit: Option<usize>,
+    /// What the probe knew, for operators that ask the index more.
+    pub(crate) facts: Option<Arc<Facts>>,
 }
 
 /// Builds the scan operator.
@@ -71,6 +74,7 @@ pub(crate) async fn plan_scan(
         fetch: request.limit,
         summary: summary(request, &report),
         report,
+        facts: request.facts.clone(),
     })))
 }
 

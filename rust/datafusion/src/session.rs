@@ -10,6 +10,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table};
 
+use crate::aggregate::optimizer_rules;
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
@@ -32,6 +33,7 @@ pub fn session_context(config: SessionConfig) -> SessionContext {
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_default_features()
+        .with_physical_optimizer_rules(optimizer_rules())
         .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))
         .build();
     let context = SessionContext::new_with_state(state);

@@ -111,6 +111,11 @@ async fn law_3_deleted_rows_are_gone_with_and_without_marks() {
             "SELECT * FROM t WHERE k = 5",
             "SELECT id FROM t WHERE k = 5 OR abs(id) IN (5, 999, 6)",
             "SELECT id, day FROM t WHERE day = '2024-01-01' AND k = 6",
+            "SELECT k, count(*), count(k) FROM t GROUP BY k",
+            "SELECT min(k), max(k), count(k), min(day), count(*) FROM t",
+            "SELECT k, count(*) FROM t WHERE k IN (5, 6) GROUP BY k",
+            "SELECT day, count(*) FROM t GROUP BY day",
+            "SELECT count(DISTINCT k) FROM t WHERE k < 7",
         ] {
             let (with, without) = both(&session, sql).await;
             assert_eq!(with, without, "{sql}");

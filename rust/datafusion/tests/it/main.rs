@@ -1,5 +1,6 @@
 //! Lakemark through DataFusion, end to end: files are written, marked and asked.
 
+mod aggregates;
 mod corpus;
 mod delta;
 mod differential;

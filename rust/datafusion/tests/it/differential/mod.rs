@@ -5,6 +5,7 @@
 //! printed with a difference bring it back, however many threads there were. A run over `n` tables uses the seeds
 //! `seed..seed + n`: to resume, give the seed that the progress line names.
 
+mod aggregate;
 mod aim;
 mod answer;
 mod column;

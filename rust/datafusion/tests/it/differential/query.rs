@@ -5,6 +5,7 @@ use std::fmt;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use super::aggregate::Aggregate;
 use super::aim::Aim;
 use super::column::{Column, pick};
 
@@ -164,6 +165,8 @@ pub enum Shape {
     Limit(usize),
     /// How many of each value.
     Groups(String),
+    /// Other aggregates.
+    Aggregates(Aggregate),
 }
 
 impl Shape {
@@ -172,14 +175,16 @@ impl Shape {
         let limit = *pick(rng, &[0, 1, 1, 3, 3, 3, 10, 10, 100, 100, 1_000]);
         let Column { name: column, data_type, .. } = pick(rng, columns).clone();
         match rng.random_range(0..20) {
-            0..=7 => Self::Ids,
-            8..=12 => Self::Count,
+            0..=5 => Self::Ids,
+            6..=9 => Self::Count,
+            10..=12 => Self::Aggregates(Aggregate::random(rng, columns)),
             13 => Self::Rows,
             14..=16 => {
                 Self::Top { key: sort_key(&column, &data_type), column, descending: rng.random_bool(0.5), limit }
             }
-            17..=18 => Self::Limit(limit),
-            _ => Self::Groups(column),
+            17 => Self::Limit(limit),
+            18 => Self::Groups(column),
+            _ => Self::Aggregates(Aggregate::random(rng, columns)),
         }
     }
 
@@ -194,6 +199,7 @@ impl Shape {
                 format!("SELECT id, {column} FROM t WHERE {tree} ORDER BY {key} {order} NULLS LAST, id LIMIT {limit}")
             }
             Self::Limit(limit) => format!("SELECT * FROM t WHERE {tree} LIMIT {limit}"),
+            Self::Aggregates(aggregate) => aggregate.sql(tree),
             Self::Groups(column) => format!("SELECT {column}, count(*) FROM t WHERE {tree} GROUP BY {column}"),
         }
     }

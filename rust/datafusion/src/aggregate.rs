@@ -1,0 +1,111 @@
+//! Aggregates from marks alone: an optimizer rule that puts [`IndexAggregateExec`] over partial aggregates of our scan.
+//!
+//! ```text
+//! AggregateExec: mode=Final                     AggregateExec: mode=Final
+//!   AggregateExec: mode=Partial         ─▶        IndexAggregateExec: column=k, gby=[k], aggr=[count(*)]
+//!     LakemarkScanExec                              AggregateExec: mode=Partial
+//!                                                     LakemarkScanExec
+//! ```
+//!
+//! Planning reads nothing for it. When the operator runs it asks the index for the values of the column and how many rows
+//! hold each, makes *partial states* of them, and runs the partial aggregate below over whatever the index could not tell:
+//! uncovered files, uncertain rows, NaN, damage. DataFusion's final aggregate adds the parts, so that types, names, order
+//! and everything above are what they were.
+
+mod exec;
+mod question;
+mod rest;
+mod states;
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use lakemark_index::Predicate;
+use lakemark_table::{FileProbe, Probe, Snapshot};
+
+pub use exec::IndexAggregateExec;
+use question::Question;
+
+/// The rule of DataFusion's that ours follows: it takes the aggregates that statistics answer already.
+const BEFORE: &str = "aggregate_statistics";
+
+/// What the probe of a scan found out, for operators that answer from marks alone.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) predicate: Predicate,
+    /// One entry per file of the snapshot.
+    pub(crate) files: Vec<FileProbe>,
+}
+
+impl Facts {
+    /// The facts of a scan; none if it reads no column that an index could tell more of.
+    pub(crate) fn of_scan(
+        snapshot: &Arc<Snapshot>,
+        predicate: Predicate,
+        probe: &Probe,
+        projection: Option<&Vec<usize>>,
+    ) -> Option<Arc<Self>> {
+        let schema = snapshot.schema();
+        let known = |column: usize| schema.fields().get(column).is_some_and(|field| snapshot.can_tell(field.name()));
+        if !projection?.iter().any(|column| known(*column)) {
+            return None;
+        }
+        Some(Arc::new(Self { snapshot: Arc::clone(snapshot), predicate, files: probe.files.clone() }))
+    }
+
+    /// Whether the index may know rows of these files at all.
+    fn knows_rows(&self) -> bool {
+        self.files.iter().any(has_rows)
+    }
+}
+
+/// Whether some rows of a file are certain.
+fn has_rows(file: &FileProbe) -> bool {
+    matches!(file, FileProbe::Known { certain, .. } if !certain.is_empty())
+}
+
+/// The optimizer rule. [`session_context`](crate::session_context) has it; other sessions add it behind DataFusion's own
+/// rule `aggregate_statistics`, or at the end.
+#[derive(Debug, Default)]
+pub struct IndexAggregates;
+
+impl PhysicalOptimizerRule for IndexAggregates {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_down(|node| {
+            if node.is::<IndexAggregateExec>() {
+                return Ok(Transformed::new(node, false, TreeNodeRecursion::Jump));
+            }
+            match node.downcast_ref::<AggregateExec>().and_then(Question::of) {
+                Some(question) => {
+                    let answering: Arc<dyn ExecutionPlan> = Arc::new(IndexAggregateExec::new(node, question));
+                    Ok(Transformed::new(answering, true, TreeNodeRecursion::Jump))
+                }
+                None => Ok(Transformed::no(node)),
+            }
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "lakemark_index_aggregates"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// DataFusion's rules with ours among them.
+pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let place = rules.iter().position(|rule| rule.name() == BEFORE).map_or(rules.len(), |place| place + 1);
+    rules.insert(place, Arc::new(IndexAggregates));
+    rules
+}

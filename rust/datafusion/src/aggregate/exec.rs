@@ -1,0 +1,212 @@
+//! The operator that answers a partial aggregate from the index, and reads what the index cannot tell.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_table::TallyRequest;
+use object_store::path::Path;
+use tokio::sync::OnceCell;
+
+use super::question::Question;
+use super::rest::rest_of;
+use super::states::{of_bounds, of_values};
+use super::{Facts, has_rows};
+use crate::error::to_engine;
+
+/// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
+#[derive(Debug)]
+pub struct IndexAggregateExec {
+    /// The partial aggregate that DataFusion planned.
+    input: Arc<dyn ExecutionPlan>,
+    question: Arc<Question>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    /// What the index said; asked once for all partitions.
+    answer: Arc<OnceCell<Answer>>,
+}
+
+/// States from the index, and what is left to be read.
+#[derive(Debug, Default)]
+struct Answer {
+    states: Vec<RecordBatch>,
+    rest: Option<Arc<dyn ExecutionPlan>>,
+}
+
+impl IndexAggregateExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, question: Question) -> Self {
+        Self::over(input, Arc::new(question))
+    }
+
+    fn over(input: Arc<dyn ExecutionPlan>, question: Arc<Question>) -> Self {
+        let partitions = input.output_partitioning().partition_count();
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(partitions),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        ));
+        Self { input, question, properties, metrics: ExecutionPlanMetricsSet::new(), answer: Arc::default() }
+    }
+
+    fn asker(&self) -> Asker {
+        Asker { input: Arc::clone(&self.input), question: Arc::clone(&self.question), metrics: self.metrics.clone() }
+    }
+}
+
+/// Asks the index.
+struct Asker {
+    input: Arc<dyn ExecutionPlan>,
+    question: Arc<Question>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl Asker {
+    /// The answer of the index; where it gives none, the input is what is left to be read.
+    async fn ask(&self, batch_rows: usize) -> Result<Answer> {
+        let Some(facts) = Facts::below(&self.input) else {
+            return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
+        };
+        let (mut states, mut answered) = self.ask_bounds(&facts).await?;
+        if states.is_empty() {
+            (states, answered) = self.ask_values(&facts, batch_rows.max(1)).await?;
+        }
+        let told = facts.files.iter().zip(facts.snapshot.files()).zip(&answered);
+        let told = told.filter(|((probe, _), answered)| **answered && has_rows(probe));
+        let told: HashSet<Path> = told.map(|((_, file), _)| file.meta.location.clone()).collect();
+        self.count("files_answered", told.len() as u64);
+        let rest = rest_of(&self.input, &told)?;
+        Ok(Answer { states, rest })
+    }
+
+    /// Directories tell the bounds and the NULLs of columns.
+    async fn ask_bounds(&self, facts: &Facts) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let Some(requests) = self.question.bounds() else { return Ok(Default::default()) };
+        let bounds = facts.snapshot.bounds(&requests, &facts.files).await.map_err(to_engine)?;
+        self.count("index_reads", bounds.index_reads);
+        self.count("index_bytes", bounds.index_bytes);
+        if bounds.columns.iter().all(Vec::is_empty) {
+            return Ok(Default::default());
+        }
+        let states = of_bounds(&self.question, &self.input.schema(), &requests, &bounds, &facts.files)?;
+        Ok((vec![states], bounds.answered))
+    }
+
+    /// Values and pairs of values tell everything else.
+    async fn ask_values(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let request =
+            TallyRequest { columns: &self.question.columns, predicate: &facts.predicate, files: &facts.files };
+        let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
+        self.count("index_reads", tally.index_reads);
+        self.count("index_bytes", tally.index_bytes);
+        let mut states = Vec::new();
+        for part in &tally.parts {
+            self.count("values", part.rows.len() as u64);
+            let all = of_values(&self.question, &self.input.schema(), part)?;
+            let cuts = (0..all.num_rows()).step_by(batch_rows);
+            states.extend(cuts.map(|first| all.slice(first, batch_rows.min(all.num_rows() - first))));
+        }
+        Ok((states, tally.answered))
+    }
+
+    fn count(&self, name: &'static str, value: u64) {
+        let counter = MetricBuilder::new(&self.metrics).global_counter(name);
+        counter.add(usize::try_from(value).unwrap_or(usize::MAX));
+    }
+}
+
+impl DisplayAs for IndexAggregateExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IndexAggregateExec: columns=[{}]", self.question.columns.join(", "))?;
+        if let Some(aggregate) = self.input.downcast_ref::<AggregateExec>() {
+            let groups: Vec<&str> = aggregate.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();
+            let functions: Vec<&str> = aggregate.aggr_expr().iter().map(|function| function.name()).collect();
+            write!(f, ", gby=[{}], aggr=[{}]", groups.join(", "), functions.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for IndexAggregateExec {
+    fn name(&self) -> &'static str {
+        "IndexAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::over(input, Arc::clone(&self.question)))),
+            _ => internal_err!("IndexAggregateExec has one input"),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let arguments = self.question.measures.iter().flat_map(|measure| measure.arguments());
+        for expr in self.question.groups.iter().chain(arguments) {
+            if visit(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    /// Whatever would be put between us and the partial aggregate would only be in the way.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let (answer, asker) = (Arc::clone(&self.answer), self.asker());
+        let schema = self.input.schema();
+        let states = stream::once(async move {
+            let batch_rows = context.session_config().batch_size();
+            let answer = answer.get_or_try_init(|| asker.ask(batch_rows)).await?;
+            let own = if partition == 0 { answer.states.clone() } else { Vec::new() };
+            let rest = match &answer.rest {
+                Some(rest) => rest.execute(partition, context)?.left_stream(),
+                None => stream::empty().right_stream(),
+            };
+            Ok::<_, DataFusionError>(stream::iter(own.into_iter().map(Ok)).chain(rest))
+        });
+        let states = states.try_flatten().map(move |batch| Ok(batch?.record_output(&baseline)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, states)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

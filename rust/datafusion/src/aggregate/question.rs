@@ -1,0 +1,163 @@
+//! What an aggregate asks of the index, if the index can answer it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::projection::ProjectionExec;
+use lakemark_table::BoundsRequest;
+
+use super::Facts;
+use crate::exec::LakemarkScanExec;
+
+/// An aggregate over a scan, in terms of the scan's columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// What the rows are grouped by; nothing for one group of all rows.
+    pub(crate) groups: Vec<Arc<dyn PhysicalExpr>>,
+    /// The aggregates, each with one partial state.
+    pub(crate) measures: Vec<Measure>,
+    /// The columns that these read.
+    pub(crate) columns: Vec<String>,
+}
+
+/// An aggregate function that the index can answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Measure {
+    /// Rows in which none of the expressions is NULL.
+    Count(Vec<Arc<dyn PhysicalExpr>>),
+    /// Different values of the expression, NULL left out.
+    Distinct(Arc<dyn PhysicalExpr>),
+    /// The least value.
+    Least(Arc<dyn PhysicalExpr>),
+    /// The greatest value.
+    Greatest(Arc<dyn PhysicalExpr>),
+}
+
+impl Measure {
+    fn of(function: &AggregateFunctionExpr, below: Option<&ProjectionExec>) -> Option<Self> {
+        if !function.order_bys().is_empty() {
+            return None;
+        }
+        let arguments: Vec<Arc<dyn PhysicalExpr>> =
+            function.expressions().into_iter().map(|argument| in_columns(argument, below)).collect::<Option<_>>()?;
+        let implementation = function.fun().inner();
+        if implementation.is::<Count>() && !function.is_distinct() {
+            return Some(Self::Count(arguments));
+        }
+        let [argument] = <[Arc<dyn PhysicalExpr>; 1]>::try_from(arguments).ok()?;
+        if implementation.is::<Count>() {
+            Some(Self::Distinct(argument))
+        } else if implementation.is::<Min>() {
+            Some(Self::Least(argument))
+        } else if implementation.is::<Max>() {
+            Some(Self::Greatest(argument))
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn arguments(&self) -> &[Arc<dyn PhysicalExpr>] {
+        match self {
+            Self::Count(arguments) => arguments,
+            Self::Distinct(argument) | Self::Least(argument) | Self::Greatest(argument) => {
+                std::slice::from_ref(argument)
+            }
+        }
+    }
+
+    /// The column that is the whole argument.
+    pub(crate) fn column(&self) -> Option<&str> {
+        match self.arguments() {
+            [argument] => argument.downcast_ref::<Column>().map(Column::name),
+            _ => None,
+        }
+    }
+
+    /// Whether it counts rows whatever they hold: its arguments are constants.
+    pub(crate) fn counts_rows(&self) -> bool {
+        matches!(self, Self::Count(arguments) if arguments.iter().all(|argument| collect_columns(argument).is_empty()))
+    }
+}
+
+impl Question {
+    /// The question of a partial aggregate whose input is our scan; none if the index cannot answer it.
+    pub(crate) fn of(aggregate: &AggregateExec) -> Option<Self> {
+        let below = aggregate.input().downcast_ref::<ProjectionExec>();
+        let scan = below.map_or(aggregate.input(), ProjectionExec::input).downcast_ref::<LakemarkScanExec>()?;
+        let plain = *aggregate.mode() == AggregateMode::Partial
+            && aggregate.group_expr().is_single()
+            && aggregate.limit_options().is_none()
+            && aggregate.filter_expr().iter().all(Option::is_none);
+        if !plain {
+            return None;
+        }
+        let facts = scan.facts()?;
+        let groups = aggregate.group_expr().input_exprs().into_iter().map(|group| in_columns(group, below));
+        let groups: Vec<Arc<dyn PhysicalExpr>> = groups.collect::<Option<_>>()?;
+        let measures = aggregate.aggr_expr().iter().map(|function| Measure::of(function, below));
+        let measures: Vec<Measure> = measures.collect::<Option<_>>()?;
+        let read = || groups.iter().chain(measures.iter().flat_map(Measure::arguments));
+        let columns: Vec<String> = read()
+            .flat_map(collect_columns)
+            .map(|column| (column.name().to_owned(), ()))
+            .collect::<BTreeMap<_, _>>()
+            .into_keys()
+            .collect();
+        if read().any(is_volatile) || !columns.iter().all(|column| facts.snapshot.can_tell(column)) {
+            return None;
+        }
+        let question = Self { groups, measures, columns };
+        let answerable = (1..=2).contains(&question.columns.len()) || question.bounds().is_some();
+        (answerable && facts.knows_rows()).then_some(question)
+    }
+
+    /// The columns whose bounds are all that is asked for; none if there are groups or expressions.
+    pub(crate) fn bounds(&self) -> Option<Vec<BoundsRequest>> {
+        if !self.groups.is_empty() || self.columns.is_empty() {
+            return None;
+        }
+        let mut extremes: BTreeMap<&str, bool> = BTreeMap::new();
+        for measure in self.measures.iter().filter(|measure| !measure.counts_rows()) {
+            if matches!(measure, Measure::Distinct(_)) {
+                return None;
+            }
+            *extremes.entry(measure.column()?).or_default() |= !matches!(measure, Measure::Count(_));
+        }
+        let request = |(column, extremes): (&str, bool)| BoundsRequest { column: column.to_owned(), extremes };
+        Some(extremes.into_iter().map(request).collect())
+    }
+}
+
+/// An expression over the columns of the scan, where a projection below the aggregate computes parts of it.
+fn in_columns(expr: Arc<dyn PhysicalExpr>, below: Option<&ProjectionExec>) -> Option<Arc<dyn PhysicalExpr>> {
+    let Some(projection) = below else { return Some(expr) };
+    let replaced = expr.transform_up(|part| {
+        let column = part.downcast_ref::<Column>().map(Column::index);
+        match column.map(|column| projection.expr().get(column)) {
+            None => Ok(Transformed::no(part)),
+            Some(Some(computed)) => Ok(Transformed::yes(Arc::clone(&computed.expr))),
+            Some(None) => internal_err!("{part} is not projected"),
+        }
+    });
+    replaced.data().ok()
+}
+
+impl Facts {
+    /// The facts of the scan below a partial aggregate, however many operators were put between them.
+    pub(crate) fn below(plan: &Arc<dyn datafusion::physical_plan::ExecutionPlan>) -> Option<Arc<Self>> {
+        match plan.downcast_ref::<LakemarkScanExec>() {
+            Some(scan) => scan.facts().cloned(),
+            None => plan.children().into_iter().find_map(Self::below),
+        }
+    }
+}
