@@ -259,6 +259,64 @@ class Table:
         """
         return self._inner.count(filter, use_index)
 
+    def group_count(self, columns: str | Sequence[str], filter: str | None = None, *, use_index: bool = True) -> Rows:
+        """Counts the rows of each value of a column, from the marks alone where they know every row.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"))
+        >>> table.create_index("origin", using="bitmap", progress=False).name
+        'origin_bitmap'
+        >>> counts = table.group_count("origin").to_arrow()
+        >>> sum(counts["count"].to_pylist()) == table.count()
+        True
+
+        Args:
+            columns: The column, or columns whose combinations of values are counted.
+            filter: A SQL condition; all rows without one.
+            use_index: Whether the marks are used; the rows are the same without.
+
+        Returns:
+            The columns and `count`, in no order. NULL is a value of its own.
+
+        Raises:
+            NotFoundError: There is no such column.
+            InvalidInputError: There is no column at all, or the condition is not valid SQL.
+        """
+        wanted = [columns] if isinstance(columns, str) else list(columns)
+        return Rows(self._inner.group_count(wanted, filter, use_index))
+
+    def min_max(self, column: str, filter: str | None = None, *, use_index: bool = True) -> Rows:
+        """Finds the least and the greatest value of a column, from the marks alone where they know every row.
+
+        Args:
+            column: The column.
+            filter: A SQL condition; all rows without one.
+            use_index: Whether the marks are used; the values are the same without.
+
+        Returns:
+            One row with `min` and `max`, which are NULL if no row has a value.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        return Rows(self._inner.min_max(column, filter, use_index))
+
+    def count_distinct(self, column: str, filter: str | None = None, *, use_index: bool = True) -> int:
+        """Counts the different values of a column, from the marks alone where they know every row.
+
+        Args:
+            column: The column.
+            filter: A SQL condition; all rows without one.
+            use_index: Whether the marks are used; the number is the same without.
+
+        Returns:
+            How many values there are; NULL is none.
+
+        Raises:
+            NotFoundError: There is no such column.
+        """
+        return self._inner.count_distinct(column, filter, use_index)
+
     def explain(self, filter: str | None = None, *, use_index: bool = True) -> ExplainReport:
         """Tells what the marks say about a condition, and what would be left to read.
 

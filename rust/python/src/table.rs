@@ -140,6 +140,37 @@ impl Table {
         wait(py, move || async move { lakemark_datafusion::count(&table, filter.as_deref(), &options).await })
     }
 
+    fn group_count(
+        &self,
+        py: Python<'_>,
+        columns: Vec<String>,
+        filter: Option<String>,
+        use_index: bool,
+    ) -> PyResult<Rows> {
+        let table = Arc::clone(&self.0);
+        let options = QueryOptions { use_index };
+        let counted = move || async move {
+            lakemark_datafusion::group_count(&table, &columns, filter.as_deref(), &options).await
+        };
+        wait(py, counted).map(Rows)
+    }
+
+    fn min_max(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
+        let table = Arc::clone(&self.0);
+        let options = QueryOptions { use_index };
+        let extremes =
+            move || async move { lakemark_datafusion::min_max(&table, &column, filter.as_deref(), &options).await };
+        wait(py, extremes).map(Rows)
+    }
+
+    fn count_distinct(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<u64> {
+        let table = Arc::clone(&self.0);
+        let options = QueryOptions { use_index };
+        wait(py, move || async move {
+            lakemark_datafusion::count_distinct(&table, &column, filter.as_deref(), &options).await
+        })
+    }
+
     /// The report as JSON and as text.
     fn explain(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<(String, String)> {
         let table = Arc::clone(&self.0);
