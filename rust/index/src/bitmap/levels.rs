@@ -40,6 +40,17 @@ pub fn coarse_memory_bytes(encoding: Encoding, rows: u64) -> u64 {
     if encoding.coarse_level().is_some() { rows * size_of::<u32>() as u64 } else { 0 }
 }
 
+/// How many bins a coarse level over `values` values gets, from the bytes of the fine level and of a bitmap.
+pub(super) fn bins_of_size(level: CoarseLevel, fine: u64, bitmap: u64, values: u64) -> u64 {
+    let bitmaps = (fine / COARSE_SHARE + bitmap / 2) / bitmap.max(1);
+    let bins = match level {
+        CoarseLevel::Interval => bitmaps.saturating_mul(2),
+        CoarseLevel::Range | CoarseLevel::Slices => bitmaps.saturating_add(1),
+    };
+    // A bin of one value is a posting once more.
+    bins.clamp(1, (values / 2).clamp(1, MAX_BINS))
+}
+
 /// The ranks of the rows of a segment.
 pub(super) struct Ranks {
     level: CoarseLevel,
@@ -80,14 +91,7 @@ impl Ranks {
         }
         let total = self.shares.total();
         let bitmap = self.bitmap_bytes().max(1);
-        let bitmaps = (total / COARSE_SHARE + bitmap / 2) / bitmap;
-        let bins = match self.level {
-            CoarseLevel::Interval => bitmaps.saturating_mul(2),
-            CoarseLevel::Range | CoarseLevel::Slices => bitmaps.saturating_add(1),
-        };
-        // A bin of one value is a posting once more.
-        let most = (self.shares.values() / 2).clamp(1, MAX_BINS);
-        self.shares.cut(bins.clamp(1, most))
+        self.shares.cut(bins_of_size(self.level, total, bitmap, self.shares.values()))
     }
 
     /// Bytes of a bitmap of the level, from how often a sample of the rows crosses a place where bins could be cut.

@@ -14,11 +14,13 @@
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
-//! what of both levels to read, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification.
+//! what of both levels to read, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification. [`cost`]
+//! predicts the bytes of each encoding.
 
 pub mod build;
 pub mod chunk;
 mod coarse;
+pub mod cost;
 pub mod groups;
 mod levels;
 pub mod pairs;

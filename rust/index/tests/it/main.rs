@@ -2,6 +2,7 @@
 
 mod algebra;
 mod bitmap;
+mod cost;
 mod encodings;
 mod groups;
 mod key;
