@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types as t
 
+import lakemark
 from spark_tables import add_file, mark, plan_of, same_rows, write_folder
 
 if TYPE_CHECKING:
@@ -103,8 +104,33 @@ def test_timestamps_of_96_bits_are_moments_of_utc(spark: SparkSession, tmp_path:
     )
     moments.write.option("compression", "none").parquet(folder)
     ours = spark.read.format("lakemark").load(folder)
-    assert ours.schema == spark.read.parquet(folder).schema
-    assert same_rows(ours, spark.read.parquet(folder))
+    theirs = spark.read.parquet(folder)
+    assert ours.schema == theirs.schema
+    assert same_rows(ours, theirs)
+    table = lakemark.Table(folder)
+    index = table.create_index("at", progress=False)
+    assert (index.data_type, index.coverage) == ('Timestamp(µs, "UTC")', 1.0)
+    marked = spark.read.format("lakemark").load(folder)
+    for condition in ("at = TIMESTAMP '9999-12-31'", "at < TIMESTAMP '2024-03-31 01:30:00.123457'"):
+        assert marked.where(condition).count() == 1
+        assert same_rows(marked.where(condition), theirs.where(condition))
+
+
+def test_timestamps_that_spark_rebased_are_not_indexed(spark: SparkSession, tmp_path: Path) -> None:
+    moments = spark.sql("SELECT * FROM VALUES (TIMESTAMP '2024-03-31 01:30:00', DATE '2024-03-31') AS v(at, day)")
+    for kind, declined in (("int96", ["at"]), ("datetime", ["day"])):
+        folder = str(tmp_path / kind)
+        key = f"spark.sql.parquet.{kind}RebaseModeInWrite"
+        spark.conf.set(key, "LEGACY")
+        moments.coalesce(1).write.parquet(folder)
+        spark.conf.unset(key)
+        table = lakemark.Table(folder)
+        for column in ("at", "day"):
+            table.create_index(column, build=False)
+        report = table.build(progress=False)
+        assert [index.column for index in table.indexes if index.coverage == 0.0] == declined
+        assert len(report.declined) == 1
+        assert same_rows(spark.read.format("lakemark").load(folder), spark.read.parquet(folder))
 
 
 def test_a_file_without_a_column_gives_nulls(spark: SparkSession, tmp_path: Path) -> None:
