@@ -18,7 +18,7 @@ use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileM
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lakemark_table::{Snapshot, with_moments};
+use lakemark_table::{ColumnNames, Snapshot, with_moments};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -32,6 +32,8 @@ pub(crate) struct Footers {
     store: Arc<dyn ObjectStore>,
     cache: Arc<FileMetadataCache>,
     root: Arc<str>,
+    /// The names that columns have in the files, where those are others.
+    names: Option<Arc<ColumnNames>>,
 }
 
 impl fmt::Debug for Footers {
@@ -42,12 +44,15 @@ impl fmt::Debug for Footers {
 
 impl Footers {
     pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
-        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into() }
+        let names = snapshot.column_names().cloned();
+        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into(), names }
     }
 
     /// The footer of a file with its page index, if the file has one.
     pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
-        let key = Path::from(format!("{}#{}", self.root, meta.location));
+        // A column that is renamed has another name in the same file from then on.
+        let names = self.names.as_ref().map_or(0, |names| names.fingerprint());
+        let key = Path::from(format!("{}#{}#{names:x}", self.root, meta.location));
         if let Some(entry) = self.cache.get(&key)
             && entry.is_valid_for(meta)
             && let Some(cached) = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()
@@ -58,7 +63,11 @@ impl Footers {
             .with_page_index_policy(Some(PageIndexPolicy::Optional))
             .fetch_metadata()
             .await?;
-        let metadata = Arc::new(with_moments(Arc::unwrap_or_clone(metadata))?);
+        let mut metadata = with_moments(Arc::unwrap_or_clone(metadata))?;
+        if let Some(names) = &self.names {
+            metadata = names.shown_footer(metadata)?;
+        }
+        let metadata = Arc::new(metadata);
         let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
         self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));
         Ok(metadata)

@@ -11,7 +11,7 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jlong};
 use jni::{Env, EnvUnowned};
-use lakemark_table::{Table, TableOptions};
+use lakemark_table::{ErrorKind, Table, TableOptions};
 
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
@@ -48,6 +48,14 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
 async fn pin(location: String, store: Option<String>, use_index: bool) -> Result<Pinned> {
     let options = TableOptions { store: store.clone(), ..TableOptions::default() };
     let snapshot = Table::open(&location, options).await?.snapshot().await?;
+    if snapshot.column_names().is_some() {
+        return Err(NativeError::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the Delta table {location} maps its columns, which the Spark connector does not read; use Spark's own"
+            ),
+        ));
+    }
     Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }
 

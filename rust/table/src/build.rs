@@ -187,7 +187,7 @@ async fn plan(
     let adopted: HashSet<usize> = adopted.iter().map(|(file, _)| *file).collect();
     let mut lacking: Vec<(&ManifestIndex, Vec<usize>)> = Vec::new();
     for index in indexes {
-        if snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id) {
+        if snapshot.is_usable(index) {
             lacking.push((index, uncovered(snapshot, index, &adopted)));
         } else {
             tracing::warn!(

@@ -21,6 +21,7 @@ use url::Url;
 
 use crate::error::{Error, Result};
 use crate::location::Location;
+use crate::names::ColumnNames;
 
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;
@@ -29,6 +30,8 @@ const CACHE_ENTRIES: usize = 10_000;
 pub(crate) struct DeltaState {
     pub version: u64,
     pub schema: SchemaRef,
+    /// The names that columns have in the files, where those are others.
+    pub names: Option<Arc<ColumnNames>>,
     pub partition_columns: Vec<Field>,
     pub files: Vec<DeltaFile>,
     log_store: LogStoreRef,
@@ -83,14 +86,19 @@ impl DeltaState {
         let log_store = table.log_store();
         let state = table.snapshot().map_err(|error| delta_error(location, error))?.snapshot().clone();
         let metadata = state.metadata();
-        let mapping = metadata.configuration().get("delta.columnMapping.mode").map(String::as_str);
-        if mapping.is_some_and(|mode| mode != "none") {
-            return Err(Error::unsupported(format!(
-                "the Delta table {} uses column mapping, which this release does not read; copy it to a table without",
-                location.text
-            )));
-        }
-        let schema = state.arrow_schema();
+        let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
+            None | Some("none") => (state.arrow_schema(), None),
+            Some("name") => {
+                let (names, schema) = ColumnNames::of(&state.arrow_schema());
+                (schema, Some(Arc::new(names)))
+            }
+            Some(mode) => {
+                return Err(Error::unsupported(format!(
+                    "the Delta table {} maps columns by {mode}, this release reads tables that map them by name; copy it to one",
+                    location.text
+                )));
+            }
+        };
         let partition_columns = metadata
             .partition_columns()
             .iter()
@@ -104,10 +112,10 @@ impl DeltaState {
             .try_collect()
             .await
             .map_err(|error| delta_error(location, error))?;
-        let mut files =
-            views.iter().map(|view| data_file(location, view, &partition_columns)).collect::<Result<Vec<_>>>()?;
+        let files = views.iter().map(|view| data_file(location, view, &partition_columns, names.as_deref()));
+        let mut files = files.collect::<Result<Vec<_>>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { version: state.version(), schema, partition_columns, files, log_store })
+        Ok(Self { version: state.version(), schema, names, partition_columns, files, log_store })
     }
 
     /// The rows that a vector deletes, of a file with `rows` rows.
@@ -153,7 +161,12 @@ impl DeltaState {
     }
 }
 
-fn data_file(location: &Location, view: &LogicalFileView, partition_columns: &[Field]) -> Result<DeltaFile> {
+fn data_file(
+    location: &Location,
+    view: &LogicalFileView,
+    partition_columns: &[Field],
+    names: Option<&ColumnNames>,
+) -> Result<DeltaFile> {
     let path = view.path().into_owned();
     if path.contains("://") || path.starts_with('/') {
         return Err(Error::unsupported(format!(
@@ -169,7 +182,10 @@ fn data_file(location: &Location, view: &LogicalFileView, partition_columns: &[F
     let raw = view.partition_values_map();
     let partition_values = partition_columns
         .iter()
-        .map(|field| partition_value(field, raw.get(field.name()).and_then(Option::as_deref), &path))
+        .map(|field| {
+            let stored = names.and_then(|names| names.stored(field.name())).unwrap_or(field.name());
+            partition_value(field, raw.get(stored).and_then(Option::as_deref), &path)
+        })
         .collect::<Result<_>>()?;
     let vector =
         view.deletion_vector_descriptor().map(DeletionVectorDescriptor::try_from).transpose().map_err(|error| {

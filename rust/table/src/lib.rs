@@ -7,7 +7,7 @@
 //! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
-//! - `moments`: one meaning of 96-bit timestamps, and dates of another calendar
+//! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `build` and `verify`: data to marks, and marks against data; `vacuum`: what nobody needs any more
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -21,6 +21,7 @@ mod footer;
 mod listing;
 mod location;
 mod moments;
+mod names;
 pub mod options;
 mod probe;
 pub mod report;
@@ -37,6 +38,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
 pub use moments::with_moments;
+pub use names::ColumnNames;
 pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, TableOptions, VacuumOptions};
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{

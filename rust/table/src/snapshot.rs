@@ -16,6 +16,7 @@ use crate::delta::DeltaState;
 use crate::error::Result;
 use crate::footer::{FileShape, modified_ns};
 use crate::listing::Listing;
+use crate::names::ColumnNames;
 use crate::options::ProbeOptions;
 use crate::probe;
 use crate::report::{IndexInfo, ProbeReport};
@@ -80,7 +81,7 @@ pub(crate) struct FileMarks {
     pub doubtful: bool,
     /// A file of its path was indexed, but of another size.
     pub changed: bool,
-    /// The columns that it has, if a footer or the manifest told.
+    /// The columns that it has, by the names that they show, if a footer or the manifest told.
     pub schema: Option<SchemaRef>,
 }
 
@@ -94,6 +95,8 @@ pub struct Snapshot {
     object_store: Arc<dyn ObjectStore>,
     root: Url,
     delta_version: Option<u64>,
+    /// The names that columns have in the files, where those are others.
+    names: Option<Arc<ColumnNames>>,
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
@@ -148,6 +151,7 @@ impl Snapshot {
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
             delta_version: None,
+            names: None,
             manifest,
             store: table.store.clone(),
             marks,
@@ -168,6 +172,11 @@ impl Snapshot {
             })
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let shown =
+            |stored: SchemaRef| state.names.as_ref().map_or(Arc::clone(&stored), |names| names.shown_schema(&stored));
+        for mark in &mut marks {
+            mark.schema = mark.schema.take().map(shown);
+        }
         // Positions of deleted rows mean nothing without the number of rows.
         let vectors =
             || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
@@ -176,7 +185,7 @@ impl Snapshot {
             .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
         for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
             if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
-                mark.schema = Some(shape.schema);
+                mark.schema = Some(shown(shape.schema));
                 data_file.row_groups = Some(shape.row_groups);
             }
         }
@@ -204,6 +213,7 @@ impl Snapshot {
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
             delta_version: Some(state.version),
+            names: state.names,
             manifest,
             store: table.store.clone(),
             marks,
@@ -246,6 +256,30 @@ impl Snapshot {
         &self.root
     }
 
+    /// The names that columns have in the files, where those are others than the table shows.
+    #[must_use]
+    pub fn column_names(&self) -> Option<&Arc<ColumnNames>> {
+        self.names.as_ref()
+    }
+
+    /// The columns in the files by the names that they have there.
+    pub(crate) fn stored_schema(&self) -> SchemaRef {
+        match &self.names {
+            Some(names) => names.stored_schema(&self.file_schema),
+            None => self.file_schema(),
+        }
+    }
+
+    /// The name that a column of the table has in the files.
+    pub(crate) fn stored_name<'a>(&'a self, shown: &'a str) -> &'a str {
+        self.names.as_ref().and_then(|names| names.stored(shown)).unwrap_or(shown)
+    }
+
+    /// The name that a column of the files shows; its own if the table has it no more.
+    fn shown_name<'a>(&'a self, stored: &'a str) -> &'a str {
+        self.names.as_ref().and_then(|names| names.shown(stored)).unwrap_or(stored)
+    }
+
     /// The version of the Delta table, if it is one.
     #[must_use]
     pub fn delta_version(&self) -> Option<u64> {
@@ -268,7 +302,7 @@ impl Snapshot {
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex) -> IndexInfo {
         let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
         let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
-        let usable = self.indexes_of(&index.column).iter().any(|have| have.id == index.id);
+        let usable = self.is_usable(index);
         let known = self.marks.iter().filter(|mark| usable && !mark.doubtful).filter_map(|mark| mark.ordinal);
         let fresh = known.filter(|ordinal| covered.contains(ordinal));
         let (mut files_covered, mut rows) = (0, 0);
@@ -277,12 +311,13 @@ impl Snapshot {
             rows += manifest.files.get(ordinal as usize).map_or(0, ManifestFile::rows);
         }
         let files_total = self.files.len() as u64;
-        let data_type = self.schema.field_with_name(&index.column).map(|field| field.data_type().to_string());
+        let field = self.stored_schema().field_with_name(&index.column).cloned();
+        let data_type = field.map(|field| field.data_type().to_string());
         IndexInfo {
             name: index.name.clone(),
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
-            column: index.column.clone(),
+            column: self.shown_name(&index.column).to_owned(),
             data_type: data_type.unwrap_or_else(|_| "gone".to_owned()),
             options: index.options.clone(),
             files_covered,
@@ -297,9 +332,15 @@ impl Snapshot {
     /// The indexes that can answer tests of `column`, as it is typed now.
     pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        let key_type = self.file_schema.field_with_name(column).ok().and_then(|field| key_type_of(field.data_type()));
-        let same = |index: &&ManifestIndex| index.column == column && Some(index.key_type) == key_type;
-        manifest.indexes.iter().filter(same).collect()
+        let stored = self.stored_name(column);
+        manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index)).collect()
+    }
+
+    /// Whether the index is of a column that the table has now, with the type that it has now.
+    pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
+        let stored = self.stored_schema();
+        let field = stored.field_with_name(&index.column).ok();
+        field.and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
     }
 
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.

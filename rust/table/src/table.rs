@@ -202,7 +202,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         name,
         kind: "bitmap".to_owned(),
         encoding: encoding.name().to_owned(),
-        column: column.clone(),
+        column: snapshot.stored_name(column).to_owned(),
         field_id,
         key_type,
         options,

@@ -64,9 +64,8 @@ async fn verify_segment(
             return Ok(());
         }
     };
-    let field = snapshot.file_schema().fields().iter().find(|field| *field.name() == index.column).cloned();
-    let usable = snapshot.indexes_of(&index.column).iter().any(|have| have.id == index.id);
-    let (Some(field), true) = (field, usable) else {
+    let field = snapshot.stored_schema().fields().iter().find(|field| *field.name() == index.column).cloned();
+    let (Some(field), true) = (field, snapshot.is_usable(index)) else {
         verdict
             .stale
             .push(Finding { path: index.column.clone(), problem: "the column is gone or has another type".to_owned() });

@@ -123,7 +123,7 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
 }
 
 fn fields_of(context: &Context, group: &Group) -> Result<Vec<FieldRef>> {
-    let schema = context.snapshot.file_schema();
+    let schema = context.snapshot.stored_schema();
     let field = |index: &ManifestIndex| {
         let found = schema.fields().iter().find(|field| *field.name() == index.column).cloned();
         found.ok_or_else(|| Error::internal(format!("the column {} of an index is gone", index.column)))

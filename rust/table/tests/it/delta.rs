@@ -5,13 +5,13 @@ use std::path::Path;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Date32Type};
 use lakemark_index::Predicate;
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, TableFormat};
+use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, TableFormat};
 use roaring::RoaringTreemap;
 use serde_json::json;
 
 use crate::fixture::{batch, certain, equals, is_null, k_values, mark, open, probe, rows_of, write};
 
-fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
+pub fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
     let log = root.join("_delta_log");
     std::fs::create_dir_all(&log).unwrap();
     let lines: Vec<String> = actions.iter().map(ToString::to_string).collect();
@@ -134,11 +134,4 @@ async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 50), 3));
-}
-
-#[tokio::test]
-async fn column_mapping_is_refused() {
-    let folder = table(false, json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}));
-    let error = open(folder.path()).await.snapshot().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
 }

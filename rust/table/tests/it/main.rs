@@ -9,6 +9,7 @@ mod fixture;
 mod futures;
 mod layer;
 mod locations;
+mod mapping;
 mod moments;
 mod probing;
 mod tallies;

@@ -1,0 +1,134 @@
+//! Delta tables whose columns are stored under other names than they show.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use lakemark_index::Reason;
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe};
+use serde_json::{Value, json};
+
+use crate::delta::commit;
+use crate::fixture::{batch, certain, equals, is_null, k_values, open, probe, rows_of, spec, write};
+
+/// A column of the log: shown name, stored name, type.
+type Column<'a> = (&'a str, &'a str, &'a str);
+
+const COLUMNS: [Column<'_>; 3] = [("day", "col-day", "date"), ("k", "col-k", "integer"), ("s", "col-s", "string")];
+
+fn metadata(mode: &str, columns: &[Column<'_>]) -> Value {
+    let field = |(id, (shown, stored, kind)): (usize, &Column<'_>)| {
+        json!({"name": shown, "type": kind, "nullable": true,
+            "metadata": {"delta.columnMapping.id": id + 1, "delta.columnMapping.physicalName": stored}})
+    };
+    let fields: Vec<Value> = columns.iter().enumerate().map(field).collect();
+    json!({"metaData": {"id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11", "format": {"provider": "parquet", "options": {}},
+        "schemaString": json!({"type": "struct", "fields": fields}).to_string(), "partitionColumns": ["day"],
+        "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "9"}, "createdTime": 0}})
+}
+
+fn add(root: &Path, path: &str, partition: &str, day: Option<&str>) -> Value {
+    let size = std::fs::metadata(root.join(path)).unwrap().len();
+    json!({"add": {"path": path, "partitionValues": {partition: day}, "size": size,
+        "modificationTime": 1_700_000_000_000u64, "dataChange": true}})
+}
+
+/// The rows of [`batch`] under stored names.
+fn stored(first: usize, names: [&str; 2]) -> RecordBatch {
+    let rows = batch(first, 250);
+    RecordBatch::try_from_iter(names.into_iter().zip(rows.columns().iter().cloned())).unwrap()
+}
+
+/// A table of two files in two days.
+fn table(mode: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &stored(0, ["col-k", "col-s"]));
+    write(&root.join("b.parquet"), &stored(250, ["col-k", "col-s"]));
+    let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
+    let files = [add(root, "a.parquet", "col-day", Some("2024-01-31")), add(root, "b.parquet", "col-day", None)];
+    commit(root, 0, &[vec![protocol, metadata(mode, &COLUMNS)], files.to_vec()].concat());
+    folder
+}
+
+#[tokio::test]
+async fn columns_are_found_by_their_stored_names_and_show_the_table_s() {
+    let folder = table("name");
+    let table = open(folder.path()).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let names: Vec<_> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["day", "k", "s"]);
+    assert!(snapshot.schema().fields().iter().all(|field| field.metadata().is_empty()), "{:?}", snapshot.schema());
+    assert_eq!(certain(&probe(&snapshot, &is_null("day")).await.files[0]), [] as [u32; 0]);
+    table.create_index(spec("k"), false).await.unwrap();
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().rows, 500);
+    let snapshot = table.snapshot().await.unwrap();
+    let info = &snapshot.indexes()[0];
+    assert_eq!((info.name.as_str(), info.column.as_str(), info.coverage), ("k_bitmap", "k", 1.0));
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    assert_eq!(certain(&found.files[1]), rows_of(&k_values(250, 250), 3));
+    assert_eq!(found.report.leaves[0].index.as_deref(), Some("k_bitmap"));
+    assert!(table.verify().await.unwrap().is_ok());
+    assert_eq!(table.create_index(spec("col-k"), false).await.unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test]
+async fn an_index_follows_its_column_when_that_is_renamed() {
+    let folder = table("name");
+    let table = open(folder.path()).await;
+    table.create_index(spec("k"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    // `k` becomes `key`, and `s` becomes `k`: names alone would mix them up.
+    let renamed = [("day", "col-day", "date"), ("key", "col-k", "integer"), ("k", "col-s", "string")];
+    commit(folder.path(), 1, &[metadata("name", &renamed)]);
+    let snapshot = table.snapshot().await.unwrap();
+    let info = &snapshot.indexes()[0];
+    assert_eq!((info.column.as_str(), info.data_type.as_str(), info.coverage), ("key", "Int32", 1.0));
+    let found = probe(&snapshot, &equals("key", 3)).await;
+    assert_eq!(certain(&found.files[0]), rows_of(&k_values(0, 250), 3));
+    let found = probe(&snapshot, &is_null("k")).await;
+    assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::NoIndex)));
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_column_that_is_dropped_and_added_again_is_another_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    // Mapped later than it was made: the stored names are the first names.
+    write(&root.join("a.parquet"), &stored(0, ["k", "s"]));
+    let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
+    let first = [("day", "day", "date"), ("k", "k", "integer"), ("s", "s", "string")];
+    commit(root, 0, &[protocol, metadata("name", &first), add(root, "a.parquet", "day", None)]);
+    let table = open(root).await;
+    table.create_index(spec("k"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let again = [("day", "day", "date"), ("s", "s", "string"), ("k", "col-7", "integer")];
+    commit(root, 1, &[metadata("name", &again)]);
+    let other: ArrayRef = Arc::new(Int32Array::from(vec![3, 4, 3]));
+    write(&root.join("b.parquet"), &RecordBatch::try_from_iter([("col-7", other)]).unwrap());
+    commit(root, 2, &[add(root, "b.parquet", "day", None)]);
+
+    let snapshot = table.snapshot().await.unwrap();
+    let info = &snapshot.indexes()[0];
+    assert_eq!((info.data_type.as_str(), info.coverage), ("gone", 0.0));
+    // The file of the dropped column has no such column: NULL in every row, which the manifest knows.
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    assert_eq!((certain(&found.files[0]), &found.files[1]), (vec![], &FileProbe::Unknown));
+    assert_eq!(certain(&probe(&snapshot, &is_null("k")).await.files[0]).len(), 250);
+    let named = lakemark_table::IndexSpec { name: Some("second".to_owned()), ..spec("k") };
+    table.create_index(named, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (vec![], vec![0, 2]));
+    assert_eq!(snapshot.indexes()[1].coverage, 1.0);
+}
+
+#[tokio::test]
+async fn mapping_by_id_is_refused() {
+    let folder = table("id");
+    let error = open(folder.path()).await.snapshot().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+}
