@@ -30,7 +30,7 @@ CARGO := cd rust && cargo
 PY := PYTHONPATH=$(CURDIR)/python $(VENV)/bin/python
 DEBUG := $(CARGO_TARGET_DIR)/debug
 ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
-MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml
+MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo bench-sqb fuzz-queries fuzz ci

@@ -8,6 +8,8 @@ extensions_options! {
     pub struct LakemarkOptions {
         /// Whether scans may use indexes; without them every file is scanned.
         pub use_index: bool, default = true
+        /// Whether rows that an index found before may be taken from memory (at most 256 MiB a process).
+        pub use_cache: bool, default = true
     }
 }
 

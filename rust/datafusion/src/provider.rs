@@ -96,7 +96,8 @@ impl TableProvider for LakemarkTable {
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let snapshot = self.current().await.map_err(to_engine)?;
         let predicate = translate(filters, &snapshot.schema());
-        let options = ProbeOptions { use_index: use_index(state), count_only: projection.is_some_and(Vec::is_empty) };
+        let count_only = projection.is_some_and(Vec::is_empty);
+        let options = ProbeOptions { count_only, ..probe_options(state) };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
         let location = self.table.location();
@@ -140,8 +141,10 @@ fn read_only(statement: &str) -> DataFusionError {
     ))
 }
 
-pub(crate) fn use_index(state: &dyn Session) -> bool {
-    state.config_options().extensions.get::<LakemarkOptions>().is_none_or(|options| options.use_index)
+/// What the session's settings say of probes.
+pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
+    let options = state.config_options().extensions.get::<LakemarkOptions>().cloned().unwrap_or_default();
+    ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, count_only: false }
 }
 
 /// Our scan evaluates whatever gives the same answer each time and needs no other plan.

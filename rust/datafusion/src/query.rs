@@ -137,12 +137,18 @@ impl Query {
 
     async fn probe(&self, rows: &DataFrame, count_only: bool) -> Result<lakemark_table::Probe> {
         let predicate = predicate_of(rows, &self.snapshot)?;
-        self.snapshot.probe(&predicate, &ProbeOptions { use_index: self.options.use_index, count_only }).await
+        self.snapshot
+            .probe(
+                &predicate,
+                &ProbeOptions { use_index: self.options.use_index, count_only, ..ProbeOptions::default() },
+            )
+            .await
     }
 }
 
 fn context(options: &QueryOptions) -> SessionContext {
-    let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index: options.use_index });
+    let mut config = SessionConfig::new()
+        .with_option_extension(LakemarkOptions { use_index: options.use_index, ..LakemarkOptions::default() });
     config.options_mut().sql_parser.enable_ident_normalization = false;
     session_context(config)
 }

@@ -11,12 +11,11 @@
 //! tag 3  runs    number of runs, then (gap, length) pairs
 //! ```
 //!
-//! Elias-Fano (Elias 1974, Fano 1971) splits each of `n` positions below `u` into
-//! `l = floor(log2(u / n))` low bits, kept side by side, and a high part, kept in unary in a
-//! bit vector of `n + (u >> l)` bits: about `log2(u / n) + 2` bits a row.
-//!
 //! The encoded length and the number of rows are kept by whoever points at the posting.
 
+mod elias_fano;
+
+use self::elias_fano::Shape;
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
 
@@ -71,8 +70,8 @@ fn encode_block(rows: &[u32], universe: u32, out: &mut Vec<u8>) {
     let span = last - base + 1;
     let count = rows.len();
     let header = 1 + varint_length(base) + varint_length(span);
-    let whole = 1 + EliasFano::new(count, universe).byte_length();
-    let local = header + EliasFano::new(count, span).byte_length();
+    let whole = 1 + Shape::new(count, universe).byte_length();
+    let local = header + Shape::new(count, span).byte_length();
     let bitmap = header + (span as usize).div_ceil(8);
     let runs = 1 + runs_length(rows);
     let best = whole.min(local).min(runs);
@@ -85,11 +84,11 @@ fn encode_block(rows: &[u32], universe: u32, out: &mut Vec<u8>) {
         encode_runs(rows, out);
         TAG_RUNS
     } else if whole == best {
-        encode_elias_fano(rows, 0, universe, out);
+        elias_fano::encode(rows, 0, universe, out);
         TAG_WHOLE
     } else {
         put_bounds(base, span, out);
-        encode_elias_fano(rows, base, span, out);
+        elias_fano::encode(rows, base, span, out);
         TAG_LOCAL
     };
     if let Some(slot) = out.get_mut(tag_at) {
@@ -149,77 +148,49 @@ fn encode_bitmap(rows: &[u32], base: u32, span: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// Shape of an Elias-Fano block: a function of the row count and the span alone.
-#[derive(Clone, Copy)]
-struct EliasFano {
-    low_bits: u32,
-    low_bytes: usize,
-    high_bytes: usize,
-}
-
-impl EliasFano {
-    fn new(count: usize, span: u32) -> Self {
-        let low_bits = (u64::from(span) / (count.max(1) as u64)).checked_ilog2().unwrap_or(0);
-        let high_bits = count + (span >> low_bits) as usize;
-        Self { low_bits, low_bytes: (count * low_bits as usize).div_ceil(8), high_bytes: high_bits.div_ceil(8) }
-    }
-
-    fn byte_length(self) -> usize {
-        self.low_bytes + self.high_bytes
-    }
-}
-
-fn encode_elias_fano(rows: &[u32], base: u32, span: u32, out: &mut Vec<u8>) {
-    let shape = EliasFano::new(rows.len(), span);
-    let start = out.len();
-    out.resize(start + shape.byte_length(), 0);
-    let Some((low, high)) = out.get_mut(start..).and_then(|bytes| bytes.split_at_mut_checked(shape.low_bytes)) else {
-        return;
-    };
-    let mask = (1u64 << shape.low_bits) - 1;
-    for (index, &row) in rows.iter().enumerate() {
-        let value = u64::from(row - base);
-        let mut bits = (value & mask) << (index * shape.low_bits as usize % 8);
-        let first = index * shape.low_bits as usize / 8;
-        for byte in low.iter_mut().skip(first).take(8) {
-            *byte |= bits as u8;
-            bits >>= 8;
-        }
-        let position = (value >> shape.low_bits) as usize + index;
-        if let Some(byte) = high.get_mut(position / 8) {
-            *byte |= 1 << (position % 8);
-        }
-    }
-}
-
 /// Decodes a posting of `count` rows below `universe` into `sink`.
 ///
 /// # Errors
 /// [`FormatError`] where the bytes are not such a posting: too few or too many of them, rows out of
 /// order or beyond the universe. Rows handed to the sink before the error must be thrown away.
 pub fn decode(bytes: &[u8], count: u32, universe: u32, sink: &mut impl RowSink) -> Result<()> {
-    let mut reader = Reader::new("a posting", bytes);
-    let mut left = count as usize;
-    let mut next = 0u32;
-    let mut scratch = Vec::new();
-    while left > 0 {
-        let rows = left.min(BLOCK_ROWS);
-        let block = Block { rows, from: next, universe };
-        next = match reader.u8()? {
-            TAG_WHOLE => block.elias_fano(&mut reader, 0, universe, &mut scratch, sink)?,
-            TAG_LOCAL => {
-                let (base, span) = block.bounds(&mut reader)?;
-                block.elias_fano(&mut reader, base, span, &mut scratch, sink)?
-            }
-            TAG_BITMAP => block.bitmap(&mut reader, sink)?,
-            TAG_RUNS => block.runs(&mut reader, sink)?,
-            other => {
-                return Err(FormatError::invalid("a posting block's tag", other, "0 to 3"));
-            }
-        };
-        left -= rows;
+    Decoder::default().decode(bytes, count, universe, sink)
+}
+
+/// Decodes one posting after another with the same working memory (16 KiB).
+#[derive(Debug, Default)]
+pub struct Decoder {
+    scratch: Vec<u32>,
+}
+
+impl Decoder {
+    /// As [`decode`].
+    ///
+    /// # Errors
+    /// As [`decode`].
+    pub fn decode(&mut self, bytes: &[u8], count: u32, universe: u32, sink: &mut impl RowSink) -> Result<()> {
+        let mut reader = Reader::new("a posting", bytes);
+        let mut left = count as usize;
+        let mut next = 0u32;
+        while left > 0 {
+            let rows = left.min(BLOCK_ROWS);
+            let block = Block { rows, from: next, universe };
+            next = match reader.u8()? {
+                TAG_WHOLE => block.elias_fano(&mut reader, 0, universe, &mut self.scratch, sink)?,
+                TAG_LOCAL => {
+                    let (base, span) = block.bounds(&mut reader)?;
+                    block.elias_fano(&mut reader, base, span, &mut self.scratch, sink)?
+                }
+                TAG_BITMAP => block.bitmap(&mut reader, sink)?,
+                TAG_RUNS => block.runs(&mut reader, sink)?,
+                other => {
+                    return Err(FormatError::invalid("a posting block's tag", other, "0 to 3"));
+                }
+            };
+            left -= rows;
+        }
+        reader.finish()
     }
-    reader.finish()
 }
 
 /// What is known of a block before its bytes are read.
@@ -311,71 +282,22 @@ impl Block {
         scratch: &mut Vec<u32>,
         sink: &mut impl RowSink,
     ) -> Result<u32> {
-        let shape = EliasFano::new(self.rows, span);
+        let shape = Shape::new(self.rows, span);
         let low = reader.bytes(shape.low_bytes)?;
         let high = reader.bytes(shape.high_bytes)?;
-        scratch.clear();
         scratch.resize(self.rows, 0);
-        // High parts first: the i-th set bit stands at high part + i.
-        let mut slots = scratch.iter_mut();
-        let mut index = 0u32;
-        let (words, rest) = high.as_chunks::<8>();
-        let mut tail = [0u8; 8];
-        tail.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
-        for (number, word) in words.iter().copied().chain((!rest.is_empty()).then_some(tail)).enumerate() {
-            let mut bits = u64::from_le_bytes(word);
-            let start = number as u32 * u64::BITS;
-            while bits != 0 {
-                let Some(slot) = slots.next() else {
-                    return self.check_count(self.rows + 1).map(|()| 0);
-                };
-                *slot = (start + bits.trailing_zeros() - index) << shape.low_bits;
-                index += 1;
-                bits &= bits - 1;
-            }
+        elias_fano::decode(shape, low, high, base, scratch)?;
+        let end = u64::from(base) + u64::from(span);
+        let (first, last) = (scratch.first().copied(), scratch.last().copied());
+        if first.is_some_and(|first| first < self.from.max(base)) || last.is_some_and(|last| u64::from(last) >= end) {
+            return Err(FormatError::invalid(
+                "a posting's rows",
+                format_args!("{first:?} to {last:?}"),
+                format_args!("rows within {}..{end}", self.from.max(base)),
+            ));
         }
-        self.check_count(index as usize)?;
-        add_low_bits(scratch, low, shape.low_bits, base);
-        check_ascending(scratch, self.from.max(base), u64::from(base) + u64::from(span))?;
         sink.rows(scratch);
-        Ok(scratch.last().map_or(self.from, |last| last + 1))
-    }
-}
-
-/// Adds `base` and the packed low bits to the high parts. Sums wrap: the order check that follows finds them.
-fn add_low_bits(rows: &mut [u32], low: &[u8], low_bits: u32, base: u32) {
-    let mask = (1u64 << low_bits) - 1;
-    let mut bit = 0usize;
-    // While eight bytes can be read at once no low part needs a second read.
-    let fast = low.len().saturating_sub(8) * 8;
-    for row in rows.iter_mut() {
-        let first = bit / 8;
-        let word = if bit < fast {
-            low.get(first..first + 8)
-                .and_then(|bytes| bytes.first_chunk::<8>())
-                .map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        } else {
-            let mut bytes = [0u8; 8];
-            bytes.iter_mut().zip(low.iter().skip(first)).for_each(|(to, from)| *to = *from);
-            u64::from_le_bytes(bytes)
-        };
-        *row = row.wrapping_add((word >> (bit % 8) & mask) as u32).wrapping_add(base);
-        bit += low_bits as usize;
-    }
-}
-
-fn check_ascending(rows: &[u32], from: u32, end: u64) -> Result<()> {
-    let ascending = rows.iter().zip(rows.iter().skip(1)).fold(true, |ok, (a, b)| ok & (a < b));
-    let first_fits = rows.first().is_none_or(|&first| first >= from);
-    let last_fits = rows.last().is_none_or(|&last| u64::from(last) < end);
-    if ascending && first_fits && last_fits {
-        Ok(())
-    } else {
-        Err(FormatError::invalid(
-            "a posting's rows",
-            "out of order",
-            format_args!("ascending rows within {from}..{end}"),
-        ))
+        Ok(last.map_or(self.from, |last| last + 1))
     }
 }
 

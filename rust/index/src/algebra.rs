@@ -69,6 +69,35 @@ impl Candidates {
         Self(Form::Bounds { t: t.or(opaque), f, n })
     }
 
+    /// How many rows there are.
+    #[must_use]
+    pub fn universe(&self) -> u32 {
+        match &self.0 {
+            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.universe(),
+        }
+    }
+
+    /// Bytes of memory that the row sets take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Form::Exact { t, n } => t.memory_bytes() + n.memory_bytes(),
+            Form::Bounds { t, f, n } => t.memory_bytes() + f.memory_bytes() + n.memory_bytes(),
+        }
+    }
+
+    /// How many rows may be TRUE.
+    fn most_true(&self) -> u32 {
+        match &self.0 {
+            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.len(),
+        }
+    }
+
+    /// Every row is FALSE.
+    fn is_false(&self) -> bool {
+        matches!(&self.0, Form::Exact { t, n } if t.is_empty() && n.is_empty())
+    }
+
     /// Rows where the predicate may be TRUE.
     #[must_use]
     pub fn t(&self) -> RowSet {
@@ -159,8 +188,17 @@ impl Candidates {
             Predicate::Leaf(test) => leaf(test),
             Predicate::Not(inner) => Self::of(inner, universe, leaf).not(),
             Predicate::And(parts) => {
-                let start = Self::constant(Truth::True, universe);
-                parts.iter().fold(start, |all, part| all.and(&Self::of(part, universe, leaf)))
+                // The fewest rows first: every later set is then combined with few.
+                let mut parts: Vec<Self> = parts.iter().map(|part| Self::of(part, universe, leaf)).collect();
+                parts.sort_by_key(Self::most_true);
+                let mut all = Self::constant(Truth::True, universe);
+                for part in &parts {
+                    if all.is_false() {
+                        break;
+                    }
+                    all = all.and(part);
+                }
+                all
             }
             Predicate::Or(parts) => {
                 let start = Self::constant(Truth::False, universe);

@@ -52,12 +52,24 @@ pub struct Leaf {
 }
 
 /// What is asked of a column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     /// TRUE where the value is NULL, FALSE elsewhere.
     IsNull,
     /// TRUE where the value's key is in the set, NULL where the value is NULL, FALSE elsewhere.
     Ranges(KeyRanges),
+}
+
+impl Test {
+    /// Bytes of memory that the test takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::IsNull => 0,
+                Self::Ranges(ranges) => ranges.memory_bytes(),
+            }
+    }
 }
 
 /// Why an index does not answer a condition.

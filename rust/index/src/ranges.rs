@@ -5,11 +5,11 @@ use std::ops::Bound;
 use lakemark_format::key::Key;
 
 /// A set of keys: disjoint, ascending ranges that do not touch.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct KeyRanges(Vec<KeyRange>);
 
 /// Keys from `low` to `high`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyRange {
     /// Where the range begins.
     pub low: Bound<Key>,
@@ -54,6 +54,17 @@ impl KeyRange {
 }
 
 impl KeyRanges {
+    /// Bytes of memory that the ranges take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let of_key = |bound: &Bound<Key>| match bound {
+            Bound::Included(Key::Bytes(bytes)) | Bound::Excluded(Key::Bytes(bytes)) => bytes.capacity(),
+            _ => 0,
+        };
+        let heap: usize = self.0.iter().map(|range| of_key(&range.low) + of_key(&range.high)).sum();
+        self.0.capacity() * size_of::<KeyRange>() + heap
+    }
+
     /// No key.
     #[must_use]
     pub fn none() -> Self {

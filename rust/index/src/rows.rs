@@ -20,16 +20,17 @@ mod lists;
 mod words;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 pub use builder::RowSetBuilder;
 use lists::{intersect_lists, merge_lists};
-use words::{clear_bit, cut_words, find_bit, for_each_bit, get_bit, set_bit, trim, word_count};
+use words::{clear_bit, count_bits, cut_words, find_bit, for_each_bit, get_bit, set_bit, trim, word_count};
 
 /// A list costs 32 bits a row, a bitmap one: below this density the list is smaller.
 const BITS_PER_LIST_ROW: u32 = 32;
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// Chosen rows among `universe` rows.
+/// Chosen rows among `universe` rows. A clone shares the rows.
 #[derive(Clone, Debug)]
 pub struct RowSet {
     universe: u32,
@@ -40,8 +41,8 @@ pub struct RowSet {
 enum Form {
     Empty,
     Full,
-    List(Vec<u32>),
-    Bitmap { words: Vec<u64>, len: u32 },
+    List(Arc<Vec<u32>>),
+    Bitmap { words: Arc<Vec<u64>>, len: u32 },
 }
 
 impl RowSet {
@@ -89,13 +90,13 @@ impl RowSet {
             return Self::full(universe);
         }
         if prefers_list(len as u64, universe) {
-            return Self { universe, form: Form::List(rows) };
+            return Self { universe, form: Form::List(Arc::new(rows)) };
         }
         let mut words = vec![0u64; word_count(universe)];
         for &row in &rows {
             set_bit(&mut words, row);
         }
-        Self { universe, form: Form::Bitmap { words, len: len as u32 } }
+        Self { universe, form: Form::Bitmap { words: Arc::new(words), len: len as u32 } }
     }
 
     /// Takes `ceil(universe / 64)` words whose bits beyond the universe are zero.
@@ -110,9 +111,9 @@ impl RowSet {
         if prefers_list(u64::from(len), universe) {
             let mut rows = Vec::with_capacity(len as usize);
             for_each_bit(&words, |row| rows.push(row));
-            return Self { universe, form: Form::List(rows) };
+            return Self { universe, form: Form::List(Arc::new(rows)) };
         }
-        Self { universe, form: Form::Bitmap { words, len } }
+        Self { universe, form: Form::Bitmap { words: Arc::new(words), len } }
     }
 
     /// How many rows could be chosen.
@@ -171,7 +172,7 @@ impl RowSet {
                 Self::from_list(rows, universe)
             }
             (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
-                Self::from_words(a.iter().zip(b).map(|(a, b)| a & b).collect(), universe)
+                Self::from_words(a.iter().zip(b.iter()).map(|(a, b)| a & b).collect(), universe)
             }
         }
     }
@@ -184,14 +185,14 @@ impl RowSet {
             (_, Form::Empty) | (Form::Full, _) => self.clone(),
             (Form::List(a), Form::List(b)) => Self::from_list(merge_lists(a, b), self.universe),
             (Form::List(list), Form::Bitmap { words, .. }) | (Form::Bitmap { words, .. }, Form::List(list)) => {
-                let mut words = words.clone();
-                for &row in list {
+                let mut words = words.to_vec();
+                for &row in list.iter() {
                     set_bit(&mut words, row);
                 }
                 Self::from_words(words, self.universe)
             }
             (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
-                Self::from_words(a.iter().zip(b).map(|(a, b)| a | b).collect(), self.universe)
+                Self::from_words(a.iter().zip(b.iter()).map(|(a, b)| a | b).collect(), self.universe)
             }
         }
     }
@@ -211,7 +212,7 @@ impl RowSet {
                 match &other.form {
                     Form::List(list) => list.iter().for_each(|&row| clear_bit(&mut words, row)),
                     Form::Bitmap { words: b, .. } => {
-                        words.iter_mut().zip(b).for_each(|(a, b)| *a &= !b);
+                        words.iter_mut().zip(b.iter()).for_each(|(a, b)| *a &= !b);
                     }
                     Form::Empty | Form::Full => {}
                 }
@@ -240,6 +241,9 @@ impl RowSet {
         let end = end.min(self.universe);
         let start = start.min(end);
         let universe = end - start;
+        if universe == self.universe {
+            return self.clone();
+        }
         match &self.form {
             Form::Empty => Self::empty(universe),
             Form::Full => Self::full(universe),
@@ -264,9 +268,17 @@ impl RowSet {
             Form::List(rows) => {
                 (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start)) as u32
             }
-            Form::Bitmap { words, .. } => {
-                cut_words(words, start, end - start).iter().map(|word| word.count_ones()).sum()
-            }
+            Form::Bitmap { words, .. } => count_bits(words, start..end),
+        }
+    }
+
+    /// Bytes of memory that the rows take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.form {
+            Form::Empty | Form::Full => 0,
+            Form::List(rows) => rows.capacity() * size_of::<u32>(),
+            Form::Bitmap { words, .. } => words.capacity() * size_of::<u64>(),
         }
     }
 
@@ -283,7 +295,7 @@ impl RowSet {
 
     fn to_words(&self) -> Vec<u64> {
         match &self.form {
-            Form::Bitmap { words, .. } => words.clone(),
+            Form::Bitmap { words, .. } => words.to_vec(),
             Form::Empty => vec![0; word_count(self.universe)],
             Form::Full => {
                 let mut words = vec![u64::MAX; word_count(self.universe)];

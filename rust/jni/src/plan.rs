@@ -48,7 +48,7 @@ async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
         return Ok(probe);
     }
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
-    let options = ProbeOptions { use_index: pinned.use_index, count_only: false };
+    let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
     let probe = Arc::new(pinned.snapshot.probe(&predicate, &options).await?);
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
     *slot = Some((filter.to_owned(), Arc::clone(&probe)));
@@ -77,7 +77,7 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
         return Ok(certain_rows(probe(pinned, filter).await?.as_ref()));
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
-    let options = ProbeOptions { use_index: pinned.use_index, count_only: true };
+    let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
     Ok(certain_rows(&pinned.snapshot.probe(&predicate, &options).await?))
 }
 

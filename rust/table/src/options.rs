@@ -97,10 +97,12 @@ pub struct ProbeOptions {
     pub use_index: bool,
     /// Only the number of rows is wanted, not which.
     pub count_only: bool,
+    /// Whether rows that were found before may be taken from memory, and rows found now kept there.
+    pub use_cache: bool,
 }
 
 impl Default for ProbeOptions {
     fn default() -> Self {
-        Self { use_index: true, count_only: false }
+        Self { use_index: true, count_only: false, use_cache: true }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     if options.count_only {
         count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
     }
-    let answers = Answers::gather(snapshot, &predicate, &counted, &counter).await?;
+    let answers = Answers::gather(snapshot, &predicate, &counted, (&counter, options.use_cache)).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);

@@ -1,9 +1,8 @@
 //! Opening and reading segments: one tail read opens one, answers take coalesced reads.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use lakemark_format::{
@@ -12,6 +11,7 @@ use lakemark_format::{
 use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::cache::Cache;
 use crate::store::Store;
 
 /// One read of this many bytes opens most segments.
@@ -69,48 +69,20 @@ pub(crate) struct Segment {
     trailer: Trailer,
 }
 
-#[derive(Clone)]
-struct Cached {
+#[derive(Clone, Debug)]
+struct Opened {
     directory: Arc<SegmentDirectory>,
     trailer: Trailer,
-    bytes: u64,
-    used: u64,
 }
 
-/// A store's address, a segment's id and its length.
-type CacheKey = (String, [u8; 16], u64);
+/// A store's address, a segment's id and its length: the content of a segment.
+pub(crate) type SegmentKey = (String, [u8; 16], u64);
 
-#[derive(Default)]
-struct Cache {
-    entries: HashMap<CacheKey, Cached>,
-    bytes: u64,
-    clock: u64,
-}
+static DIRECTORIES: LazyLock<Cache<SegmentKey, Opened>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
-static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
-
-impl Cache {
-    fn get(&mut self, key: &CacheKey) -> Option<Cached> {
-        self.clock += 1;
-        let entry = self.entries.get_mut(key)?;
-        entry.used = self.clock;
-        Some(entry.clone())
-    }
-
-    fn insert(&mut self, key: CacheKey, mut entry: Cached) {
-        self.clock += 1;
-        entry.used = self.clock;
-        self.bytes += entry.bytes;
-        if let Some(old) = self.entries.insert(key, entry) {
-            self.bytes -= old.bytes;
-        }
-        while self.bytes > CACHE_BYTES && self.entries.len() > 1 {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
-            if let Some(entry) = oldest.and_then(|key| self.entries.remove(&key)) {
-                self.bytes -= entry.bytes;
-            }
-        }
-    }
+/// What a segment is remembered by.
+pub(crate) fn segment_key(store: &Store, segment: &ManifestSegment) -> SegmentKey {
+    (store.text().to_owned(), segment.id, segment.length)
 }
 
 impl Segment {
@@ -121,22 +93,18 @@ impl Segment {
         index: &ManifestIndex,
         counter: &ReadCounter,
     ) -> Result<Self, Damage> {
-        let key = (store.text().to_owned(), segment.id, segment.length);
-        let known = CACHE.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
-        let cached = match known {
-            Some(cached) => cached,
-            None => {
-                let cached = read_directory(store, segment, index, counter).await?;
-                CACHE.lock().unwrap_or_else(PoisonError::into_inner).insert(key, cached.clone());
-                cached
-            }
-        };
-        Ok(Self {
-            store: Arc::clone(store),
-            path: segment.path.clone(),
-            directory: cached.directory,
-            trailer: cached.trailer,
-        })
+        let key = segment_key(store, segment);
+        if let Some(opened) = DIRECTORIES.get(&key) {
+            return Ok(Self::of(store, segment, opened));
+        }
+        let (opened, bytes) = read_directory(store, segment, index, counter).await?;
+        DIRECTORIES.insert(key, opened.clone(), bytes);
+        Ok(Self::of(store, segment, opened))
+    }
+
+    fn of(store: &Arc<Store>, segment: &ManifestSegment, opened: Opened) -> Self {
+        let Opened { directory, trailer } = opened;
+        Self { store: Arc::clone(store), path: segment.path.clone(), directory, trailer }
     }
 
     /// Opens a segment as it is on the disk now.
@@ -146,13 +114,8 @@ impl Segment {
         index: &ManifestIndex,
         counter: &ReadCounter,
     ) -> Result<Self, Damage> {
-        let cached = read_directory(store, segment, index, counter).await?;
-        Ok(Self {
-            store: Arc::clone(store),
-            path: segment.path.clone(),
-            directory: cached.directory,
-            trailer: cached.trailer,
-        })
+        let (opened, _) = read_directory(store, segment, index, counter).await?;
+        Ok(Self::of(store, segment, opened))
     }
 
     /// Reads logical ranges, checking every page; neighbours are read at once.
@@ -209,7 +172,7 @@ async fn read_directory(
     segment: &ManifestSegment,
     index: &ManifestIndex,
     counter: &ReadCounter,
-) -> Result<Cached, Damage> {
+) -> Result<(Opened, u64), Damage> {
     let path = store.object_path(&segment.path);
     let start = segment.length.saturating_sub(TAIL_BYTES);
     let read = async |range: Range<u64>| {
@@ -238,5 +201,7 @@ async fn read_directory(
     if !same {
         return Err(Damage::corrupt("the file is another segment than the manifest says"));
     }
-    Ok(Cached { directory: Arc::new(directory), trailer, bytes: bytes.len() as u64 * 4, used: 0 })
+    // A decoded directory takes about four times its bytes.
+    let memory = bytes.len() as u64 * 4;
+    Ok((Opened { directory: Arc::new(directory), trailer }, memory))
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
-use lakemark_format::posting::{self, RowSink};
+use lakemark_format::posting::{self, Decoder, RowSink};
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
@@ -167,6 +167,7 @@ impl<'a> Search<'a> {
         let expected: u64 = pieces().flat_map(|(piece, _)| &piece.values).map(|value| u64::from(value.rows)).sum();
         let universe = self.directory.universe;
         let mut rows = Rows(RowSetBuilder::with_capacity(universe, expected));
+        let mut decoder = Decoder::default();
         for (piece, bytes) in pieces() {
             let mut rest = bytes.as_slice();
             for value in &piece.values {
@@ -178,7 +179,7 @@ impl<'a> Search<'a> {
                         expected: length as u64,
                     });
                 };
-                posting::decode(posting, value.rows, universe, &mut rows)?;
+                decoder.decode(posting, value.rows, universe, &mut rows)?;
                 rest = later;
             }
         }

@@ -30,15 +30,14 @@ pub(super) fn set_range(words: &mut [u64], range: Range<u32>) {
     let (first, last) = (range.start as usize / WORD_BITS, (range.end - 1) as usize / WORD_BITS);
     let head = u64::MAX << (range.start % u64::BITS);
     let tail = u64::MAX >> (u64::BITS - 1 - (range.end - 1) % u64::BITS);
-    for (index, word) in words.iter_mut().enumerate().take(last + 1).skip(first) {
-        let mut mask = u64::MAX;
-        if index == first {
-            mask &= head;
+    match words.get_mut(first..=last) {
+        Some([word]) => *word |= head & tail,
+        Some([start, middle @ .., end]) => {
+            *start |= head;
+            middle.fill(u64::MAX);
+            *end |= tail;
         }
-        if index == last {
-            mask &= tail;
-        }
-        *word |= mask;
+        _ => {}
     }
 }
 
@@ -74,6 +73,24 @@ pub(super) fn for_each_bit(words: &[u64], mut visit: impl FnMut(u32)) {
             visit((index * WORD_BITS) as u32 + bits.trailing_zeros());
             bits &= bits - 1;
         }
+    }
+}
+
+/// How many bits of a range are set.
+pub(super) fn count_bits(words: &[u64], range: Range<u32>) -> u32 {
+    if range.is_empty() {
+        return 0;
+    }
+    let (first, last) = (range.start as usize / WORD_BITS, (range.end - 1) as usize / WORD_BITS);
+    let head = u64::MAX << (range.start % u64::BITS);
+    let tail = u64::MAX >> (u64::BITS - 1 - (range.end - 1) % u64::BITS);
+    match words.get(first..=last) {
+        Some([word]) => (word & head & tail).count_ones(),
+        Some([start, middle @ .., end]) => {
+            let inside: u32 = middle.iter().map(|word| word.count_ones()).sum();
+            (start & head).count_ones() + inside + (end & tail).count_ones()
+        }
+        _ => 0,
     }
 }
 

@@ -1,20 +1,29 @@
 //! What is known of every leaf in every file.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::Array;
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{LeafRows, Search};
+use lakemark_index::bitmap::Search;
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 use tokio::task::JoinSet;
 
 use super::is_same_data;
+use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::moments::is_rebased;
 use crate::report::LeafReport;
-use crate::segments::{Damage, ReadCounter, Segment};
+use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;
+use crate::store::Store;
+
+/// Bytes of rows found that the process remembers.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
+/// still the indexed ones is asked each time.
+static FOUND: LazyLock<Cache<(SegmentKey, Test), Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What partition columns are called in reports.
 const PARTITION: &str = "partition";
@@ -28,8 +37,8 @@ pub(crate) enum Answer {
     Constant(Truth),
     /// Not asked for rows, as the directory told how many there are; none where that is not the number of this leaf.
     Counted(Option<u64>),
-    /// Rows of a segment, in which the file's rows start at `base`.
-    Rows { rows: Arc<LeafRows>, base: u32, row_groups: Vec<u32> },
+    /// What a segment says of the file's rows.
+    Rows { candidates: Candidates, row_groups: Vec<u32> },
 }
 
 impl Answer {
@@ -38,7 +47,8 @@ impl Answer {
         match self {
             Self::Unknown(_) | Self::Counted(_) => Candidates::unknown(rows),
             Self::Constant(truth) => Candidates::constant(*truth, rows),
-            Self::Rows { rows: found, base, .. } => found.candidates(*base, base.saturating_add(rows)),
+            Self::Rows { candidates, .. } if candidates.universe() == rows => candidates.clone(),
+            Self::Rows { .. } => Candidates::unknown(rows),
         }
     }
 
@@ -76,7 +86,7 @@ impl Answers {
         snapshot: &Snapshot,
         predicate: &Predicate,
         counted: &[Option<u64>],
-        counter: &Arc<ReadCounter>,
+        (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Result<Self> {
         let leaves = predicate.leaves();
         let mut answers = Self { leaves: Vec::with_capacity(leaves.len()), sources: vec![None; leaves.len()] };
@@ -96,7 +106,7 @@ impl Answers {
                 let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
                 tasks.spawn(async move {
                     let asked = match &store {
-                        Some(store) => ask(store, &question, &counter).await,
+                        Some(store) => ask(store, &question, &counter, use_cache).await,
                         None => Err(Damage::corrupt("no store")),
                     };
                     (question, asked)
@@ -141,7 +151,7 @@ impl Answers {
     }
 
     /// Enters what a segment said, file by file.
-    async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<(Segment, Arc<LeafRows>), Damage>) {
+    async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<Asked, Damage>) {
         let (segment, rows) = match asked {
             Ok(asked) => asked,
             Err(damage) => {
@@ -159,12 +169,19 @@ impl Answers {
                 return;
             }
         };
-        let entries: HashMap<&str, &SegmentFile> =
-            segment.directory.files.iter().map(|entry| (entry.path.as_str(), entry)).collect();
+        let entries: HashMap<&str, (&SegmentFile, &Candidates)> = segment
+            .directory
+            .files
+            .iter()
+            .zip(rows.iter())
+            .map(|(entry, candidates)| (entry.path.as_str(), (entry, candidates)))
+            .collect();
         for (file, path) in &question.files {
             let answer = match entries.get(path.as_str()) {
-                Some(entry) if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await => {
-                    Answer::Rows { rows: Arc::clone(&rows), base: entry.base, row_groups: entry.row_groups.clone() }
+                Some((entry, candidates))
+                    if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await =>
+                {
+                    Answer::Rows { candidates: (*candidates).clone(), row_groups: entry.row_groups.clone() }
                 }
                 _ => {
                     tracing::warn!(
@@ -225,9 +242,7 @@ impl Answers {
             _ => None,
         });
         let rows = answers.iter().filter_map(|answer| match answer {
-            Answer::Rows { rows, base, row_groups } => Some(u64::from(
-                rows.t.count_in(*base, row_groups.iter().fold(*base, |end, rows| end.saturating_add(*rows))),
-            )),
+            Answer::Rows { candidates, .. } => Some(u64::from(candidates.certain_true().len())),
             Answer::Counted(rows) => *rows,
             _ => None,
         });
@@ -277,18 +292,28 @@ fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
     })
 }
 
-/// Asks a segment: opens it, then two rounds of reads.
-async fn ask(
-    store: &Arc<crate::store::Store>,
-    question: &Question,
-    counter: &ReadCounter,
-) -> Result<(Segment, Arc<LeafRows>), Damage> {
+/// A segment, and for each of its files the candidates of a test.
+type Asked = (Segment, Arc<Vec<Candidates>>);
+
+/// Asks a segment: opens it, then two rounds of reads; none if the process remembers the answer.
+async fn ask(store: &Arc<Store>, question: &Question, counter: &ReadCounter, use_cache: bool) -> Result<Asked, Damage> {
     let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
+    let key = (segment_key(store, &question.segment), question.test.clone());
+    if use_cache && let Some(rows) = FOUND.get(&key) {
+        return Ok((segment, rows));
+    }
     let mut search = Search::new(&segment.directory, &question.test);
     let first = segment.read(&search.first_ranges(), counter).await?;
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
     let second = segment.read(&wanted, counter).await?;
-    let rows = search.finish(&second).map_err(Damage::corrupt)?;
+    let found = search.finish(&second).map_err(Damage::corrupt)?;
+    let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
+    let rows: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
     let rows = Arc::new(rows);
+    if use_cache {
+        let sets: usize = rows.iter().map(|candidates| size_of::<Candidates>() + candidates.memory_bytes()).sum();
+        let bytes = (sets + key.1.memory_bytes() + size_of_val(&key)) as u64;
+        FOUND.insert(key, Arc::clone(&rows), bytes);
+    }
     Ok((segment, rows))
 }

@@ -107,7 +107,8 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     let left: Vec<u32> = all.iter().copied().filter(|row| !deleted.contains(&u64::from(*row))).collect();
     assert_eq!(certain(&found.files[0]), left);
     assert_eq!(found.report.coverage, 1.0);
-    let count = snapshot.probe(&equals("k", 3), &ProbeOptions { use_index: true, count_only: true }).await.unwrap();
+    let count =
+        snapshot.probe(&equals("k", 3), &ProbeOptions { count_only: true, ..ProbeOptions::default() }).await.unwrap();
     let counted: u64 = count
         .files
         .iter()

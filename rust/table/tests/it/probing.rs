@@ -8,7 +8,7 @@ use crate::fixture::{
     write,
 };
 
-const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true };
+const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true, use_cache: false };
 
 async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     let found = snapshot.probe(predicate, &COUNT).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_switched_off_index_is_not_read() {
     let table = open(folder.path()).await;
     mark(&table).await;
     let snapshot = table.snapshot().await.unwrap();
-    let off = ProbeOptions { use_index: false, count_only: false };
+    let off = ProbeOptions { use_index: false, ..ProbeOptions::default() };
     let found = snapshot.probe(&equals("k", 3), &off).await.unwrap();
     assert_eq!(found.files, [FileProbe::Unknown, FileProbe::Unknown]);
     assert_eq!(found.report.leaves[0].reason, Some(Reason::IndexDisabled));

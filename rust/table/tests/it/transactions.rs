@@ -117,7 +117,7 @@ async fn everything_can_run_in_a_task_of_its_own() {
         table.create_index(spec("k"), false).await?;
         table.build(BuildOptions::default()).await?;
         assert!(table.verify().await?.is_ok());
-        let options = ProbeOptions { use_index: true, count_only: true };
+        let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
         let found = table.snapshot().await?.probe(&equals("k", 3), &options).await?;
         Ok::<_, lakemark_table::Error>(found.report.rows_certain)
     });
