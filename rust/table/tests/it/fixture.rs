@@ -78,7 +78,7 @@ pub fn is_null(column: &str) -> Predicate {
 }
 
 pub async fn probe(snapshot: &Snapshot, predicate: &Predicate) -> lakemark_table::Probe {
-    snapshot.probe(predicate, &ProbeOptions::default()).await.unwrap()
+    snapshot.probe(predicate, &ProbeOptions { use_cache: false, ..ProbeOptions::default() }).await.unwrap()
 }
 
 /// Rows that a file's probe says are certainly chosen; panics where it is unknown or uncertain.
