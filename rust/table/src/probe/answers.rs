@@ -21,9 +21,12 @@ use crate::store::Store;
 /// Bytes of rows found that the process remembers.
 const CACHE_BYTES: u64 = 256 << 20;
 
+/// A test of a segment.
+type FoundKey = (SegmentKey, Test);
+
 /// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
 /// still the indexed ones is asked each time.
-static FOUND: LazyLock<Cache<(SegmentKey, Test), Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+static FOUND: LazyLock<Cache<FoundKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What partition columns are called in reports.
 const PARTITION: &str = "partition";
