@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
@@ -159,10 +159,13 @@ fn parse(context: &SessionContext, text: &str, schema: &DFSchema) -> Result<Expr
     let expr = match exact {
         Ok(expr) => expr,
         Err(error) => {
-            let folding = SessionContext::new();
+            let folding = session_context(SessionConfig::new());
             parse_as(&folding, text, schema).map_err(|_| from_engine(error))?
         }
     };
+    if let Some(part) = beyond_a_row(&expr)? {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("the filter {text:?} holds {part}")));
+    }
     match expr.get_type(schema).map_err(from_engine)? {
         DataType::Boolean | DataType::Null => Ok(expr),
         other => Err(Error::new(
@@ -170,6 +173,28 @@ fn parse(context: &SessionContext, text: &str, schema: &DFSchema) -> Result<Expr
             format!("the filter {text:?} is of type {other}; it has to be true or false"),
         )),
     }
+}
+
+/// What a filter holds that no single row can answer, and what to do instead.
+fn beyond_a_row(expr: &Expr) -> Result<Option<String>> {
+    let mut found = None;
+    expr.apply(|part| {
+        found = match part {
+            Expr::AggregateFunction(_) => {
+                Some(format!("the aggregate {}: ask for it in SQL, with HAVING", part.human_display()))
+            }
+            Expr::WindowFunction(_) => {
+                Some(format!("the window function {}: ask for it in SQL, with QUALIFY", part.human_display()))
+            }
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
+                Some("a subquery: ask for it in SQL, in a WHERE".to_owned())
+            }
+            _ => None,
+        };
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .map_err(from_engine)?;
+    Ok(found)
 }
 
 fn parse_as(context: &SessionContext, text: &str, schema: &DFSchema) -> EngineResult<Expr> {

@@ -18,16 +18,21 @@ use crate::provider::LakemarkTable;
 use crate::schema::PinningSchema;
 use crate::statement::{self, CreateIndex, Statement};
 
+/// What `TIMESTAMP WITH TIME ZONE` means where the session does not say. DataFusion's own default is no zone at all, which
+/// turns a cast to that type into one that drops the offset of its text.
+const DEFAULT_TIME_ZONE: &str = "+00:00";
+
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
-/// that are pinned once per statement.
+/// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
 /// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them.
 #[must_use]
 pub fn session_context(config: SessionConfig) -> SessionContext {
-    let config = match config.options().extensions.get::<LakemarkOptions>() {
+    let mut config = match config.options().extensions.get::<LakemarkOptions>() {
         Some(_) => config,
         None => config.with_option_extension(LakemarkOptions::default()),
     };
+    config.options_mut().execution.time_zone.get_or_insert_with(|| DEFAULT_TIME_ZONE.to_owned());
     let catalog_name = config.options().catalog.default_catalog.clone();
     let schema_name = config.options().catalog.default_schema.clone();
     let state = SessionStateBuilder::new()

@@ -8,3 +8,4 @@ mod fixture;
 mod query;
 mod scan;
 mod sql;
+mod zone;

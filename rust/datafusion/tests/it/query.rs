@@ -76,3 +76,27 @@ async fn mistakes_are_errors() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.message().contains("Mixed Case"), "{error}");
 }
+
+#[tokio::test]
+async fn what_no_single_row_can_answer_is_invalid_input() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    let options = QueryOptions::default();
+    for (filter, named) in [
+        ("sum(id) > 3", "the aggregate sum(id): ask for it in SQL, with HAVING"),
+        ("k = 1 OR NOT (max(k) < 3)", "the aggregate max(k)"),
+        ("row_number() OVER (ORDER BY id) = 1", "the window function row_number()"),
+        ("k = (SELECT 5)", "a subquery: ask for it in SQL, in a WHERE"),
+        ("k IN (SELECT 5)", "a subquery"),
+        ("EXISTS (SELECT 5)", "a subquery"),
+        ("SUM(ID) > 3", "the aggregate sum(id)"),
+    ] {
+        let counted = count(&table, Some(filter), &options).await.unwrap_err();
+        assert_eq!(counted.kind(), ErrorKind::InvalidInput, "{filter}: {counted}");
+        assert!(counted.message().contains(named), "{filter}: {counted}");
+        let scanned = scan(&table, Some(filter), None, None, &options).await.unwrap_err();
+        assert_eq!((scanned.kind(), scanned.message()), (counted.kind(), counted.message()), "{filter}");
+        let explained = explain(&table, Some(filter), &options).await.unwrap_err();
+        assert_eq!(explained.kind(), ErrorKind::InvalidInput, "{filter}: {explained}");
+    }
+}
