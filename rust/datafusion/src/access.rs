@@ -46,7 +46,7 @@ pub(crate) fn pieces(row_groups: &[u32], rows: &RowSet, rows_per_piece: u64) -> 
 }
 
 /// The rows of a set as alternating skips and selects over its universe.
-fn selection(rows: &RowSet) -> RowSelection {
+pub(crate) fn selection(rows: &RowSet) -> RowSelection {
     let mut selectors = Vec::new();
     let mut at = 0u32;
     for Range { start, end } in rows.iter_ranges() {

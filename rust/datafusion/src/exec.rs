@@ -2,7 +2,8 @@
 //!
 //! It is a leaf, with no child that an optimizer could see: row positions are only valid for the
 //! scan that they were computed for, and nothing may be put between. Limits and dynamic filters
-//! (of joins and top-k) are handed on to the scans inside.
+//! (of joins and top-k) are handed on to the scans inside, which prune by statistics; what the index knows
+//! of dynamic filters narrows those scans when they begin (see [`crate::dynamic`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -29,8 +30,12 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
-use futures::{Stream, StreamExt, stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_table::ProbeReport;
+use tokio::sync::OnceCell;
+
+use crate::dynamic::Prober;
 
 use crate::aggregate::Facts;
 
@@ -63,6 +68,21 @@ pub(crate) struct ScanParts {
     pub(crate) report: ProbeReport,
     /// What the probe knew, where indexes may be asked more.
     pub(crate) facts: Option<Arc<Facts>>,
+    /// For filters that come while the query runs.
+    pub(crate) prober: Option<Prober>,
+}
+
+/// The scan of certain rows and that of all others.
+#[derive(Debug, Clone, Default)]
+struct Inner {
+    certain: Option<Arc<dyn ExecutionPlan>>,
+    checked: Option<Arc<dyn ExecutionPlan>>,
+}
+
+impl Inner {
+    fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
+        [&self.certain, &self.checked].into_iter().flatten()
+    }
 }
 
 /// Reads the rows that an index leaves of a table.
@@ -70,7 +90,12 @@ pub(crate) struct ScanParts {
 pub struct LakemarkScanExec {
     pub(crate) parts: ScanParts,
     /// Whether a filter came after planning, so that row counts are upper bounds.
-    narrowed: bool,
+    filtered: bool,
+    /// These filters, over the output's columns.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// The scans inside, as the filters left them when the first partition was asked for a row; all partitions take the
+    /// same ones, since the partitions of a scan may share its files.
+    narrowed: Arc<OnceCell<Inner>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -89,7 +114,7 @@ impl LakemarkScanExec {
         ));
         let metrics = ExecutionPlanMetricsSet::new();
         report_metrics(&parts.report, &metrics);
-        Self { parts, narrowed: false, properties, metrics }
+        Self { parts, filtered: false, filters: Vec::new(), narrowed: Arc::default(), properties, metrics }
     }
 
     /// How the probe went that this scan follows.
@@ -107,11 +132,30 @@ impl LakemarkScanExec {
         [&self.parts.certain, &self.parts.checked].into_iter().flatten()
     }
 
+    fn planned(&self) -> Inner {
+        Inner { certain: self.parts.certain.clone(), checked: self.parts.checked.clone() }
+    }
+
+    /// The scans inside, cut down to the rows that the filters let through as they are now.
+    async fn narrow(&self) -> Result<Inner> {
+        let planned = self.planned();
+        let Some(prober) = &self.parts.prober else { return Ok(planned) };
+        let Some(mut narrowing) = prober.narrow(&self.filters, &self.parts.schema).await? else { return Ok(planned) };
+        let certain = planned.certain.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
+        let checked = planned.checked.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
+        count(&self.metrics, "dynamic_rows_pruned", narrowing.rows);
+        count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
+        count(&self.metrics, "index_reads", narrowing.report.index_reads);
+        count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
+        Ok(Inner { certain, checked })
+    }
+
     fn with_inner(
         &self,
         mut change: impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
     ) -> Result<Self> {
         let mut changed = self.clone();
+        changed.narrowed = Arc::default();
         changed.parts.certain = self.parts.certain.as_ref().map(&mut change).transpose()?;
         changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
         Ok(changed)
@@ -122,7 +166,7 @@ impl LakemarkScanExec {
         let Ok(rows) = usize::try_from(self.parts.certain_rows) else {
             return Precision::Absent;
         };
-        let known = self.parts.checked.is_none() && !self.narrowed;
+        let known = self.parts.checked.is_none() && !self.filtered;
         match (known, self.parts.fetch) {
             (true, None) => Precision::Exact(rows),
             (true, Some(fetch)) if rows <= fetch => Precision::Exact(rows),
@@ -135,10 +179,30 @@ impl LakemarkScanExec {
     }
 }
 
-fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
-    let count = |name: &'static str, value: u64| {
-        MetricBuilder::new(metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
+/// Opens a partition of the scans inside.
+fn opened(
+    inner: &Inner,
+    partition: usize,
+    context: &Arc<TaskContext>,
+    schema: &SchemaRef,
+    baseline: &BaselineMetrics,
+) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
+    let has = |plan: &&Arc<dyn ExecutionPlan>| partition < plan.properties().output_partitioning().partition_count();
+    let open = |plan: &Arc<dyn ExecutionPlan>| {
+        let (schema, baseline) = (Arc::clone(schema), baseline.clone());
+        let rows = plan.execute(partition, Arc::clone(context))?;
+        let rows = rows.map(move |batch| Ok(conform(batch?, &schema)?.record_output(&baseline)));
+        Ok(rows.boxed())
     };
+    inner.plans().filter(has).map(open).collect()
+}
+
+fn count(metrics: &ExecutionPlanMetricsSet, name: &'static str, value: u64) {
+    MetricBuilder::new(metrics).global_counter(name).add(usize::try_from(value).unwrap_or(usize::MAX));
+}
+
+fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
+    let count = |name: &'static str, value: u64| count(metrics, name, value);
     count("files_total", report.files_total);
     count("files_pruned", report.files_pruned);
     count("files_unknown", report.files_unknown);
@@ -193,6 +257,11 @@ impl ExecutionPlan for LakemarkScanExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
+        for filter in &self.filters {
+            if visit(filter)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
         for plan in self.inner() {
             let nodes = std::iter::once(plan).chain(plan.children());
             for node in nodes {
@@ -205,7 +274,9 @@ impl ExecutionPlan for LakemarkScanExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let fresh = self.with_inner(|plan| reset(Arc::clone(plan)))?;
+        let mut fresh = self.with_inner(|plan| reset(Arc::clone(plan)))?;
+        // What a join learned in one round of a recursive query says nothing about the next round.
+        fresh.filters.clear();
         Ok(Arc::new(fresh))
     }
 
@@ -217,16 +288,16 @@ impl ExecutionPlan for LakemarkScanExec {
             let batch_rows = context.session_config().batch_size();
             streams.push(counted_rows(&schema, self.parts.counted, batch_rows).boxed());
         }
-        for plan in self.inner() {
-            if partition < plan.properties().output_partitioning().partition_count() {
-                let (schema, baseline) = (Arc::clone(&schema), baseline.clone());
-                let rows = plan.execute(partition, Arc::clone(&context))?;
-                let rows = rows.map(move |batch| {
-                    let batch = conform(batch?, &schema)?;
-                    Ok(batch.record_output(&baseline))
-                });
-                streams.push(rows.boxed());
-            }
+        if self.filters.is_empty() || self.parts.prober.is_none() {
+            streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
+        } else {
+            let (scan, schema) = (self.clone(), Arc::clone(&schema));
+            let rows = stream::once(async move {
+                let inner = scan.narrowed.get_or_try_init(|| scan.narrow()).await?;
+                let streams = opened(inner, partition, &context, &schema, &baseline)?;
+                Ok::<_, DataFusionError>(stream::iter(streams).flatten())
+            });
+            streams.push(rows.try_flatten().boxed());
         }
         let rows = Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(streams).flatten()));
         Ok(match self.parts.fetch {
@@ -240,7 +311,8 @@ impl ExecutionPlan for LakemarkScanExec {
 
     fn metrics(&self) -> Option<MetricsSet> {
         let mut all = self.metrics.clone_inner();
-        for plan in self.inner() {
+        let planned = self.planned();
+        for plan in self.narrowed.get().unwrap_or(&planned).plans() {
             for node in std::iter::once(plan).chain(plan.children()) {
                 let Some(inner) = node.metrics() else { continue };
                 for metric in inner.iter().filter(|metric| !OWN_METRICS.contains(&metric.value().name())) {
@@ -276,7 +348,7 @@ impl ExecutionPlan for LakemarkScanExec {
         self.parts.fetch
     }
 
-    /// Filters that arrive after planning (dynamic ones above all) prune row groups inside; their
+    /// Filters that arrive after planning (dynamic ones above all) prune row groups inside and are asked of the index; their
     /// operators go on applying them, since counted and certain rows are not filtered here.
     fn handle_child_pushdown_result(
         &self,
@@ -295,7 +367,8 @@ impl ExecutionPlan for LakemarkScanExec {
             return Ok(refused);
         }
         let mut narrowed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
-        narrowed.narrowed = true;
+        narrowed.filters.extend(filters);
+        narrowed.filtered = true;
         Ok(refused.with_updated_node(Arc::new(narrowed)))
     }
 }

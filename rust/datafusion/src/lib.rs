@@ -10,12 +10,14 @@
 mod access;
 mod aggregate;
 pub mod config;
+mod dynamic;
 pub mod error;
 mod exec;
 mod factory;
 mod provider;
 pub mod query;
 mod reader;
+mod reading;
 mod scan;
 mod schema;
 mod session;

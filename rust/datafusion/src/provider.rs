@@ -10,11 +10,13 @@ use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use lakemark_table::{Error, ErrorKind, ProbeOptions, Result, Snapshot, Table};
+use lakemark_table::{Error, ErrorKind, ProbeOptions, Reading, Result, Snapshot, Table};
 
 use crate::aggregate::Facts;
 use crate::config::LakemarkOptions;
+use crate::dynamic::Prober;
 use crate::error::to_engine;
+use crate::reading::reading;
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
 
@@ -96,12 +98,19 @@ impl TableProvider for LakemarkTable {
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let snapshot = self.current().await.map_err(to_engine)?;
         let predicate = translate(filters, &snapshot.schema());
-        let count_only = projection.is_some_and(Vec::is_empty);
-        let options = ProbeOptions { count_only, ..probe_options(state) };
+        let options = ProbeOptions {
+            count_only: projection.is_some_and(Vec::is_empty),
+            reading: Some(reading(&snapshot.schema(), projection, filters, limit)),
+            ..probe_options(state)
+        };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
+        let prober = options.reading.filter(|_| options.use_index && !snapshot.indexes().is_empty()).map(|reading| {
+            // What a join will not find is tested by the join: no column is read for that alone.
+            Prober { snapshot: Arc::clone(&snapshot), reading: Reading { filter: 0.0, limit: None, ..reading } }
+        });
         let location = self.table.location();
-        let request = ScanRequest { location, snapshot: &snapshot, projection, filters, limit, facts };
+        let request = ScanRequest { location, snapshot: &snapshot, projection, filters, limit, facts, prober };
         plan_scan(state, &request, probe).await
     }
 
@@ -144,7 +153,7 @@ fn read_only(statement: &str) -> DataFusionError {
 /// What the session's settings say of probes.
 pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
     let options = state.config_options().extensions.get::<LakemarkOptions>().cloned().unwrap_or_default();
-    ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, count_only: false }
+    ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, ..ProbeOptions::default() }
 }
 
 /// Our scan evaluates whatever gives the same answer each time and needs no other plan.

@@ -137,12 +137,8 @@ impl Query {
 
     async fn probe(&self, rows: &DataFrame, count_only: bool) -> Result<lakemark_table::Probe> {
         let predicate = predicate_of(rows, &self.snapshot)?;
-        self.snapshot
-            .probe(
-                &predicate,
-                &ProbeOptions { use_index: self.options.use_index, count_only, ..ProbeOptions::default() },
-            )
-            .await
+        let options = ProbeOptions { use_index: self.options.use_index, count_only, ..ProbeOptions::default() };
+        self.snapshot.probe(&predicate, &options).await
     }
 }
 

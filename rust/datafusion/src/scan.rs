@@ -26,12 +26,13 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunctio
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
-use lakemark_index::RowSet;
+use lakemark_index::{Reason, RowSet};
 use lakemark_table::{DataFile, FileProbe, Probe, ProbeReport, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
 use crate::aggregate::Facts;
+use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::reader::Footers;
 
@@ -49,6 +50,8 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) limit: Option<usize>,
     /// What the probe knew, for operators that ask the index more.
     pub(crate) facts: Option<Arc<Facts>>,
+    /// For filters that come while the query runs.
+    pub(crate) prober: Option<Prober>,
 }
 
 /// Builds the scan operator.
@@ -75,6 +78,7 @@ pub(crate) async fn plan_scan(
         summary: summary(request, &report),
         report,
         facts: request.facts.clone(),
+        prober: request.prober.clone(),
     })))
 }
 
@@ -90,6 +94,15 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
     );
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", filter.human_display()));
+    }
+    let left_out: Vec<&str> = report
+        .leaves
+        .iter()
+        .filter(|leaf| leaf.reason == Some(Reason::ScanIsCheaper))
+        .map(|leaf| leaf.text.as_str())
+        .collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!(", {}=[{}]", Reason::ScanIsCheaper, left_out.join(", ")));
     }
     text
 }

@@ -95,6 +95,8 @@ pub enum Reason {
     SegmentCorrupt,
     /// Indexes are switched off for this query.
     IndexDisabled,
+    /// Searching for the rows costs more than reading and testing them.
+    ScanIsCheaper,
 }
 
 impl Reason {
@@ -112,6 +114,7 @@ impl Reason {
             Self::SegmentMissing => "segment_missing",
             Self::SegmentCorrupt => "segment_corrupt",
             Self::IndexDisabled => "index_disabled",
+            Self::ScanIsCheaper => "scan_is_cheaper",
         }
     }
 }

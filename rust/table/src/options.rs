@@ -99,10 +99,24 @@ pub struct ProbeOptions {
     pub count_only: bool,
     /// Whether rows that were found before may be taken from memory, and rows found now kept there.
     pub use_cache: bool,
+    /// What the caller is going to do with the rows. If it is told, conditions whose search costs more than it saves are
+    /// left out, with the reason `scan_is_cheaper`.
+    pub reading: Option<Reading>,
+}
+
+/// What reading a row costs the caller, in nanoseconds of one core.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// To decode the columns that are wanted.
+    pub output: f64,
+    /// To decode the columns that only the filter needs, of rows that it must test.
+    pub filter: f64,
+    /// Reading ends after so many rows.
+    pub limit: Option<f64>,
 }
 
 impl Default for ProbeOptions {
     fn default() -> Self {
-        Self { use_index: true, count_only: false, use_cache: true }
+        Self { use_index: true, count_only: false, use_cache: true, reading: None }
     }
 }

@@ -12,6 +12,7 @@
 
 mod answers;
 mod bounds;
+mod choice;
 mod count;
 mod identity;
 mod pairs;
@@ -52,7 +53,11 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     if options.count_only {
         count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
     }
-    let answers = Answers::gather(snapshot, &predicate, &counted, (&counter, options.use_cache)).await?;
+    let left_out = match &options.reading {
+        Some(reading) if !options.count_only => choice::choose(snapshot, &predicate, reading, &counter).await,
+        _ => Vec::new(),
+    };
+    let answers = Answers::gather(snapshot, &predicate, &counted, &left_out, (&counter, options.use_cache)).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);

@@ -1,9 +1,11 @@
 //! Lakemark through DataFusion, end to end: files are written, marked and asked.
 
 mod aggregates;
+mod choice;
 mod corpus;
 mod delta;
 mod differential;
+mod dynamic;
 mod fixture;
 mod query;
 mod scan;

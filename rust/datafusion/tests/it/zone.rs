@@ -40,7 +40,8 @@ async fn a_cast_to_a_zoned_timestamp_keeps_the_offset_of_its_text() {
 
 #[tokio::test]
 async fn a_zone_that_someone_sets_stays() {
-    const SHOWN: &str = "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.execution.time_zone'";
+    const SHOWN: &str =
+        "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.execution.time_zone'";
     let session = LakemarkSession::new();
     assert_eq!(rows(&session, SHOWN).await, ["+00:00"]);
     session.sql("SET datafusion.execution.time_zone = 'Europe/Berlin'").await.unwrap().collect().await.unwrap();

@@ -21,6 +21,7 @@ pub mod build;
 pub mod chunk;
 mod coarse;
 pub mod cost;
+pub mod estimate;
 pub mod groups;
 mod levels;
 pub mod pairs;
@@ -32,6 +33,7 @@ mod unpack;
 
 pub use build::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 pub use chunk::{Chunk, ChunkBuilder};
+pub use estimate::{Estimate, Weight};
 pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
 pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};

@@ -10,7 +10,7 @@ use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_index::bitmap::{
-    BuildError, ChunkBuilder, ChunkSource, Count, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
+    BuildError, ChunkBuilder, ChunkSource, Count, Estimate, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
 };
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, Test, encode_literal, key_type_of};
 use proptest::prelude::*;
@@ -106,6 +106,16 @@ impl Segment {
         (search.finish(&self.read(&second)).unwrap(), read)
     }
 
+    /// Bounds hold, and with the edge blocks at hand the estimate is the number itself.
+    fn check_estimate(&self, test: &Test, passing: usize) {
+        let estimate = Estimate::new(&self.directory, test);
+        let (least, most) = estimate.bounds();
+        let exactly = estimate.exactly(&self.read(&estimate.edge_ranges()));
+        assert_eq!(exactly.rows, passing as f64, "{test:?}");
+        assert!(least.rows <= exactly.rows && exactly.rows <= most.rows, "{test:?}: {least:?}, {most:?}");
+        assert!(least.bytes <= exactly.bytes && exactly.bytes <= most.bytes, "{test:?}: {least:?}, {most:?}");
+    }
+
     fn count(&self, test: &Test) -> Option<u64> {
         let count = Count::new(&self.directory, test)?;
         let bytes = self.read(&count.ranges());
@@ -136,6 +146,7 @@ pub fn check(segment: &Segment, files: &[Vec<ArrayRef>], test: &Test) {
             }
         }
     }
+    segment.check_estimate(test, t.len());
     let universe = segment.directory.universe;
     let expected_count = (opaque.is_empty() || *test == Test::IsNull).then_some(t.len() as u64);
     assert_eq!(found.t, RowSet::from_rows(t, universe), "{test:?}");

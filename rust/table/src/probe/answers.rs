@@ -84,11 +84,12 @@ struct Question {
 }
 
 impl Answers {
-    /// Answers every leaf for every file that was not counted already.
+    /// Answers every leaf for every file that was not counted already; of leaves that are `left_out` no segment is searched.
     pub(crate) async fn gather(
         snapshot: &Snapshot,
         predicate: &Predicate,
         counted: &[Option<u64>],
+        left_out: &[bool],
         (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Result<Self> {
         let leaves = predicate.leaves();
@@ -105,7 +106,14 @@ impl Answers {
             if let Some(slot) = answers.sources.get_mut(place) {
                 *slot = source;
             }
-            for question in answers.questions(snapshot, place, leaf) {
+            let questions = answers.questions(snapshot, place, leaf);
+            if left_out.get(place).copied().unwrap_or(false) {
+                for (file, _) in questions.iter().flat_map(|question| &question.files) {
+                    answers.set(place, *file, Answer::Unknown(Reason::ScanIsCheaper));
+                }
+                continue;
+            }
+            for question in questions {
                 let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
                 tasks.spawn(async move {
                     let asked = match &store {
@@ -228,7 +236,7 @@ impl Answers {
         let mut answered = false;
         for answers in &self.leaves {
             match answers.get(file) {
-                Some(Answer::Unknown(Reason::NoIndex | Reason::TypeNotIndexed)) => {}
+                Some(Answer::Unknown(Reason::NoIndex | Reason::TypeNotIndexed | Reason::ScanIsCheaper)) => {}
                 Some(Answer::Unknown(_)) | None => return false,
                 Some(_) => answered = true,
             }

@@ -8,7 +8,7 @@ use crate::fixture::{
     write,
 };
 
-const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true, use_cache: false };
+const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true, use_cache: false, reading: None };
 
 async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     let found = snapshot.probe(predicate, &COUNT).await.unwrap();

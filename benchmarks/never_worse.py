@@ -1,0 +1,221 @@
+"""Whether marks ever make a query slower: `python benchmarks/never_worse.py [--rows 2000000] [--rounds 5]`.
+
+Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read; marks the
+filter columns; and asks every query with the marks on and off: same process, same files, rounds interleaved, warm. The
+goal is that no query is slower with marks than without by more than 5% or 1 ms, whichever is more. Reported are medians
+over the rounds of wall and CPU seconds, and what the scan said of its choice; the JSON holds all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import measure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
+FILES = 4
+ROW_GROUP_ROWS = 1 << 18
+VALUES = 10_000
+SHARES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 0.9, 0.99, 1.0)
+SEED = 20_261_121
+SLOWER_SHARE = 1.05
+SLOWER_SECONDS = 0.001
+
+# A filter column, and what it is like.
+FILTERS = {
+    "spread": "whole numbers, each row on its own",
+    "sorted": "the same numbers, ascending over the table",
+    "word": "texts of twelve letters, each row on its own",
+    "half": "two values, each row on its own",
+}
+PAYLOAD = tuple(
+    [f"i{number}" for number in range(8)] + [f"d{number}" for number in range(4)] + [f"s{number}" for number in range(4)]
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A statement and what is special about it."""
+
+    filter: str
+    share: float
+    columns: int
+    limit: int | None
+    sql: str
+
+
+def write_table(folder: Path, rows: int, compression: str) -> None:
+    """Writes the table, unless one of so many rows is there."""
+    done = folder / f"_rows-{rows}-{compression}"
+    if done.exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(SEED)
+    per_file = rows // FILES
+    letters = np.array([f"{number * 7_919 % 1_000_000_007:012d}" for number in range(VALUES)])
+    for file in range(FILES):
+        spread = rng.integers(0, VALUES, per_file)
+        first = file * VALUES // FILES
+        columns: dict[str, Any] = {
+            "spread": pa.array(spread, pa.int32()),
+            "sorted": pa.array(first + np.arange(per_file) * (VALUES // FILES) // per_file, pa.int32()),
+            "word": pa.array(np.sort(letters)[rng.integers(0, VALUES, per_file)]),
+            "half": pa.array(rng.integers(0, 2, per_file), pa.int16()),
+        }
+        for name in PAYLOAD:
+            numbers = rng.integers(0, 1 << 40, per_file)
+            if name.startswith("i"):
+                columns[name] = pa.array(numbers)
+            elif name.startswith("d"):
+                columns[name] = pa.array(numbers / 7.0)
+            else:
+                columns[name] = pa.array(letters[numbers % VALUES])
+        path = folder / f"part-{file}.parquet"
+        pq.write_table(
+            pa.table(columns), path, row_group_size=ROW_GROUP_ROWS, compression=compression, write_page_index=True
+        )
+    done.touch()
+
+
+def mark(folder: Path) -> None:
+    """Marks the filter columns anew."""
+    shutil.rmtree(folder / "_lakemark", ignore_errors=True)
+    table = lakemark.Table(folder)
+    for column in FILTERS:
+        table.create_index(column, using="bitmap", build=False)
+    table.build(progress=False)
+
+
+def condition(column: str, share: float) -> str | None:
+    """A condition on the column that is true of about that share of the rows; none where there is none."""
+    if column == "half":
+        return {0.5: "half = 1", 1.0: "half >= 0"}.get(share)
+    if column == "word":
+        words = sorted(f"{number * 7_919 % 1_000_000_007:012d}" for number in range(VALUES))
+        bound = round(share * VALUES)
+        return f"word < '{words[bound]}'" if bound < VALUES else "word < 'x'"
+    return f"{column} < {round(share * VALUES)}"
+
+
+def queries() -> Iterator[Query]:
+    """Every query: sums over 1, 4 and 16 columns, and the first ten rows."""
+    for column in FILTERS:
+        for share in SHARES:
+            where = condition(column, share)
+            if where is None:
+                continue
+            for count in (1, 4, 16):
+                # Every fourth column first, so that each kind is among four.
+                names = [PAYLOAD[(place * 4 + place // 4) % 16] for place in range(count)]
+                sums = [f"sum(octet_length({name}))" if name.startswith("s") else f"sum({name})" for name in names]
+                yield Query(column, share, count, None, f"SELECT {', '.join(sums)} FROM t WHERE {where}")
+            yield Query(column, share, 2, 10, f"SELECT i0, s0 FROM t WHERE {where} LIMIT 10")
+
+
+def open_session(folder: Path, *, use_index: bool) -> lakemark.Session:
+    """A session that knows the table."""
+    session = lakemark.Session()
+    session.sql(f"SET lakemark.use_index = {str(use_index).lower()}")
+    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}'")
+    return session
+
+
+def choice(session: lakemark.Session, query: Query) -> str:
+    """What the scan of a query does: `marks`, or the reason for a scan."""
+    plan = str(session.sql(f"EXPLAIN {query.sql}").to_arrow().to_pydict())
+    return "scan" if "scan_is_cheaper" in plan else "marks"
+
+
+def ask_all(folder: Path, rounds: int, chosen: str) -> list[dict[str, Any]]:
+    """Asks every query in every round, with the marks and without."""
+    sessions = {name: open_session(folder, use_index=name == "on") for name in ("on", "off")}
+    results = []
+    for query in queries():
+        if chosen not in query.filter:
+            continue
+        costs: dict[str, list[measure.Cost]] = {name: [] for name in sessions}
+        answers = {name: session.sql(query.sql).to_arrow() for name, session in sessions.items()}
+        if query.limit is None and not close(answers["on"], answers["off"]):
+            raise AssertionError(f"{answers['on']} is not {answers['off']}: {query.sql}")
+        for turn in range(rounds):
+            for name in ("on", "off") if turn % 2 else ("off", "on"):
+                _, cost = measure.measure(lambda name=name: sessions[name].sql(query.sql).to_arrow())
+                costs[name].append(cost)
+        results.append({**asdict(query), "choice": choice(sessions["on"], query), **summary(costs)})
+        print(line(results[-1]), flush=True)
+    return results
+
+
+def close(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two rows of sums are the same; floating point depends on the order of rows."""
+    pairs = zip(one.to_pylist()[0].values(), other.to_pylist()[0].values(), strict=True)
+    return all(a == b or (a is not None and b is not None and abs(a - b) <= 1e-9 * abs(b)) for a, b in pairs)
+
+
+def summary(costs: dict[str, list[measure.Cost]]) -> dict[str, Any]:
+    """Medians, and whether the marks made it slower than they may."""
+    found: dict[str, Any] = {}
+    for name, rounds in costs.items():
+        found[f"{name}_seconds"] = statistics.median(cost.wall_seconds for cost in rounds)
+        found[f"{name}_cpu_seconds"] = statistics.median(cost.cpu_seconds for cost in rounds)
+        found[f"{name}_read_bytes"] = statistics.median(cost.read_bytes for cost in rounds)
+    for kind in ("seconds", "cpu_seconds"):
+        allowed = max(found[f"off_{kind}"] * SLOWER_SHARE, found[f"off_{kind}"] + SLOWER_SECONDS)
+        found[f"slower_{kind}"] = found[f"on_{kind}"] > allowed
+    return found
+
+
+def line(result: dict[str, Any]) -> str:
+    """One result as text."""
+    what = f"{result['filter']:>7} {result['share']:8.2%} {result['columns']:2} columns"
+    limit = "" if result["limit"] is None else f" LIMIT {result['limit']}"
+    wall = f"{result['on_seconds'] * 1e3:8.2f} ms, without {result['off_seconds'] * 1e3:8.2f}"
+    cpu = f"CPU {result['on_cpu_seconds'] * 1e3:8.2f}, without {result['off_cpu_seconds'] * 1e3:8.2f}"
+    return f"{what + limit:<36} {result['choice']:>5}: {wall}; {cpu}{'  SLOWER' if result['slower_seconds'] else ''}"
+
+
+def main() -> None:
+    """Writes, marks, asks, reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--filter", default="", help="only filter columns whose name holds this")
+    parser.add_argument("--compression", default="snappy", help="of the data files; none where snappy is unoptimised")
+    parser.add_argument("--out", type=Path, default=measure.RESULTS)
+    given = parser.parse_args()
+    folder = CACHE / "never-worse"
+    write_table(folder, given.rows, given.compression)
+    mark(folder)
+    results = ask_all(folder, given.rounds, given.filter)
+    slower = [result for result in results if result["slower_seconds"]]
+    profile = os.environ.get("LAKEMARK_PROFILE", "dev")
+    everything = {
+        "rows": given.rows,
+        "rounds": given.rounds,
+        "profile": profile,
+        "compression": given.compression,
+        "machine": measure.machine(),
+        "slower": len(slower),
+        "queries": results,
+    }
+    path = measure.write_json(given.out, f"never-worse-{given.rows}", everything)
+    print(f"{len(slower)} of {len(results)} queries are slower with marks by more than 5% and 1 ms; written to {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+//! Marks or a plain scan: what a scan chooses, and that its rows do not depend on it.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use lakemark_datafusion::{LakemarkScanExec, LakemarkSession, QueryOptions, count, explain};
+use lakemark_table::Reason;
+use parquet::arrow::ArrowWriter;
+use tempfile::TempDir;
+
+use crate::fixture::{both, mark, open, ran, rows, scans, session};
+
+const ROWS: usize = 400_000;
+
+/// `spread` and `sorted` hold 0 to 999, each in about four hundred rows, `half` holds 0 and 1, and `state` is `bad` in every
+/// hundredth row or so. Neighbours have nothing to do with one another, but for `sorted`.
+fn write(folder: &Path) {
+    let mixed = |row: usize| (row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 1_000_003;
+    let spread: Vec<i32> = (0..ROWS).map(|row| i32::try_from(mixed(row) % 1000).unwrap()).collect();
+    let state: Vec<&str> = (0..ROWS).map(|row| if mixed(row) % 100 == 7 { "bad" } else { "good" }).collect();
+    let half: Vec<i16> = (0..ROWS).map(|row| i16::from(mixed(row) % 7 < 3)).collect();
+    let batch = RecordBatch::try_from_iter([
+        ("id", Arc::new(Int64Array::from_iter_values(0..400_000)) as ArrayRef),
+        ("spread", Arc::new(Int32Array::from(spread)) as ArrayRef),
+        ("sorted", Arc::new(Int32Array::from_iter_values((0..400_000).map(|row| row / 400))) as ArrayRef),
+        ("half", Arc::new(Int16Array::from(half)) as ArrayRef),
+        ("state", Arc::new(StringArray::from(state)) as ArrayRef),
+    ])
+    .unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(folder.join("a.parquet")).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+async fn marked() -> (TempDir, LakemarkSession) {
+    let folder = TempDir::new().unwrap();
+    write(folder.path());
+    mark(folder.path(), &["spread", "sorted", "half", "state"]).await;
+    let session = session(folder.path()).await;
+    (folder, session)
+}
+
+/// The conditions of a query's scan whose search is left out.
+async fn left_out(session: &LakemarkSession, sql: &str) -> Vec<String> {
+    let (plan, _) = ran(session, sql).await;
+    let scan = scans(&plan).remove(0);
+    let report = scan.downcast_ref::<LakemarkScanExec>().unwrap().report();
+    let left = report.leaves.iter().filter(|leaf| leaf.reason == Some(Reason::ScanIsCheaper));
+    left.map(|leaf| leaf.column.clone().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_search_is_left_out_where_a_scan_is_cheaper() {
+    let (_folder, session) = marked().await;
+    for (query, expected) in [
+        ("SELECT sum(id) FROM t WHERE spread = 5", vec![]),
+        ("SELECT sum(id) FROM t WHERE spread < 10", vec![]),
+        ("SELECT sum(id) FROM t WHERE spread < 400", vec!["spread"]),
+        ("SELECT sum(id) FROM t WHERE spread <> 17", vec![]),
+        ("SELECT sum(id) FROM t WHERE sorted < 400", vec![]),
+        ("SELECT sum(id) FROM t WHERE sorted >= 1", vec![]),
+        ("SELECT sum(id) FROM t WHERE half = 1", vec!["half"]),
+        // One value of two, but in few rows: the value block is read to know.
+        ("SELECT sum(id) FROM t WHERE state = 'bad'", vec![]),
+        ("SELECT sum(id) FROM t WHERE state = 'good'", vec![]),
+        ("SELECT sum(id) FROM t WHERE spread < 400 AND sorted = 7", vec!["spread"]),
+        ("SELECT sum(id) FROM t WHERE spread < 400 OR sorted = 7", vec!["spread", "sorted"]),
+        ("SELECT id FROM t WHERE spread < 400 LIMIT 10", vec!["spread"]),
+        ("SELECT id FROM t WHERE spread = 5 LIMIT 10", vec![]),
+    ] {
+        assert_eq!(left_out(&session, query).await, expected, "{query}");
+        if !query.contains("LIMIT") {
+            let (with, without) = both(&session, query).await;
+            assert_eq!(with, without, "{query}");
+        }
+    }
+    assert_eq!(rows(&session, "SELECT id FROM t WHERE spread < 400 LIMIT 10").await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_count_is_made_of_the_marks_whatever_its_share() {
+    let (folder, session) = marked().await;
+    let (plan, _) = ran(&session, "SELECT count(*) FROM t WHERE spread < 400").await;
+    assert!(scans(&plan).is_empty());
+    let counted = rows(&session, "SELECT count(*) FROM t WHERE spread < 400 AND half = 1").await;
+    let table = open(folder.path()).await;
+    let options = QueryOptions::default();
+    let filter = Some("spread < 400 AND half = 1");
+    assert_eq!(counted, [count(&table, filter, &options).await.unwrap().to_string()]);
+    // A report of the marks alone says what they know.
+    let report = explain(&table, filter, &options).await.unwrap();
+    assert!(report.leaves.iter().all(|leaf| leaf.reason.is_none() && leaf.rows.is_some()), "{report}");
+}
+
+#[tokio::test]
+async fn the_choice_is_in_the_plan() {
+    let (_folder, session) = marked().await;
+    let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 400").await.join("\n");
+    assert!(text.contains("scan_is_cheaper=[spread < 400]"), "{text}");
+    let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 4").await.join("\n");
+    assert!(!text.contains("scan_is_cheaper"), "{text}");
+}

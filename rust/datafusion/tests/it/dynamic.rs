@@ -1,0 +1,128 @@
+//! Filters that joins learn while a query runs, asked of the index.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::datasource::MemTable;
+use datafusion::physical_plan::ExecutionPlan;
+use lakemark_datafusion::LakemarkSession;
+
+use crate::fixture::{FILE_ROWS, both, folder, mark, ran, rows, scans, session};
+
+/// A session with the folder as `t` and a dimension of few rows: keys of `t`'s columns `k` and `id`, and a name.
+async fn with_dimension(folder: &std::path::Path, k: &[Option<i32>], id: &[i64]) -> LakemarkSession {
+    let session = session(folder).await;
+    let names: Vec<String> = (0..k.len()).map(|row| format!("name {row}")).collect();
+    let batch = RecordBatch::try_from_iter_with_nullable([
+        ("dk", Arc::new(Int32Array::from(k.to_vec())) as ArrayRef, true),
+        ("did", Arc::new(Int64Array::from(id.to_vec())) as ArrayRef, true),
+        ("name", Arc::new(StringArray::from(names)) as ArrayRef, true),
+    ])
+    .unwrap();
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
+    session.context().register_table("d", Arc::new(table)).unwrap();
+    session
+}
+
+/// The sum of a metric over the scans of a plan.
+fn sum(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    scans(plan).iter().filter_map(|scan| scan.metrics()?.sum_by_name(name)).map(|value| value.as_usize()).sum()
+}
+
+#[tokio::test]
+async fn a_join_with_few_keys_reads_the_rows_of_these_keys() {
+    let folder = folder(4);
+    mark(folder.path(), &["id", "k"]).await;
+    let session = with_dimension(folder.path(), &[Some(1), Some(2)], &[17, 3003]).await;
+    let sql = "SELECT t.id, t.s, d.name FROM d JOIN t ON t.id = d.did";
+    let (plan, count) = ran(&session, sql).await;
+    assert_eq!(count, 2);
+    let scan = scans(&plan).remove(0);
+    assert_eq!(sum(&plan, "dynamic_rows_pruned"), 4 * FILE_ROWS - 2);
+    assert_eq!(sum(&plan, "dynamic_row_groups_pruned"), 14);
+    assert_eq!(scan.metrics().unwrap().output_rows(), Some(2));
+    let (with, without) = both(&session, sql).await;
+    assert_eq!(with, without);
+    let mut sorted = with.clone();
+    sorted.sort();
+    assert_eq!(sorted, ["17|größe 17|name 0", "3003|ab|name 1"]);
+}
+
+#[tokio::test]
+async fn rows_that_the_query_planned_and_rows_that_the_join_wants_meet() {
+    let folder = folder(4);
+    mark(folder.path(), &["id", "k"]).await;
+    let session = with_dimension(folder.path(), &[None, None, None], &[15, 16, 2025]).await;
+    // Certain rows of `k`, and rows that have to be tested.
+    for (condition, expected) in [("t.k = 5", 2), ("t.k = 5 AND abs(t.id) < 1000", 1), ("abs(t.id) < 2000", 2)] {
+        let sql = format!("SELECT t.id, t.f FROM d JOIN t ON t.id = d.did WHERE {condition}");
+        let (plan, count) = ran(&session, &sql).await;
+        assert_eq!(count, expected, "{condition}");
+        assert!(sum(&plan, "dynamic_rows_pruned") > 80, "{condition}");
+        let (with, without) = both(&session, &sql).await;
+        assert_eq!(with, without, "{condition}");
+    }
+}
+
+#[tokio::test]
+async fn joins_of_every_kind_answer_as_without_marks() {
+    let folder = folder(3);
+    mark(folder.path(), &["id", "k", "f", "s", "Mixed Case"]).await;
+    let session = with_dimension(folder.path(), &[Some(3), None, Some(99)], &[11, 1500, -4]).await;
+    let mut narrowed = 0;
+    for partitions in [1, 3] {
+        for threshold in [0, 1 << 20] {
+            for statement in [
+                format!("SET datafusion.execution.target_partitions = {partitions}"),
+                format!("SET datafusion.optimizer.hash_join_single_partition_threshold = {threshold}"),
+                format!("SET datafusion.optimizer.hash_join_single_partition_threshold_rows = {threshold}"),
+            ] {
+                session.sql(&statement).await.unwrap().collect().await.unwrap();
+            }
+            for sql in [
+                "SELECT t.id, d.name FROM d JOIN t ON t.id = d.did",
+                "SELECT t.id, d.name FROM d JOIN t ON t.k = d.dk AND t.id < 100",
+                "SELECT t.id FROM t WHERE t.id IN (SELECT did FROM d)",
+                "SELECT t.id FROM t WHERE t.id NOT IN (SELECT did FROM d WHERE did > 0)",
+                "SELECT d.name, t.id FROM d LEFT JOIN t ON t.id = d.did",
+                "SELECT d.name, t.id FROM d RIGHT JOIN t ON t.id = d.did WHERE t.\"Mixed Case\" = 1",
+                "SELECT d.name, t.id FROM d FULL JOIN t ON t.id = d.did WHERE t.id IS NULL OR t.id < 20",
+                "SELECT t.id, d.name FROM d JOIN t ON t.id = d.did AND t.k = d.dk",
+                "SELECT t.id, d.name FROM d JOIN t ON t.k IS NOT DISTINCT FROM d.dk WHERE t.id < 200",
+                "SELECT a.id, b.s FROM t a JOIN t b ON a.id = b.id WHERE a.s = 'ab1' AND a.k = 4",
+                "SELECT a.id, b.s, d.name FROM d JOIN t a ON a.id = d.did JOIN t b ON b.\"Mixed Case\" = a.\"Mixed Case\"",
+                "SELECT count(*), min(t.f) FROM t JOIN d ON t.id = d.did",
+                "SELECT t.id, t.s FROM t WHERE t.k = 4 ORDER BY t.id DESC LIMIT 5",
+                "SELECT t.id, t.f FROM t ORDER BY t.f, t.id LIMIT 4",
+                "SELECT a.id FROM (SELECT * FROM t ORDER BY id LIMIT 50) a JOIN t b ON a.id = b.id WHERE b.k = 1",
+                "SELECT t.id FROM d JOIN t ON t.id = d.did UNION ALL SELECT t.id FROM d JOIN t ON t.id = d.did + 1",
+            ] {
+                let (with, without) = both(&session, sql).await;
+                assert_eq!(with, without, "{sql} with {partitions} partitions, threshold {threshold}");
+                let (plan, _) = ran(&session, sql).await;
+                narrowed += usize::from(sum(&plan, "dynamic_rows_pruned") > 0);
+            }
+        }
+    }
+    assert!(narrowed >= 20, "{narrowed} of 64 scans were narrowed");
+}
+
+#[tokio::test]
+async fn a_recursive_query_forgets_what_a_round_learned() {
+    let folder = folder(3);
+    mark(folder.path(), &["id"]).await;
+    let session = session(folder.path()).await;
+    let sql = "WITH RECURSIVE r AS (SELECT CAST(1 AS BIGINT) AS n UNION ALL \
+               SELECT t.id * 2 FROM r JOIN t ON t.id = r.n WHERE n < 1000) SELECT n FROM r ORDER BY n";
+    assert_eq!(rows(&session, sql).await, ["1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024"]);
+    let (with, without) = both(&session, sql).await;
+    assert_eq!(with, without);
+}
+
+#[tokio::test]
+async fn without_marks_nothing_is_asked() {
+    let folder = folder(3);
+    let session = with_dimension(folder.path(), &[None], &[17]).await;
+    let (plan, count) = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
+    assert_eq!((count, sum(&plan, "dynamic_rows_pruned"), sum(&plan, "index_reads")), (1, 0, 0));
+}

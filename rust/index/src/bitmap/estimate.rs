@@ -1,0 +1,143 @@
+//! What a search would find and cost, told before any posting is read.
+//!
+//! The directory has the rows and the posting bytes of every value block. Blocks that lie in the ranges as a whole count as
+//! they are; a block at an edge gives bounds, and its bytes, if they are read, the number. Nothing here is an answer.
+
+use std::ops::{Bound, Range};
+
+use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
+use lakemark_format::value_block;
+
+use crate::predicate::Test;
+use crate::ranges::{KeyRange, KeyRanges};
+
+/// An estimate of one test of one segment.
+#[derive(Debug)]
+pub struct Estimate<'a> {
+    directory: &'a SegmentDirectory,
+    ranges: KeyRanges,
+    /// Of blocks that are in the ranges as a whole.
+    inside: Weight,
+    /// The last of these blocks.
+    last_inside: Option<usize>,
+    /// Blocks of which some values may be in the ranges, ascending.
+    edges: Vec<usize>,
+}
+
+/// Rows, and bytes of their postings. Rows that lie together take few bytes, however many they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weight {
+    /// Rows.
+    pub rows: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Weight {
+    fn of(block: &ValueBlockRef) -> Self {
+        Self::new(block.rows as f64, block.postings_length as f64)
+    }
+
+    /// Values without postings are in bitmaps of many values: a bit for each row, about.
+    fn new(rows: f64, bytes: f64) -> Self {
+        Self { rows, bytes: if bytes > 0.0 { bytes } else { rows / 8.0 } }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl<'a> Estimate<'a> {
+    /// What a test would find in the segment of a directory.
+    #[must_use]
+    pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
+        let mut estimate = Self {
+            directory,
+            ranges: KeyRanges::none(),
+            inside: Weight::default(),
+            last_inside: None,
+            edges: Vec::new(),
+        };
+        match test {
+            Test::IsNull => {
+                let nulls = directory.nulls;
+                estimate.inside = Weight { rows: f64::from(nulls.rows), bytes: f64::from(nulls.length) };
+            }
+            Test::Ranges(ranges) => {
+                estimate.ranges = ranges.clone();
+                ranges.ranges().iter().for_each(|range| estimate.add(range));
+            }
+        }
+        estimate
+    }
+
+    fn add(&mut self, range: &KeyRange) {
+        let blocks = &self.directory.blocks;
+        let first = match &range.low {
+            Bound::Unbounded => 0,
+            // The block before the first that begins above the bound may reach over it.
+            Bound::Included(low) | Bound::Excluded(low) => {
+                blocks.partition_point(|block| block.first_key <= *low).saturating_sub(1)
+            }
+        };
+        let end = blocks.partition_point(|block| !range.ends_before(&block.first_key));
+        for (index, block) in blocks.iter().enumerate().take(end).skip(first) {
+            let last = blocks.get(index + 1).map(|next| &next.first_key).or(self.directory.max_key.as_ref());
+            let whole = range.contains(&block.first_key) && last.is_some_and(|last| !range.ends_before(last));
+            if whole {
+                self.inside = self.inside.plus(Weight::of(block));
+                self.last_inside = Some(index);
+            } else if self.edges.last() != Some(&index) && self.last_inside != Some(index) {
+                self.edges.push(index);
+            }
+        }
+    }
+
+    /// Rows of the segment.
+    #[must_use]
+    pub fn rows(&self) -> f64 {
+        self.directory.rows() as f64
+    }
+
+    /// All rows with a value.
+    #[must_use]
+    pub fn all(&self) -> Weight {
+        self.directory.blocks.iter().map(Weight::of).fold(Weight::default(), Weight::plus)
+    }
+
+    /// At least these rows pass, and no more than those.
+    #[must_use]
+    pub fn bounds(&self) -> (Weight, Weight) {
+        let edges = self.edge_blocks().map(Weight::of).fold(Weight::default(), Weight::plus);
+        (self.inside, self.inside.plus(edges))
+    }
+
+    /// Logical ranges of the edge blocks, to be given to [`Self::exactly`] in this order.
+    #[must_use]
+    pub fn edge_ranges(&self) -> Vec<Range<u64>> {
+        self.edge_blocks().map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+    }
+
+    fn edge_blocks(&self) -> impl Iterator<Item = &'a ValueBlockRef> + '_ {
+        self.edges.iter().filter_map(|&index| self.directory.blocks.get(index))
+    }
+
+    /// What passes, told by the bytes of the edge blocks; a block that cannot be decoded counts as a whole.
+    #[must_use]
+    pub fn exactly(&self, bytes: &[Vec<u8>]) -> Weight {
+        let mut found = self.inside;
+        for (bytes, block) in bytes.iter().zip(self.edge_blocks()) {
+            let Ok(values) = value_block::decode(bytes, &block.first_key, &self.directory.key_type) else {
+                found = found.plus(Weight::of(block));
+                continue;
+            };
+            for value in values.iter().filter(|value| self.ranges.contains(&value.key)) {
+                found = found.plus(Weight::new(f64::from(value.rows), f64::from(value.posting_length)));
+            }
+        }
+        found
+    }
+}
