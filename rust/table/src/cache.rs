@@ -103,6 +103,7 @@ mod tests {
         cache.insert("huge", 3, 11);
         assert_eq!((cache.get(&"huge"), cache.get(&"a")), (None, Some(1)));
         cache.insert("c", 3, 10);
-        assert_eq!((cache.lock().entries.len(), cache.lock().used.len(), cache.lock().bytes), (1, 1, 10));
+        let inner = cache.lock();
+        assert_eq!((inner.entries.len(), inner.used.len(), inner.bytes), (1, 1, 10));
     }
 }

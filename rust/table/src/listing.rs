@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use futures::TryStreamExt;
-use object_store::{ObjectMeta, ObjectStoreExt};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -14,6 +15,9 @@ use crate::location::{Location, Shape};
 
 /// The folder name that stands for NULL.
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+
+/// Folders that are listed at a time.
+const CONCURRENT_FOLDERS: usize = 16;
 
 /// A data file that was found.
 #[derive(Clone, Debug)]
@@ -65,11 +69,9 @@ async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {
 }
 
 async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
-    let prefix = (!location.prefix.as_ref().is_empty()).then_some(&location.prefix);
-    let mut listed = location.object_store.list(prefix);
     let mut files = Vec::new();
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    while let Some(meta) = listed.try_next().await? {
+    for meta in objects(location).await? {
         let Some(parts) = meta.location.prefix_match(&location.prefix) else { continue };
         // Object store paths are percent-encoded where a file's name has unusual characters.
         let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
@@ -88,6 +90,31 @@ async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
         }
     }
     Ok(files)
+}
+
+/// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many
+/// marks lie beside the data; an object store lists a thousand objects at a request, whatever folders they are in.
+async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
+    let store = &location.object_store;
+    if location.local.is_none() {
+        let prefix = (!location.prefix.as_ref().is_empty()).then_some(&location.prefix);
+        return Ok(store.list(prefix).try_collect().await?);
+    }
+    let mut found = Vec::new();
+    let mut level = vec![location.prefix.clone()];
+    while !level.is_empty() {
+        let listed: Vec<ListResult> = stream::iter(level)
+            .map(|folder: Path| async move { store.list_with_delimiter(Some(&folder)).await })
+            .buffered(CONCURRENT_FOLDERS)
+            .try_collect()
+            .await?;
+        level = Vec::new();
+        for folder in listed {
+            found.extend(folder.objects);
+            level.extend(folder.common_prefixes.into_iter().filter(|path| !path.filename().is_some_and(is_hidden)));
+        }
+    }
+    Ok(found)
 }
 
 /// As in Spark: a folder of a partition column may begin with an underscore.

@@ -105,15 +105,16 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) async fn pin(table: &Table) -> Result<Self> {
-        let manifest = newest_manifest(table).await;
         match table.format {
-            TableFormat::Parquet => Self::pin_listing(table, manifest).await,
-            TableFormat::Delta => Self::pin_delta(table, manifest).await,
+            TableFormat::Parquet => {
+                let (manifest, listing) = futures::join!(newest_manifest(table), Listing::read(&table.location));
+                Self::pin_listing(table, manifest, listing?).await
+            }
+            TableFormat::Delta => Self::pin_delta(table, newest_manifest(table).await).await,
         }
     }
 
-    async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>) -> Result<Self> {
-        let listing = Listing::read(&table.location).await?;
+    async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>, listing: Listing) -> Result<Self> {
         let mut files: Vec<DataFile> = listing
             .files
             .iter()
