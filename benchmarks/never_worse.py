@@ -42,9 +42,7 @@ FILTERS = {
     "word": "texts of twelve letters, each row on its own",
     "half": "two values, each row on its own",
 }
-PAYLOAD = tuple(
-    [f"i{number}" for number in range(8)] + [f"d{number}" for number in range(4)] + [f"s{number}" for number in range(4)]
-)
+PAYLOAD = tuple(f"{kind}{number}" for kind, count in (("i", 8), ("d", 4), ("s", 4)) for number in range(count))
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ def ask_all(folder: Path, rounds: int, chosen: str) -> list[dict[str, Any]]:
             raise AssertionError(f"{answers['on']} is not {answers['off']}: {query.sql}")
         for turn in range(rounds):
             for name in ("on", "off") if turn % 2 else ("off", "on"):
-                _, cost = measure.measure(lambda name=name: sessions[name].sql(query.sql).to_arrow())
+                _, cost = measure.measure(lambda name=name, sql=query.sql: sessions[name].sql(sql).to_arrow())
                 costs[name].append(cost)
         results.append({**asdict(query), "choice": choice(sessions["on"], query), **summary(costs)})
         print(line(results[-1]), flush=True)

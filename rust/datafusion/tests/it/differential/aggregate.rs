@@ -30,7 +30,7 @@ impl Aggregate {
         };
         let functions = (0..rng.random_range(0..4)).map(|_| {
             let column = if rng.random_bool(0.7) { main } else { other };
-            function(rng, column)
+            function(rng, column, !groups.is_empty())
         });
         let functions: Vec<String> = functions.collect();
         let having = rng.random_bool(0.1).then(|| format!("count(*) > {}", rng.random_range(0..20)));
@@ -55,12 +55,14 @@ impl Aggregate {
     }
 }
 
-fn function(rng: &mut StdRng, column: &Column) -> String {
+/// DataFusion 55 forgets the least and greatest of a group when it meets a NaN: its answer depends on which batch comes first.
+fn function(rng: &mut StdRng, column: &Column, grouped: bool) -> String {
     let Column { name, .. } = column;
+    let extremes = if grouped && column.data_type.is_floating() { "id" } else { name };
     match rng.random_range(0..10) {
         0..=1 => format!("count({name})"),
-        2..=3 => format!("min({name})"),
-        4..=5 => format!("max({name})"),
+        2..=3 => format!("min({extremes})"),
+        4..=5 => format!("max({extremes})"),
         6 => format!("count(DISTINCT {name})"),
         7 => format!("count({})", expression(rng, column)),
         8 => format!("count({name}, 1)"),
