@@ -18,6 +18,7 @@ import pytest
 import lakemark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from conftest import Judged
@@ -34,6 +35,15 @@ def large(tmp_path: Path) -> lakemark.Table:
     return lakemark.Table(folder)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a shell that starts the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_build_raises_and_the_committed_state_still_answers(large: lakemark.Table) -> None:
     large.create_index("id", using="bitmap", name="by_id", build=False)
     before = large.snapshot

@@ -63,7 +63,7 @@ def test_the_wheel_is_built_with_the_features_of_the_workspace() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     maturin = Path(sys.executable).with_name("maturin")
     out = tmp_path_factory.mktemp("wheel")
-    built = run(maturin, "build", "--profile", "dev", "--offline", "--out", out, timeout=1800)
+    built = run(maturin, "build", "--profile", "dev", "--locked", "--out", out, timeout=1800)
     compiled = set(re.findall(r"Compiling (\S+) v", built.stderr))
     assert {name for name in compiled if not name.startswith("lakemark-")} == set()
     (wheel,) = out.glob("*.whl")
