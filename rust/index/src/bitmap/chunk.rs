@@ -212,6 +212,23 @@ impl Chunk {
         self.row_count
     }
 
+    /// The values in their order, each with its rows.
+    pub(super) fn values(&self) -> impl Iterator<Item = (&Key, &[u32])> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let lists = starts.zip(&self.ends).map(|(start, end)| self.rows.get(*start as usize..*end as usize));
+        self.keys.iter().zip(lists.map(Option::unwrap_or_default))
+    }
+
+    /// Rows that are NULL.
+    pub(super) fn nulls(&self) -> &[u32] {
+        &self.nulls
+    }
+
+    /// Rows whose value has no key.
+    pub(super) fn opaque(&self) -> &[u32] {
+        &self.opaque
+    }
+
     /// Bytes of memory that the chunk holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

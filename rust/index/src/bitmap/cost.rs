@@ -1,27 +1,32 @@
 //! What an encoding will take, told before the column is indexed.
 //!
-//! From the numbers of rows, NULLs and distinct values, for rows that are spread evenly: where equal values lie together, or some are far
-//! more frequent than others, postings are shorter, and the prediction is an upper bound. The formulas are those by which
-//! postings and value blocks are written; what differs from value to value is taken at its mean.
+//! ```text
+//! rows of a sample ─▶ ColumnSample ─▶ ColumnShape of a segment ─┬─▶ sizes      bytes of every part, by encoding
+//!                                                               ├─▶ reads      bytes and reads of a search, by its shape
+//!                                                               └─▶ choice     the encoding of `auto`
+//! ```
+//!
+//! The formulas are those by which postings and value blocks are written. A shape has what they ask for: how many values have how
+//! many rows, in how many runs, over which span; how frequent values lie among the sorted ones; and how much the
+//! order of rows has to do with the order of values.
 
-use lakemark_format::posting::BLOCK_ROWS;
+pub mod choice;
+mod positions;
+pub mod reads;
+pub mod sample;
+pub mod shape;
+
 use lakemark_format::segment::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 
-use super::levels::bins_of_size;
+pub use choice::{Choice, Prediction, choose};
+pub use reads::{QueryShape, Reads, WEIGHTS, predicted_reads};
+pub use sample::ColumnSample;
+pub use shape::ColumnShape;
 
-/// What is known of a column.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ColumnShape {
-    /// Rows of a segment.
-    pub rows: u64,
-    /// Rows among them that are NULL.
-    pub nulls: u64,
-    /// Distinct values.
-    pub values: u64,
-    /// Bits that a value takes beside the one before it: 0 for integers without gaps.
-    pub key_bits: f64,
-}
+use super::levels::bins_of_size;
+use positions::Positions;
+use shape::Extremes;
 
 /// Header, trailer, the first fields of the directory with one file.
 const FIXED_BYTES: f64 = 64.0 + 64.0 + 90.0;
@@ -31,101 +36,155 @@ const BLOCK_BYTES: f64 = 12.0 + 8.0;
 const BITMAP_BYTES: f64 = 8.0;
 /// Pages are 4092 bytes and a checksum of four.
 const PAGE_SHARE: f64 = 4096.0 / 4092.0;
-/// Between the least and the largest of some hundred draws lie about as many standard deviations.
-const SPREAD: f64 = 6.5;
-/// A bitmap is taken up to this part above the smallest form.
-const BITMAP_TOLERANCE: f64 = 1.2;
+/// What a build takes a run of rows to cost when it sets the number of bins.
+const RUN_BYTES: f64 = 3.0;
+/// Rows that are not sorted by value cross a cut at least so often.
+const DISTURBED_RUNS: f64 = 4.0;
+
+/// Bytes of the parts of a segment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// All of it.
+    pub total: u64,
+    /// The postings of all values.
+    pub fine: f64,
+    /// The posting of a value, on average.
+    pub posting: f64,
+    /// The value blocks together, and how many there are.
+    pub blocks: (f64, f64),
+    /// The NULL list.
+    pub nulls: f64,
+    /// Bins of the coarse level.
+    pub bins: u64,
+    /// Each bitmap of the coarse level.
+    pub bitmaps: Vec<f64>,
+}
+
+impl Sizes {
+    /// A bitmap, on average.
+    #[must_use]
+    pub fn bitmap(&self) -> f64 {
+        self.bitmaps.iter().sum::<f64>() / (self.bitmaps.len() as f64).max(1.0)
+    }
+}
 
 /// Bytes of a segment; none if the encoding cannot have so many values.
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
-    let rows = shape.rows as f64;
-    let valued = shape.rows.saturating_sub(shape.nulls) as f64;
-    let values = (shape.values as f64).max(1.0);
-    let per_value = valued / values;
-    let posting = spread_posting(per_value, rows);
-    let mut bytes = FIXED_BYTES + posting_bytes(shape.nulls as f64, rows);
-    let fine = encoding.has_fine_level();
-    if fine {
-        bytes += values * posting;
-    }
-    let lengths = if fine { per_value.sqrt() * posting / per_value.max(1.0) } else { 0.0 };
-    let columns = shape.key_bits + width(SPREAD * per_value.sqrt()) + width(SPREAD * lengths);
-    bytes += values * columns / 8.0 + (values / MAX_BLOCK_VALUES as f64).ceil() * BLOCK_BYTES;
-    if let Some(level) = encoding.coarse_level() {
-        let bins = if encoding.has_bins() {
-            bins_of_size(level, (values * posting) as u64, shape.rows / 8 + BITMAP_BYTES as u64, shape.values)
-        } else {
-            shape.values
-        };
-        let bitmaps = level.bitmaps(bins);
-        if bitmaps > MAX_COARSE_BITMAPS as u64 {
-            return None;
-        }
-        bytes += (0..bitmaps)
-            .map(|bitmap| BITMAP_BYTES + posting_bytes(share(level, bins, bitmap) * valued, rows))
-            .sum::<f64>();
-    }
-    Some((bytes * PAGE_SHARE) as u64)
+    sizes(encoding, shape).map(|sizes| sizes.total)
 }
 
-/// The part of the rows that a bitmap holds.
-fn share(level: CoarseLevel, bins: u64, bitmap: u64) -> f64 {
-    match level {
-        CoarseLevel::Slices => {
-            let (half, bins) = (1u64 << bitmap.min(62), bins.max(1));
-            let held = bins / (2 * half) * half + (bins % (2 * half)).saturating_sub(half);
-            held as f64 / bins as f64
-        }
-        CoarseLevel::Range => (bitmap + 1) as f64 / bins as f64,
-        CoarseLevel::Interval => (bins / 2) as f64 / bins as f64,
+/// Bytes of a segment by its parts; none if the encoding cannot have so many values.
+#[must_use]
+pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
+    let (rows, values) = (shape.rows as f64, shape.values());
+    let fine: f64 = shape.classes.iter().map(|class| class.values * class.each.posting_bytes(rows)).sum();
+    let has_fine = encoding.has_fine_level();
+    let blocks = (values / shape.block_values.clamp(1.0, MAX_BLOCK_VALUES as f64)).ceil();
+    let columns = shape.key_bits + mean(&shape.extremes, |extremes| numbers_bits(shape, extremes, has_fine));
+    let mut sizes = Sizes {
+        fine: if has_fine { fine } else { 0.0 },
+        posting: if has_fine { fine / values.max(1.0) } else { 0.0 },
+        blocks: (values * columns / 8.0 + blocks * BLOCK_BYTES, blocks),
+        nulls: Positions::of_runs(shape.nulls as f64, shape.null_runs, rows).posting_bytes(rows),
+        ..Sizes::default()
+    };
+    if let Some(level) = encoding.coarse_level() {
+        let cuts = if encoding.has_bins() {
+            sizes.bins = bins_of_size(level, fine as u64, bitmap_estimate(level, shape) as u64, values as u64);
+            shape.cuts_of_bytes(sizes.bins)
+        } else {
+            sizes.bins = values as u64;
+            if level.bitmaps(sizes.bins) > MAX_COARSE_BITMAPS as u64 {
+                return None;
+            }
+            shape.cuts_of_values(sizes.bins)
+        };
+        sizes.bitmaps =
+            (0..level.bitmaps(sizes.bins)).map(|bitmap| bitmap_bytes(level, shape, &cuts, bitmap)).collect();
     }
+    let bitmaps: f64 = sizes.bitmaps.iter().map(|bytes| bytes + BITMAP_BYTES).sum();
+    let bytes = FIXED_BYTES + sizes.nulls + sizes.fine + sizes.blocks.0 + bitmaps;
+    sizes.total = (bytes * PAGE_SHARE) as u64;
+    Some(sizes)
+}
+
+fn mean<T>(items: &[T], of: impl Fn(&T) -> f64) -> f64 {
+    items.iter().map(of).sum::<f64>() / (items.len() as f64).max(1.0)
+}
+
+/// Bits of a value's number of rows and of the length of its posting, packed beside those of its block.
+fn numbers_bits(shape: &ColumnShape, extremes: &Extremes, has_fine: bool) -> f64 {
+    let length = |count: f64| {
+        let per_row = |class: &shape::Class| (class.each.rows.max(1.0).ln() - count.max(1.0).ln()).abs();
+        let like = shape.classes.iter().min_by(|a, b| per_row(a).total_cmp(&per_row(b)));
+        like.map_or(0.0, |class| class.each.scaled_to(count).posting_bytes(shape.rows as f64))
+    };
+    let lengths = if has_fine { (length(extremes.most) - length(extremes.least)).abs() } else { 0.0 };
+    width(extremes.most - extremes.least) + width(lengths)
 }
 
 /// Bits of a number up to `most`.
 fn width(most: f64) -> f64 {
-    (most + 1.0).log2().ceil()
+    (most + 1.0).log2().ceil().max(0.0)
 }
 
-/// The mean over values that have about so many rows each.
-fn spread_posting(rows: f64, universe: f64) -> f64 {
-    let step = rows.sqrt();
-    let at = |rows: f64| posting_bytes(rows.max(1.0), universe);
-    at(rows - step) / 4.0 + at(rows) / 2.0 + at(rows + step) / 4.0
+/// What a build takes a bitmap of bins to cost when it sets their number (the module `levels`).
+fn bitmap_estimate(level: CoarseLevel, shape: &ColumnShape) -> f64 {
+    let ends = if level == CoarseLevel::Interval { 2.0 } else { 1.0 };
+    let runs = ends * (shape.shuffle * shape.rows as f64 / 6.0 + 1.0);
+    (shape.rows as f64 / 8.0).min(runs * RUN_BYTES) + BITMAP_BYTES
 }
 
-/// Bytes of the posting of `rows` rows spread over `universe` rows.
-fn posting_bytes(rows: f64, universe: f64) -> f64 {
-    if rows < 1.0 || universe < 1.0 {
-        return 0.0;
+/// Bytes of a bitmap. `cuts` are the parts of the valued rows below each bin's end.
+///
+/// Rows in random order cross a cut with the part `q` of the rows below it `q (1 - q)` times a row in each direction, rows in the
+/// order of values once; `shuffle` says where between the two a column is. Each run of a bitmap has two ends at cuts. Runs of NULLs break
+/// those of values.
+fn bitmap_bytes(level: CoarseLevel, shape: &ColumnShape, cuts: &[f64], bitmap: u64) -> f64 {
+    let rows = shape.rows as f64;
+    let valued = shape.valued();
+    let below = |bin: u64| match usize::try_from(bin) {
+        Ok(0) => 0.0,
+        Ok(bin) => cuts.get(bin - 1).copied().unwrap_or(1.0),
+        Err(_) => 1.0,
+    };
+    let crossings = |share: f64| share * (1.0 - share);
+    let bins = cuts.len() as u64;
+    // Ends at cuts, weighted by how often rows cross them; where the cuts are few, how many.
+    let (share, ends, cut_count) = match level {
+        CoarseLevel::Range => (below(bitmap + 1), crossings(below(bitmap + 1)), 1u8),
+        CoarseLevel::Interval => {
+            let (low, high) = (below(bitmap), below(bitmap + bins / 2));
+            (high - low, crossings(low) + crossings(high), 2)
+        }
+        CoarseLevel::Slices => {
+            let half = 1u64 << bitmap.min(62);
+            let (mut share, mut ends) = (0.0, 0.0);
+            let mut end = half;
+            // Every second stretch of `half` bins is in the slice.
+            while end < bins {
+                let next = (end + half).min(bins);
+                share += below(next) - below(end);
+                ends += crossings(below(end)) + crossings(below(next));
+                end = next + half;
+            }
+            (share, ends, 0)
+        }
+    };
+    let count = share * valued;
+    let density = count / rows.max(1.0);
+    // Of the changes that a cut sees in rows that are nearly sorted, every one leads to its other side.
+    let ordered = 1.0 - (shape.shuffle / shape.changes.max(1e-9)).min(1.0);
+    let random = rows * density * (1.0 - density) * shape.changes * (1.0 + ordered);
+    let runs = random.min(shape.shuffle * valued * ends);
+    let breaks = 1.0 + shape.null_runs * share;
+    // Where sorted rows are disturbed, they are so around the cut, and a zone there is as random rows are.
+    let zone = f64::from(cut_count) * shape.shuffle / shape.changes.max(1e-9) * rows;
+    if cut_count == 0 || shape.shuffle * valued / 6.0 < DISTURBED_RUNS || zone > 0.9 * rows {
+        return Positions::of_runs(count, (runs + breaks).min(count), rows).posting_bytes(rows);
     }
-    let full = (rows / BLOCK_ROWS as f64).floor();
-    let rest = rows - full * BLOCK_ROWS as f64;
-    full * block_bytes(BLOCK_ROWS as f64, rows, universe) + block_bytes(rest, rows, universe)
-}
-
-/// A posting block of `count` of the rows.
-fn block_bytes(count: f64, rows: f64, universe: f64) -> f64 {
-    if count < 1.0 {
-        return 0.0;
-    }
-    let density = (rows / universe).min(1.0);
-    let span = (count / density).min(universe);
-    // The form, the first row and the span.
-    let bounds = 1.0 + varint(universe) + varint(span);
-    let runs =
-        1.0 + varint(count) + (count * (1.0 - density) + 1.0) * (2.0 + varint(1.0 / (1.0 - density).max(1e-9)) - 1.0);
-    let best = (1.0 + elias_fano(count, universe)).min(bounds + elias_fano(count, span)).min(runs);
-    let bitmap = bounds + span / 8.0 + 0.5;
-    if bitmap <= best * BITMAP_TOLERANCE { bitmap } else { best }
-}
-
-/// Low bits, a bit for each row, and the steps; two lists that end with half a byte.
-fn elias_fano(count: f64, span: f64) -> f64 {
-    let low = (span / count).max(1.0).log2().floor();
-    (count * (low + 1.0) + span / low.exp2()) / 8.0 + 0.9
-}
-
-fn varint(number: f64) -> f64 {
-    ((number + 1.0).log2() / 7.0).ceil().max(1.0)
+    let in_zone = (zone * (0.5 + (density - 0.5) * zone / rows)).min(count);
+    Positions { rows: in_zone, runs, span: zone }.posting_bytes(rows)
+        + Positions::of_runs(count - in_zone, breaks, rows).posting_bytes(rows)
 }

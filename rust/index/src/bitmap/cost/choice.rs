@@ -1,0 +1,135 @@
+//! `auto`: the encoding of an index, chosen by what its searches would read and what it would take.
+//!
+//! For every encoding that keeps a posting for each value (grouping and counting chosen rows by value needs them) the score is
+//!
+//! ```text
+//! score = ( Π over the query shapes s   cost(s) ^ weight(s)  ×  size ^ 5 ) ^ (1 / 16)        cost = bytes + 16 KiB × reads
+//! ```
+//!
+//! A geometric mean, so that halving a search of a kilobyte counts as much as halving one of a megabyte, with the size of the index
+//! as one more shape. The smallest score wins; another encoding than `equality` must be 15% below it, and may be half as large again.
+
+use lakemark_format::segment::encoding::Encoding;
+
+use super::reads::{QueryShape, WEIGHTS, reads_of};
+use super::shape::ColumnShape;
+use super::sizes;
+
+/// What a read costs beside its bytes, as bytes.
+pub const READ_BYTES: f64 = 16.0 * 1024.0;
+/// How much the size of the index counts, beside the weights of the query shapes.
+pub const SIZE_WEIGHT: f64 = 5.0;
+/// The largest size, as a multiple of that of `equality`.
+pub const SIZE_LIMIT: f64 = 1.5;
+/// Another encoding must have a score below this part of that of `equality`.
+const GAIN: f64 = 0.85;
+
+/// What an encoding would take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The encoding.
+    pub encoding: Encoding,
+    /// Bytes of the index.
+    pub bytes: u64,
+    /// The weighted geometric mean of what the query shapes cost, in bytes.
+    pub search: f64,
+}
+
+/// An encoding, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// What was chosen.
+    pub encoding: Encoding,
+    /// Why, for people.
+    pub reason: String,
+    /// Every encoding that could be built, in the order of [`Encoding::ALL`].
+    pub predictions: Vec<Prediction>,
+}
+
+impl Choice {
+    /// The prediction of an encoding.
+    #[must_use]
+    pub fn prediction(&self, encoding: Encoding) -> Option<&Prediction> {
+        self.predictions.iter().find(|prediction| prediction.encoding == encoding)
+    }
+}
+
+/// Predicts every encoding for an index of these segments, for queries of these shapes and weights.
+#[must_use]
+pub fn predict(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Vec<Prediction> {
+    Encoding::ALL.into_iter().filter_map(|encoding| prediction(encoding, segments, queries)).collect()
+}
+
+fn prediction(encoding: Encoding, segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Option<Prediction> {
+    let sizes: Vec<_> = segments.iter().map(|shape| sizes(encoding, shape)).collect::<Option<_>>()?;
+    let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
+    let mut logarithms = 0.0;
+    for (query, weight) in queries {
+        let cost: f64 = sizes
+            .iter()
+            .map(|sizes| reads_of(encoding, sizes, *query))
+            .map(|reads| reads.bytes + READ_BYTES * reads.reads)
+            .sum();
+        logarithms += weight * cost.max(1.0).ln();
+    }
+    let bytes = sizes.iter().map(|sizes| sizes.total).sum();
+    Some(Prediction { encoding, bytes, search: (logarithms / weights.max(1e-9)).exp() })
+}
+
+/// Chooses for queries of the shapes [`WEIGHTS`].
+#[must_use]
+pub fn choose(segments: &[ColumnShape]) -> Choice {
+    choose_for(segments, &WEIGHTS)
+}
+
+/// Chooses for queries of these shapes and weights.
+#[must_use]
+pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Choice {
+    let predictions = predict(segments, queries);
+    let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
+    let Some(equality) = predictions.iter().find(|prediction| prediction.encoding == Encoding::Equality).copied()
+    else {
+        return Choice {
+            encoding: Encoding::Equality,
+            reason: "nothing is known of the column".to_owned(),
+            predictions,
+        };
+    };
+    let score = |prediction: &Prediction| {
+        let all = weights + SIZE_WEIGHT;
+        let size = (prediction.bytes as f64 + READ_BYTES).ln();
+        ((weights * prediction.search.ln() + SIZE_WEIGHT * size) / all).exp()
+    };
+    let mut others: Vec<&Prediction> = predictions
+        .iter()
+        .filter(|other| other.encoding != Encoding::Equality && other.encoding.has_fine_level())
+        .filter(|other| other.bytes as f64 <= equality.bytes as f64 * SIZE_LIMIT)
+        .collect();
+    others.sort_by(|a, b| score(a).total_cmp(&score(b)));
+    let best = others.first().filter(|other| score(other) < GAIN * score(&equality));
+    let percent = |part: f64| (part * 100.0).round() as i64;
+    let against = |other: &Prediction| {
+        let reads = percent(1.0 - other.search / equality.search);
+        let keeps = percent(other.bytes as f64 / equality.bytes as f64 - 1.0);
+        (reads, keeps)
+    };
+    let (encoding, reason) = match best {
+        Some(best) => {
+            let (reads, keeps) = against(best);
+            let costs = if keeps >= 0 { format!("{keeps}% more") } else { format!("{}% fewer", -keeps) };
+            (best.encoding, format!("searches cost {reads}% less than with equality, for {costs} bytes kept"))
+        }
+        None => (Encoding::Equality, equality_reason(others.first().map(|other| (other.encoding, against(other))))),
+    };
+    Choice { encoding, reason, predictions }
+}
+
+fn equality_reason(next: Option<(Encoding, (i64, i64))>) -> String {
+    match next {
+        Some((encoding, (reads, keeps))) if reads > 0 => format!(
+            "a second level does not pay: {} would make searches {reads}% cheaper and the index {keeps}% larger",
+            encoding.name()
+        ),
+        _ => "no other encoding makes searches cheaper".to_owned(),
+    }
+}
