@@ -301,6 +301,23 @@ class Table:
         """
         return Rows(self._inner.min_max(column, filter, use_index))
 
+    def sum_mean(self, column: str, filter: str | None = None, *, use_index: bool = True) -> Rows:
+        """Sums a column and finds its mean, for integers and decimals from the marks alone where they know every row.
+
+        Args:
+            column: The column, of a type that can be summed.
+            filter: A SQL condition; all rows without one.
+            use_index: Whether the marks are used; the numbers are the same without.
+
+        Returns:
+            One row with `sum` and `mean`, which are NULL if no row has a value.
+
+        Raises:
+            NotFoundError: There is no such column.
+            InvalidInputError: The column cannot be summed.
+        """
+        return Rows(self._inner.sum_mean(column, filter, use_index))
+
     def count_distinct(self, column: str, filter: str | None = None, *, use_index: bool = True) -> int:
         """Counts the different values of a column, from the marks alone where they know every row.
 

@@ -1,4 +1,4 @@
-"""`Table.group_count`, `min_max` and `count_distinct`: DuckDB says what is right, with and without marks."""
+"""`Table.group_count`, `min_max`, `sum_mean` and `count_distinct`: DuckDB says what is right, with and without marks."""
 
 from __future__ import annotations
 
@@ -34,6 +34,10 @@ def test_summaries_are_what_duckdb_says(marked: Judged, condition: str | None, u
     for column in ("city", "id", "day", "amount"):
         expected = judged_rows(marked, f"SELECT min({column}), max({column}) FROM t {where}")
         assert rows_of(marked.table.min_max(column, condition, use_index=use_index)) == expected, column
+        if column in ("id", "amount"):
+            expected = judged_rows(marked, f"SELECT sum({column})::DOUBLE, avg({column}) FROM t {where}")[0]
+            totals = rows_of(marked.table.sum_mean(column, condition, use_index=use_index))[0]
+            assert totals == pytest.approx(expected), column
         number = judged_rows(marked, f"SELECT count(DISTINCT {column}) FROM t {where}")[0][0]
         assert marked.table.count_distinct(column, condition, use_index=use_index) == number, column
 
@@ -67,6 +71,8 @@ def test_mistakes_are_typed(marked: Judged) -> None:
         marked.table.group_count("town")
     with pytest.raises(lakemark.NotFoundError):
         marked.table.min_max("City")
+    with pytest.raises(lakemark.InvalidInputError):
+        marked.table.sum_mean("city")
     with pytest.raises(lakemark.InvalidInputError):
         marked.table.group_count([])
     with pytest.raises(lakemark.InvalidInputError):

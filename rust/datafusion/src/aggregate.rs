@@ -16,6 +16,7 @@ mod exec;
 mod question;
 mod rest;
 mod states;
+mod sums;
 
 use std::sync::Arc;
 

@@ -35,5 +35,5 @@ pub use provider::LakemarkTable;
 pub use query::{QueryOptions, count, explain, filter_of, scan};
 pub use session::{LakemarkSession, session_context};
 pub use statement::Statement;
-pub use summaries::{count_distinct, group_count, min_max};
+pub use summaries::{count_distinct, group_count, min_max, sum_mean};
 pub use translate::translate;

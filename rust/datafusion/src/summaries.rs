@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::{count, count_distinct as distinct, max, min};
+use datafusion::functions_aggregate::expr_fn::{avg, count, count_distinct as distinct, max, min, sum};
 use datafusion::logical_expr::{Expr, lit};
 use lakemark_table::{Error, ErrorKind, Result, Table};
 
@@ -39,6 +39,19 @@ pub async fn min_max(
     let column = the_column(&query, column)?;
     let extremes = vec![min(column.clone()).alias("min"), max(column).alias("max")];
     query.filtered(filter)?.aggregate(Vec::new(), extremes).map_err(from_engine)
+}
+
+/// The sum and the mean of a column: one row with `sum` and `mean`.
+pub async fn sum_mean(
+    table: &Arc<Table>,
+    column: &str,
+    filter: Option<&str>,
+    options: &QueryOptions,
+) -> Result<DataFrame> {
+    let query = Query::new(table, options).await?;
+    let column = the_column(&query, column)?;
+    let totals = vec![sum(column.clone()).alias("sum"), avg(column).alias("mean")];
+    query.filtered(filter)?.aggregate(Vec::new(), totals).map_err(from_engine)
 }
 
 /// How many different values a column has; NULL is none.

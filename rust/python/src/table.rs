@@ -163,6 +163,14 @@ impl Table {
         wait(py, extremes).map(Rows)
     }
 
+    fn sum_mean(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
+        let table = Arc::clone(&self.0);
+        let options = QueryOptions { use_index };
+        let totals =
+            move || async move { lakemark_datafusion::sum_mean(&table, &column, filter.as_deref(), &options).await };
+        wait(py, totals).map(Rows)
+    }
+
     fn count_distinct(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
         let options = QueryOptions { use_index };

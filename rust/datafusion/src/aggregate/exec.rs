@@ -109,19 +109,30 @@ impl Asker {
 
     /// Values and pairs of values tell everything else.
     async fn ask_values(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
-        let request =
-            TallyRequest { columns: &self.question.columns, predicate: &facts.predicate, files: &facts.files };
-        let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
-        self.count("index_reads", tally.index_reads);
-        self.count("index_bytes", tally.index_bytes);
-        let mut states = Vec::new();
-        for part in &tally.parts {
-            self.count("values", part.rows.len() as u64);
-            let all = of_values(&self.question, &self.input.schema(), part)?;
-            let cuts = (0..all.num_rows()).step_by(batch_rows);
-            states.extend(cuts.map(|first| all.slice(first, batch_rows.min(all.num_rows() - first))));
+        let columns = &self.question.columns;
+        let asked: Vec<&[String]> =
+            if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] };
+        let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
+        for columns in asked {
+            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files };
+            let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
+            self.count("index_reads", tally.index_reads);
+            self.count("index_bytes", tally.index_bytes);
+            // What is told of some columns only has to be read for the others, and parts do not say whose they are.
+            if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
+                return Ok(Default::default());
+            }
+            for part in &tally.parts {
+                self.count("values", part.rows.len() as u64);
+                let Some(all) = of_values(&self.question, &self.input.schema(), columns, part)? else {
+                    return Ok(Default::default());
+                };
+                let cuts = (0..all.num_rows()).step_by(batch_rows);
+                states.extend(cuts.map(|first| all.slice(first, batch_rows.min(all.num_rows() - first))));
+            }
+            answered = Some(tally.answered);
         }
-        Ok((states, tally.answered))
+        Ok((states, answered.unwrap_or_default()))
     }
 
     fn count(&self, name: &'static str, value: u64) {

@@ -1,12 +1,15 @@
 //! What an aggregate asks of the index, if the index can answer it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::sum::Sum;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -17,6 +20,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use lakemark_table::BoundsRequest;
 
 use super::Facts;
+use super::sums::can_be_exact;
 use crate::exec::LakemarkScanExec;
 
 /// An aggregate over a scan, in terms of the scan's columns.
@@ -41,10 +45,14 @@ pub(crate) enum Measure {
     Least(Arc<dyn PhysicalExpr>),
     /// The greatest value.
     Greatest(Arc<dyn PhysicalExpr>),
+    /// The sum of the values.
+    Sum(Arc<dyn PhysicalExpr>),
+    /// Their mean, of which the states are rows and sum.
+    Mean(Arc<dyn PhysicalExpr>),
 }
 
 impl Measure {
-    fn of(function: &AggregateFunctionExpr, below: Option<&ProjectionExec>) -> Option<Self> {
+    fn of(function: &AggregateFunctionExpr, below: Option<&ProjectionExec>, schema: &Schema) -> Option<Self> {
         if !function.order_bys().is_empty() {
             return None;
         }
@@ -55,6 +63,11 @@ impl Measure {
             return Some(Self::Count(arguments));
         }
         let [argument] = <[Arc<dyn PhysicalExpr>; 1]>::try_from(arguments).ok()?;
+        if implementation.is::<Sum>() || implementation.is::<Avg>() {
+            let exact = !function.is_distinct() && can_be_exact(&argument, schema);
+            let measure = if implementation.is::<Sum>() { Self::Sum } else { Self::Mean };
+            return exact.then(|| measure(argument));
+        }
         if implementation.is::<Count>() {
             Some(Self::Distinct(argument))
         } else if implementation.is::<Min>() {
@@ -69,10 +82,23 @@ impl Measure {
     pub(crate) fn arguments(&self) -> &[Arc<dyn PhysicalExpr>] {
         match self {
             Self::Count(arguments) => arguments,
-            Self::Distinct(argument) | Self::Least(argument) | Self::Greatest(argument) => {
-                std::slice::from_ref(argument)
-            }
+            Self::Distinct(argument)
+            | Self::Least(argument)
+            | Self::Greatest(argument)
+            | Self::Sum(argument)
+            | Self::Mean(argument) => std::slice::from_ref(argument),
         }
+    }
+
+    /// How many columns its partial state has.
+    pub(crate) fn states(&self) -> usize {
+        if matches!(self, Self::Mean(_)) { 2 } else { 1 }
+    }
+
+    /// The columns that it reads.
+    pub(crate) fn columns(&self) -> BTreeSet<String> {
+        let read = self.arguments().iter().flat_map(collect_columns);
+        read.map(|column| column.name().to_owned()).collect()
     }
 
     /// The column that is the whole argument.
@@ -85,7 +111,7 @@ impl Measure {
 
     /// Whether it counts rows whatever they hold: its arguments are constants.
     pub(crate) fn counts_rows(&self) -> bool {
-        matches!(self, Self::Count(arguments) if arguments.iter().all(|argument| collect_columns(argument).is_empty()))
+        matches!(self, Self::Count(_)) && self.columns().is_empty()
     }
 }
 
@@ -104,7 +130,8 @@ impl Question {
         let facts = scan.facts()?;
         let groups = aggregate.group_expr().input_exprs().into_iter().map(|group| in_columns(group, below));
         let groups: Vec<Arc<dyn PhysicalExpr>> = groups.collect::<Option<_>>()?;
-        let measures = aggregate.aggr_expr().iter().map(|function| Measure::of(function, below));
+        let schema = scan.schema();
+        let measures = aggregate.aggr_expr().iter().map(|function| Measure::of(function, below, &schema));
         let measures: Vec<Measure> = measures.collect::<Option<_>>()?;
         let read = || groups.iter().chain(measures.iter().flat_map(Measure::arguments));
         let columns: Vec<String> = read()
@@ -117,8 +144,16 @@ impl Question {
             return None;
         }
         let question = Self { groups, measures, columns };
-        let answerable = (1..=2).contains(&question.columns.len()) || question.bounds().is_some();
+        let answerable =
+            (1..=2).contains(&question.columns.len()) || question.is_separable() || question.bounds().is_some();
         (answerable && facts.knows_rows()).then_some(question)
+    }
+
+    /// Whether the values of one column at a time tell everything: one group, and no measure reads two columns.
+    pub(crate) fn is_separable(&self) -> bool {
+        self.groups.is_empty()
+            && !self.columns.is_empty()
+            && self.measures.iter().all(|measure| measure.columns().len() <= 1)
     }
 
     /// The columns whose bounds are all that is asked for; none if there are groups or expressions.
@@ -128,10 +163,11 @@ impl Question {
         }
         let mut extremes: BTreeMap<&str, bool> = BTreeMap::new();
         for measure in self.measures.iter().filter(|measure| !measure.counts_rows()) {
-            if matches!(measure, Measure::Distinct(_)) {
+            let is_extreme = matches!(measure, Measure::Least(_) | Measure::Greatest(_));
+            if !is_extreme && !matches!(measure, Measure::Count(_)) {
                 return None;
             }
-            *extremes.entry(measure.column()?).or_default() |= !matches!(measure, Measure::Count(_));
+            *extremes.entry(measure.column()?).or_default() |= is_extreme;
         }
         let request = |(column, extremes): (&str, bool)| BoundsRequest { column: column.to_owned(), extremes };
         Some(extremes.into_iter().map(request).collect())

@@ -5,28 +5,84 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Int64Array, ListArray, RecordBatch, new_null_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat_batches, filter, is_not_null};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 use lakemark_table::{Bounds, BoundsRequest, ColumnBounds, FileProbe, TallyPart};
 
 use super::question::{Measure, Question};
+use super::sums::multiplied;
 
-/// One row of states per value or pair of values: the final aggregate puts those of one group together.
-pub(super) fn of_values(question: &Question, schema: &SchemaRef, part: &TallyPart) -> Result<RecordBatch> {
-    let columns = question.columns.iter().zip(&part.values);
-    let fields = columns.map(|(column, values)| Field::new(column, values.data_type().clone(), true));
+/// One row of states per value or pair of values of `columns`: the final aggregate puts those of one group together. None if a sum
+/// of them would depend on the order of the rows.
+pub(super) fn of_values(
+    question: &Question,
+    schema: &SchemaRef,
+    columns: &[String],
+    part: &TallyPart,
+) -> Result<Option<RecordBatch>> {
+    let fields = columns.iter().zip(&part.values);
+    let fields = fields.map(|(column, values)| Field::new(column, values.data_type().clone(), true));
     let values = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), part.values.clone())?;
     let rows = part.rows.iter().map(|&rows| to_count(rows)).collect::<Result<Vec<i64>>>()?;
     let groups = question.groups.iter().map(|group| evaluate(group, &values));
-    let fields = schema.fields().iter().skip(question.groups.len());
-    let states = question.measures.iter().zip(fields).map(|(measure, field)| match measure {
-        Measure::Count(arguments) => counts(arguments, &values, &rows),
-        Measure::Distinct(argument) => lists(&evaluate(argument, &values)?, field.data_type()),
-        Measure::Least(argument) | Measure::Greatest(argument) => evaluate(argument, &values),
-    });
-    batch(schema, groups.chain(states).collect::<Result<_>>()?)
+    let mut states = groups.collect::<Result<Vec<_>>>()?;
+    for measure in &question.measures {
+        let fields: Vec<&DataType> =
+            schema.fields().iter().skip(states.len()).take(measure.states()).map(|field| field.data_type()).collect();
+        // What counts rows is told with the first column.
+        let read = measure.columns();
+        let own = match read.is_empty() {
+            true => columns.first() == question.columns.first(),
+            false => read.iter().all(|column| columns.contains(column)),
+        };
+        let told = if own {
+            states_of(measure, &values, &rows, &fields)?
+        } else {
+            Some(empty_states(measure, &rows, &fields)?)
+        };
+        let Some(told) = told else { return Ok(None) };
+        states.extend(told);
+    }
+    batch(schema, states).map(Some)
+}
+
+/// The states of one measure, a row for each value; none if they cannot be told from values.
+fn states_of(
+    measure: &Measure,
+    values: &RecordBatch,
+    rows: &[i64],
+    fields: &[&DataType],
+) -> Result<Option<Vec<ArrayRef>>> {
+    let Some(last) = fields.last() else { return Err(internal_datafusion_err!("an aggregate without a state")) };
+    Ok(Some(match measure {
+        Measure::Count(arguments) => vec![counts(arguments, values, rows)?],
+        Measure::Distinct(argument) => vec![lists(&evaluate(argument, values)?, last)?],
+        Measure::Least(argument) | Measure::Greatest(argument) => vec![evaluate(argument, values)?],
+        Measure::Sum(argument) | Measure::Mean(argument) => {
+            let Some(sums) = multiplied(&evaluate(argument, values)?, rows, last)? else { return Ok(None) };
+            match measure {
+                Measure::Mean(_) => vec![counts(std::slice::from_ref(argument), values, rows)?, sums],
+                _ => vec![sums],
+            }
+        }
+    }))
+}
+
+/// The states of a measure before the first row, as often as there are values.
+fn empty_states(measure: &Measure, rows: &[i64], fields: &[&DataType]) -> Result<Vec<ArrayRef>> {
+    let empty = |(place, data_type): (usize, &&DataType)| match measure {
+        Measure::Distinct(_) => lists(&new_null_array(list_item(data_type)?.data_type(), rows.len()), data_type),
+        Measure::Mean(_) if place == 0 => Ok(zeros(rows)),
+        Measure::Count(_) => Ok(zeros(rows)),
+        _ => Ok(new_null_array(data_type, rows.len())),
+    };
+    fields.iter().enumerate().map(empty).collect()
+}
+
+fn zeros(rows: &[i64]) -> ArrayRef {
+    Arc::new(Int64Array::from(vec![0; rows.len()]))
 }
 
 /// Rows of `values` that count: those in which no argument is NULL, each as often as it occurs.
@@ -40,14 +96,19 @@ fn counts(arguments: &[Arc<dyn PhysicalExpr>], values: &RecordBatch, rows: &[i64
 
 /// The state of `COUNT(DISTINCT …)`: a list with the value of each row, or with none for NULL.
 fn lists(values: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
-    let DataType::List(item) = data_type else {
-        return Err(internal_datafusion_err!("the state of COUNT(DISTINCT) is {data_type} and no list"));
-    };
+    let item = list_item(data_type)?;
     let held = is_not_null(values)?;
     let lengths = held.values().iter().map(usize::from);
     let values = cast(&filter(values, &held)?, item.data_type())?;
     let lists = ListArray::try_new(Arc::clone(item), OffsetBuffer::from_lengths(lengths), values, None)?;
     Ok(Arc::new(lists))
+}
+
+fn list_item(data_type: &DataType) -> Result<&FieldRef> {
+    match data_type {
+        DataType::List(item) => Ok(item),
+        other => Err(internal_datafusion_err!("the state of COUNT(DISTINCT) is {other} and no list")),
+    }
 }
 
 fn evaluate(expr: &Arc<dyn PhysicalExpr>, values: &RecordBatch) -> Result<ArrayRef> {
@@ -96,7 +157,9 @@ fn state_row(
             (_, None) => Ok(new_null_array(field.data_type(), 1)),
             (Measure::Least(_), Some(part)) => Ok(Arc::clone(&part.least)),
             (Measure::Greatest(_), Some(part)) => Ok(Arc::clone(&part.greatest)),
-            (Measure::Distinct(_), Some(_)) => Err(internal_datafusion_err!("bounds do not tell different values")),
+            (Measure::Distinct(_) | Measure::Sum(_) | Measure::Mean(_), Some(_)) => {
+                Err(internal_datafusion_err!("bounds tell extremes and counts only"))
+            }
         }
     });
     batch(schema, states.collect::<Result<_>>()?)

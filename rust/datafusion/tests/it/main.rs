@@ -10,4 +10,5 @@ mod fixture;
 mod query;
 mod scan;
 mod sql;
+mod sums;
 mod zone;

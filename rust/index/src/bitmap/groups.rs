@@ -6,6 +6,9 @@
 //!
 //! values, some at a time ─▶ posting_ranges()           their postings, neighbours in one range
 //!   bytes of those       ─▶ Mask::count_each()         how many rows of each are chosen
+//!
+//! without postings       ─▶ bitmap_ranges()            the bitmaps of the coarse level
+//!   bytes of those       ─▶ Mask::count_ranks()        how many rows of each rank are chosen
 //! ```
 //!
 //! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the chosen ones.
@@ -29,6 +32,8 @@ const WORD_BITS: u32 = u64::BITS;
 pub struct GroupValue {
     /// The value.
     pub key: Key,
+    /// How many values of the segment are smaller.
+    pub rank: u64,
     /// Rows of the segment that hold it.
     pub rows: u32,
     /// Logical range of its posting.
@@ -79,11 +84,12 @@ impl<'a> Groups<'a> {
         for (bytes, &index) in bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(index) else { continue };
             let mut offset = block.postings_offset;
-            for value in decode_block(bytes, block, self.directory)? {
+            let before = self.directory.blocks.iter().take(index).map(|block| u64::from(block.values)).sum();
+            for (rank, value) in (before..).zip(decode_block(bytes, block, self.directory)?) {
                 let posting = offset..offset + u64::from(value.posting_length);
                 offset = posting.end;
                 if self.ranges.contains(&value.key) {
-                    found.push(GroupValue { key: value.key, rows: value.rows, posting });
+                    found.push(GroupValue { key: value.key, rank, rows: value.rows, posting });
                 }
             }
         }
@@ -160,6 +166,23 @@ impl Mask {
         }
     }
 
+    /// Takes the rows of a posting list away; tells how many of them were chosen.
+    ///
+    /// # Errors
+    /// Bytes that are no posting list of so many rows.
+    pub fn remove(&mut self, bytes: &[u8], list: PostingRef) -> Result<u64> {
+        let mut rows: Vec<u32> = Vec::new();
+        posting::decode(bytes, list.rows, self.universe, &mut rows)?;
+        let before = self.rows;
+        for row in rows.into_iter().filter(|row| *row < self.universe) {
+            if let Some(word) = self.words.get_mut((row / WORD_BITS) as usize) {
+                self.rows -= *word >> (row % WORD_BITS) & 1;
+                *word &= !(1 << (row % WORD_BITS));
+            }
+        }
+        Ok(before - self.rows)
+    }
+
     /// How many rows are chosen.
     #[must_use]
     pub fn rows(&self) -> u64 {
@@ -191,6 +214,11 @@ impl Mask {
             Ok(())
         })?;
         Ok(counts)
+    }
+
+    /// The bitmap.
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words
     }
 
     fn count_posting(&self, bytes: &[u8], rows: u32) -> Result<u64> {
@@ -293,5 +321,8 @@ mod tests {
         posting::encode(&rows, 300, &mut bytes);
         let list = PostingRef { offset: 0, length: bytes.len() as u32, rows: rows.len() as u32 };
         assert_eq!(mask.count(&bytes, list).unwrap(), 4);
+        assert_eq!((mask.remove(&bytes, list).unwrap(), mask.rows()), (4, 98));
+        assert_eq!(mask.count(&bytes, list).unwrap(), 0);
+        assert!(mask.contains(129) && !mask.contains(128));
     }
 }

@@ -241,19 +241,45 @@ fn look_up(table: &[u64], slices: &[Slice], first: usize) -> Block {
     let blocks: Vec<Block> = slices.iter().map(|slice| slice.block(first)).collect();
     let mut found = EMPTY;
     for (place, out) in found.iter_mut().enumerate() {
-        let mut numbers = [0u32; WORD_ROWS as usize];
-        for (bit, block) in blocks.iter().enumerate() {
-            let word = block.get(place).copied().unwrap_or(0);
-            for (row, number) in numbers.iter_mut().enumerate() {
-                *number |= ((word >> row & 1) as u32) << bit;
-            }
-        }
-        for (row, number) in numbers.iter().enumerate() {
+        for (row, number) in numbers(&blocks, place).iter().enumerate() {
             let word = table.get(*number as usize / 64).copied().unwrap_or(0);
             *out |= (word >> (number % 64) & 1) << row;
         }
     }
     found
+}
+
+/// The numbers of the rows of one word of the blocks.
+fn numbers(blocks: &[Block], place: usize) -> [u32; WORD_ROWS as usize] {
+    let mut numbers = [0u32; WORD_ROWS as usize];
+    for (bit, block) in blocks.iter().enumerate() {
+        let word = block.get(place).copied().unwrap_or(0);
+        for (row, number) in numbers.iter_mut().enumerate() {
+            *number |= ((word >> row & 1) as u32) << bit;
+        }
+    }
+    numbers
+}
+
+/// How many of the rows in `chosen` (a bitmap) have each number below `values`; none if a chosen row's number is larger.
+pub(super) fn count_numbers(slices: &[Slice], chosen: &[u64], values: usize) -> Option<Vec<u64>> {
+    let mut counts = vec![0u64; values];
+    for (at, words) in chosen.chunks(BLOCK_WORDS).enumerate() {
+        if words.iter().all(|word| *word == 0) {
+            continue;
+        }
+        let blocks: Vec<Block> = slices.iter().map(|slice| slice.block(at * BLOCK_WORDS)).collect();
+        for (place, &chosen) in words.iter().enumerate().filter(|(_, chosen)| **chosen != 0) {
+            let numbers = numbers(&blocks, place);
+            let mut left = chosen;
+            while left != 0 {
+                let number = numbers.get(left.trailing_zeros() as usize)?;
+                *counts.get_mut(*number as usize)? += 1;
+                left &= left - 1;
+            }
+        }
+    }
+    Some(counts)
 }
 
 /// A slice as words.
@@ -266,6 +292,11 @@ impl Slice {
         let mut slice = Self(vec![0; (universe as usize).div_ceil(WORD_ROWS as usize)]);
         posting::decode(bytes, rows, universe, &mut slice)?;
         Ok(slice)
+    }
+
+    /// The bitmap.
+    pub(super) fn words(&self) -> &[u64] {
+        &self.0
     }
 
     fn block(&self, first: usize) -> Block {

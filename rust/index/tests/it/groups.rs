@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
 use lakemark_format::key::Key;
-use lakemark_index::bitmap::{Groups, Mask, posting_ranges};
+use lakemark_format::segment::encoding::Encoding;
+use lakemark_index::bitmap::{Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, encode_literal};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bitmap::{Segment, build};
+use crate::bitmap::{Segment, build, build_as};
 
 /// Rows by value among the chosen ones: what each file holds, and which of its rows count.
 fn naive(files: &[Vec<ArrayRef>], chosen: &[RowSet], ranges: &KeyRanges) -> BTreeMap<Key, u64> {
@@ -39,13 +40,22 @@ fn found(segment: &Segment, chosen: Option<&[RowSet]>, ranges: &KeyRanges) -> BT
             for (file, rows) in segment.directory.files.iter().zip(chosen) {
                 mask.insert(file.base, rows);
             }
+            if let Some(bitmaps) = bitmap_ranges(&segment.directory) {
+                let counts = mask.count_ranks(&segment.directory, &segment.read(&bitmaps)).unwrap();
+                assert_eq!(counts.len() as u64, segment.directory.value_count);
+                return held(values.iter().map(|value| (value.key.clone(), counts[value.rank as usize])));
+            }
             // Some values at a time, as a caller with little memory does it.
             let batches = values.chunks(7);
             let count = |batch| mask.count_each(batch, &segment.read(&posting_ranges(batch))).unwrap();
             batches.flat_map(count).collect()
         }
     };
-    values.into_iter().zip(counts).filter(|(_, rows)| *rows > 0).map(|(value, rows)| (value.key, rows)).collect()
+    held(values.into_iter().zip(counts).map(|(value, rows)| (value.key, rows)))
+}
+
+fn held(counts: impl Iterator<Item = (Key, u64)>) -> BTreeMap<Key, u64> {
+    counts.filter(|(_, rows)| *rows > 0).collect()
 }
 
 fn check(files: &[Vec<ArrayRef>], rng: &mut StdRng, ranges: &[KeyRanges]) {
@@ -114,4 +124,45 @@ fn bytes_of_another_question_are_errors() {
     assert_eq!(short.len(), groups.block_ranges().len(), "the postings of a block lie together");
     short[0].pop();
     assert!(mask.count_each(&values, &short).is_err());
+}
+
+/// Encodings without postings tell rows by rank; rows without a value are not chosen.
+#[test]
+fn bitmaps_of_the_coarse_level_count_by_value() {
+    let mut rng = StdRng::seed_from_u64(7);
+    for encoding in [Encoding::Binary, Encoding::Range, Encoding::Interval] {
+        for values in [1, 2, 3, 4, 5, 8, 63, 64, 200] {
+            let cells: Int32Array =
+                (0..3_000).map(|_| rng.random_bool(0.9).then(|| rng.random_range(0..values) * 3)).collect();
+            let files: [Vec<ArrayRef>; 2] =
+                [vec![Arc::new(cells.slice(0, 1_700))], vec![Arc::new(cells.slice(1_700, 1_300))]];
+            let segment = build_as(&files, false, encoding, None).unwrap();
+            for share in [0.0, 0.02, 0.6, 1.0] {
+                let of_file = |groups: &Vec<ArrayRef>| {
+                    let rows = groups[0].len() as u32;
+                    let valued = (0..rows).filter(|row| groups[0].is_valid(*row as usize));
+                    RowSet::from_rows(valued.filter(|_| rng.random_bool(share)).collect(), rows)
+                };
+                let chosen: Vec<RowSet> = files.iter().map(of_file).collect();
+                for ranges in [KeyRanges::all(), KeyRanges::none()] {
+                    let expected = naive(&files, &chosen, &ranges);
+                    assert_eq!(
+                        found(&segment, Some(&chosen), &ranges),
+                        expected,
+                        "{} {values} {share}",
+                        encoding.name()
+                    );
+                }
+            }
+            let mask = Mask::new(segment.directory.universe);
+            let bitmaps = segment.read(&bitmap_ranges(&segment.directory).unwrap());
+            assert_eq!(mask.count_ranks(&segment.directory, &bitmaps).unwrap().iter().sum::<u64>(), 0);
+            if let Some(fewer) = bitmaps.len().checked_sub(1) {
+                assert!(mask.count_ranks(&segment.directory, &bitmaps[..fewer]).is_err());
+            }
+        }
+    }
+    let with_postings = build(&[vec![Arc::new(Int32Array::from(vec![1, 2]))]], false);
+    assert_eq!(bitmap_ranges(&with_postings.directory), None);
+    assert!(Mask::new(with_postings.directory.universe).count_ranks(&with_postings.directory, &[]).is_err());
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! every row of a segment is chosen          value blocks alone
 //! the predicate is a test of this column    value blocks alone, the values that pass
-//! some rows are chosen                      postings, counted against a bitmap of the chosen rows
+//! some rows are chosen                      postings, counted against a bitmap of the chosen rows;
+//!                                           without postings the bitmaps of the coarse level
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
@@ -17,7 +18,7 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::posting;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
-use lakemark_index::bitmap::{GroupValue, Groups, Mask, posting_ranges};
+use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
 use super::pairs::add_pairs;
@@ -28,6 +29,8 @@ use crate::snapshot::{FileProbe, Snapshot};
 
 /// Segments that are counted at a time.
 pub(super) const CONCURRENT_COUNTS: usize = 8;
+/// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
+const BITMAP_BYTES: u64 = 256 << 20;
 /// Bytes of postings that are in memory at a time, for each segment that is counted.
 const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
@@ -285,7 +288,7 @@ impl Job {
         for (covered, rows) in &self.chosen {
             mask.insert(covered.base, rows);
         }
-        let nulls = if self.allowed.nulls { mask.count(nulls, lists[0]).map_err(Damage::corrupt)? } else { 0 };
+        let nulls = if self.allowed.nulls { mask.remove(nulls, lists[0]).map_err(Damage::corrupt)? } else { 0 };
         self.count_by_postings(&mask, nulls, counter).await
     }
 
@@ -309,15 +312,37 @@ impl Job {
         };
         let index_rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
         let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
-        let has_postings = values.iter().all(|value| !value.posting.is_empty());
-        if !has_postings || index_rows > touched.saturating_mul(2).max(CHEAP_ROWS) {
+        if index_rows > touched.saturating_mul(2).max(CHEAP_ROWS) {
             return Ok(None);
+        }
+        if let Some(bitmaps) = bitmap_ranges(&self.segment.directory) {
+            let lengths = bitmaps.iter().map(|range| range.end - range.start);
+            if lengths.sum::<u64>() > BITMAP_BYTES {
+                return Ok(None);
+            }
+            return self.count_by_ranks(values, &bitmaps, mask, nulls, counter).await;
         }
         let mut counts = Vec::with_capacity(values.len());
         for batch in batches(&values) {
             let bytes = self.segment.read(&posting_ranges(batch), counter).await?;
             counts.extend(mask.count_each(batch, &bytes).map_err(Damage::corrupt)?);
         }
+        self.finish(values, counts, nulls)
+    }
+
+    async fn count_by_ranks(
+        &self,
+        values: Vec<GroupValue>,
+        bitmaps: &[Range<u64>],
+        mask: &Mask,
+        nulls: u64,
+        counter: &ReadCounter,
+    ) -> Result<Option<Counted>, Damage> {
+        let directory = &self.segment.directory;
+        let bytes = self.segment.read(bitmaps, counter).await?;
+        let ranks = mask.count_ranks(directory, &bytes).map_err(Damage::corrupt)?;
+        let rows_of = |value: &GroupValue| usize::try_from(value.rank).ok().and_then(|rank| ranks.get(rank).copied());
+        let counts = values.iter().map(|value| rows_of(value).unwrap_or(0)).collect();
         self.finish(values, counts, nulls)
     }
 
@@ -422,7 +447,7 @@ mod tests {
         let mut offset = 0;
         let values = lengths.map(|length| {
             offset += length;
-            GroupValue { key: Key::Fixed(offset), rows: 1, posting: offset - length..offset }
+            GroupValue { key: Key::Fixed(offset), rank: 0, rows: 1, posting: offset - length..offset }
         });
         let cut: Vec<usize> = batches(&values).map(<[GroupValue]>::len).collect();
         assert_eq!(cut, [1, 1, 2, 1, 1, 2]);

@@ -1,0 +1,151 @@
+//! Sums and means from the index alone: the answers are those of a scan, and no data is read for them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Decimal128Array, Float64Array, Int8Array, Int32Array, Int64Array, RecordBatch, UInt64Array,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use lakemark_datafusion::{IndexAggregateExec, LakemarkSession};
+use lakemark_table::{BuildOptions, IndexSpec};
+use tempfile::TempDir;
+
+use crate::fixture::{both, metric, open, ran, rows, session, write};
+
+const ROWS: i64 = 1_000;
+
+/// `id` is the row's number, `tiny` runs from -50 to 49, `small` from 0 to 30 with NULLs, `big` is near the largest number and wraps
+/// around when it is summed, `huge` is beyond what a float can tell apart, `price` is a decimal, `f` a float of whole numbers.
+fn batch(first: i64) -> RecordBatch {
+    let rows = || first..first + ROWS;
+    let price: Decimal128Array =
+        rows().map(|row| (row % 9 != 0).then_some(i128::from(row % 70) * 125 - 2_000)).collect();
+    RecordBatch::try_from_iter_with_nullable([
+        ("id", Arc::new(Int64Array::from_iter_values(rows())) as ArrayRef, true),
+        ("tiny", Arc::new(Int8Array::from_iter_values(rows().map(|row| (row % 100 - 50) as i8))), true),
+        (
+            "small",
+            Arc::new(rows().map(|row| (row % 7 != 3).then_some((row % 31) as i32)).collect::<Int32Array>()),
+            true,
+        ),
+        ("big", Arc::new(Int64Array::from_iter_values(rows().map(|row| i64::MAX - row % 5))), true),
+        ("huge", Arc::new(UInt64Array::from_iter_values(rows().map(|row| (1 << 60) + row as u64 % 3))), true),
+        ("price", Arc::new(price.with_precision_and_scale(9, 2).unwrap()), true),
+        ("f", Arc::new(Float64Array::from_iter_values(rows().map(|row| (row % 4 + 1) as f64))), true),
+    ])
+    .unwrap()
+}
+
+fn folder(files: i64) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for file in 0..files {
+        write(&folder.path().join(format!("part-{file}.parquet")), &batch(file * ROWS));
+    }
+    folder
+}
+
+async fn mark(folder: &Path, columns: &[&str], encoding: &str) {
+    let table = open(folder).await;
+    for column in columns {
+        let options = [("encoding".to_owned(), encoding.to_owned())].into();
+        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: "bitmap".to_owned(), options, name: None };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+}
+
+/// The operators of a plan that ask the index.
+fn answering(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let own = plan.downcast_ref::<IndexAggregateExec>().map(|_| Arc::clone(plan));
+    own.into_iter().chain(plan.children().into_iter().flat_map(answering)).collect()
+}
+
+async fn check(session: &LakemarkSession, sql: &str, reads_data: bool) {
+    let (plan, _) = ran(session, sql).await;
+    assert_eq!(answering(&plan).len(), 1, "{sql}");
+    assert_eq!(metric(&plan, "bytes_scanned") > 0, reads_data, "{sql}");
+    let (with, without) = both(session, sql).await;
+    assert_eq!(with, without, "{sql}");
+}
+
+const FROM_THE_INDEX: &[&str] = &[
+    "SELECT sum(tiny), sum(small), sum(big), sum(huge), sum(price) FROM t",
+    "SELECT avg(tiny), avg(small), avg(price), count(*), min(small), max(price), count(DISTINCT small) FROM t",
+    "SELECT sum(small) + 1, avg(small + 1), sum(small * 2), count(small) FROM t WHERE tiny < 3",
+    "SELECT sum(price), avg(price), count(*) FROM t WHERE small IN (3, 4, 5) OR small IS NULL",
+    "SELECT sum(small) FROM t WHERE small > 28",
+    "SELECT sum(small), avg(small) FROM t WHERE small IS NULL",
+    "SELECT small, sum(tiny), avg(tiny), sum(small) FROM t WHERE tiny > 0 GROUP BY small",
+    "SELECT small, sum(price) FROM t GROUP BY small HAVING sum(price) > 100",
+    "SELECT sum(CASE WHEN small > 10 THEN 1 ELSE 0 END) FROM t WHERE tiny = 7",
+];
+
+#[tokio::test]
+async fn sums_and_means_come_from_values_and_their_rows() {
+    let folder = folder(3);
+    mark(folder.path(), &["tiny", "small", "big", "huge", "price"], "equality").await;
+    let session = session(folder.path()).await;
+    for sql in FROM_THE_INDEX {
+        check(&session, sql, false).await;
+    }
+    let sums = rows(&session, "SELECT sum(tiny), avg(tiny), sum(small), sum(price) FROM t WHERE tiny < -48").await;
+    let expected: i64 = (0..3_000).filter(|row| row % 100 < 2 && row % 7 != 3).map(|row| row % 31).sum();
+    let price: i64 = (0..3_000).filter(|row| row % 100 < 2 && row % 9 != 0).map(|row| row % 70 * 125 - 2_000).sum();
+    assert_eq!(sums, [format!("-2970|-49.5|{expected}|{}.{:02}", price / 100, price.abs() % 100)]);
+    let none = rows(&session, "SELECT sum(tiny), avg(price), count(*) FROM t WHERE tiny = 100").await;
+    assert_eq!(none, ["NULL|NULL|0"]);
+}
+
+/// Encodings without postings count rows by the bitmaps of their coarse level.
+#[tokio::test]
+async fn every_encoding_sums_and_groups() {
+    for encoding in ["binary", "range", "interval", "interval-equality", "range-equality"] {
+        let folder = folder(2);
+        mark(folder.path(), &["tiny", "small", "price"], encoding).await;
+        let session = session(folder.path()).await;
+        for sql in [
+            "SELECT sum(tiny), sum(small), sum(price), avg(price) FROM t",
+            "SELECT sum(small), avg(small), count(small), count(*) FROM t WHERE tiny BETWEEN -5 AND 20",
+            "SELECT small, count(*) FROM t WHERE tiny < 0 GROUP BY small",
+            "SELECT price, count(*), sum(price) FROM t WHERE small = 4 OR tiny = 1 GROUP BY price",
+        ] {
+            check(&session, sql, false).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_the_index_cannot_sum_is_read() {
+    let folder = folder(2);
+    mark(folder.path(), &["tiny", "huge", "f"], "equality").await;
+    let session = session(folder.path()).await;
+    // The mean of numbers that floats cannot tell apart depends on the order of the additions.
+    check(&session, "SELECT avg(huge) FROM t", true).await;
+    // Sums of floats, of different values, and of a column without marks are not asked of the index at all.
+    for sql in ["SELECT sum(f) FROM t", "SELECT sum(DISTINCT tiny) FROM t", "SELECT sum(small), sum(tiny) FROM t"] {
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!(answering(&plan).len(), 0, "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+}
+
+/// Files that no mark covers are read, and added.
+#[tokio::test]
+async fn uncovered_files_are_added_to_sums() {
+    let folder = folder(2);
+    mark(folder.path(), &["tiny", "small", "price"], "equality").await;
+    write(&folder.path().join("part-2.parquet"), &batch(2 * ROWS));
+    let session = session(folder.path()).await;
+    for sql in [
+        "SELECT sum(tiny), avg(small), sum(price), count(*) FROM t",
+        "SELECT sum(tiny), avg(price) FROM t WHERE small < 9",
+        "SELECT small, avg(price) FROM t GROUP BY small",
+    ] {
+        check(&session, sql, true).await;
+        let (plan, _) = ran(&session, sql).await;
+        let answered = answering(&plan)[0].metrics().unwrap().sum_by_name("files_answered");
+        assert_eq!(answered.map_or(0, |files| files.as_usize()), 2, "{sql}");
+    }
+}

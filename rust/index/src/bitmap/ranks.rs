@@ -1,0 +1,116 @@
+//! Counting chosen rows by value where no value has a posting: from the bitmaps of the coarse level, every value being its own bin.
+//!
+//! ```text
+//! slices       the number of every chosen row is put together from them
+//! range        |bitmap j| - |bitmap j - 1| chosen rows have rank j
+//! interval     bitmap j without bitmap j + 1 is rank j, bitmap j + 1 without bitmap j is rank j + floor(K / 2)
+//! ```
+
+use std::ops::Range;
+
+use lakemark_format::error::{FormatError, Result};
+use lakemark_format::segment::encoding::CoarseLevel;
+use lakemark_format::segment::{PostingRef, SegmentDirectory};
+
+use super::groups::Mask;
+use super::slices::{Slice, count_numbers};
+
+/// Logical ranges of the bitmaps by which [`Mask::count_ranks`] tells rows by value; none if values have postings.
+#[must_use]
+pub fn bitmap_ranges(directory: &SegmentDirectory) -> Option<Vec<Range<u64>>> {
+    let range = |bitmap: &PostingRef| bitmap.offset..bitmap.offset + u64::from(bitmap.length);
+    (!directory.encoding.has_fine_level()).then(|| directory.bitmaps.iter().map(range).collect())
+}
+
+impl Mask {
+    /// How many chosen rows have each rank, one number for each value of the segment; `bytes` holds what [`bitmap_ranges`] asked
+    /// for. Rows that have no value must not be chosen, or are counted with any rank.
+    ///
+    /// # Errors
+    /// Bytes that are not the bitmaps of this directory; an encoding with postings.
+    pub fn count_ranks(&self, directory: &SegmentDirectory, bytes: &[Vec<u8>]) -> Result<Vec<u64>> {
+        let wanted = directory.bitmaps.len();
+        if bytes.len() != wanted {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), wanted));
+        }
+        let values = usize::try_from(directory.value_count)
+            .map_err(|_| FormatError::invalid("the values of a segment", directory.value_count, usize::MAX))?;
+        let bitmaps = directory.bitmaps.iter().zip(bytes.iter().map(Vec::as_slice));
+        match (directory.encoding.has_fine_level(), directory.encoding.coarse_level()) {
+            (false, Some(CoarseLevel::Slices)) => {
+                let slices = bitmaps.map(|(list, bytes)| Slice::decode(bytes, list.rows, directory.universe));
+                let slices = slices.collect::<Result<Vec<_>>>()?;
+                count_numbers(&slices, self.words(), values)
+                    .ok_or_else(|| FormatError::invalid("the rank of a row", "too large", values))
+            }
+            (false, Some(CoarseLevel::Range)) => {
+                let up_to = bitmaps.map(|(list, bytes)| self.count(bytes, *list)).chain([Ok(self.rows())]);
+                steps(&up_to.take(values).collect::<Result<Vec<_>>>()?)
+            }
+            (false, Some(CoarseLevel::Interval)) => self.count_intervals(bitmaps, values, directory.universe),
+            _ => Err(FormatError::invalid(
+                "the encoding of a segment",
+                directory.encoding.name(),
+                "one without postings",
+            )),
+        }
+    }
+
+    fn count_intervals<'a>(
+        &self,
+        bitmaps: impl Iterator<Item = (&'a PostingRef, &'a [u8])>,
+        values: usize,
+        universe: u32,
+    ) -> Result<Vec<u64>> {
+        let mut counts = vec![0; values];
+        let mut set = |rank: usize, rows: u64| {
+            if let Some(slot) = counts.get_mut(rank) {
+                *slot = rows;
+            }
+        };
+        let width = values / 2;
+        let mut last: Option<(usize, Slice)> = None;
+        for (number, (list, bytes)) in bitmaps.enumerate() {
+            let bitmap = Slice::decode(bytes, list.rows, universe)?;
+            if let Some((before, earlier)) = &last {
+                set(*before, self.without(earlier, &bitmap));
+                set(before + width, self.without(&bitmap, earlier));
+            }
+            last = Some((number, bitmap));
+        }
+        // Of the last bitmap its first rank is not told yet if the ranks are even in number, and the last rank is in no bitmap.
+        if let Some((number, bitmap)) = last.filter(|_| values % 2 == 0) {
+            let all =
+                self.words().iter().zip(bitmap.words()).map(|(chosen, bits)| u64::from((chosen & bits).count_ones()));
+            let told: u64 = counts.iter().skip(number + 1).take(width.saturating_sub(1)).sum();
+            let left = all.sum::<u64>().checked_sub(told);
+            if let (Some(slot), Some(left)) = (counts.get_mut(number), left) {
+                *slot = left;
+            }
+        }
+        let told: u64 = counts.iter().sum();
+        let left = self.rows().checked_sub(told);
+        match (counts.last_mut(), left) {
+            (Some(slot), Some(left)) => *slot = left,
+            (None, Some(_)) => {}
+            (_, None) => return Err(FormatError::invalid("the rows of all ranks", told, self.rows())),
+        }
+        Ok(counts)
+    }
+
+    /// Chosen rows that are in one bitmap and not in the other.
+    fn without(&self, one: &Slice, other: &Slice) -> u64 {
+        let words = self.words().iter().zip(one.words()).zip(other.words());
+        words.map(|((chosen, one), other)| u64::from((chosen & one & !other).count_ones())).sum()
+    }
+}
+
+/// What each number adds to the one before.
+fn steps(numbers: &[u64]) -> Result<Vec<u64>> {
+    let before = std::iter::once(&0).chain(numbers);
+    let step = |(number, before): (&u64, &u64)| {
+        let step = number.checked_sub(*before);
+        step.ok_or_else(|| FormatError::invalid("the rows of a bitmap", number, "those of the one before, and more"))
+    };
+    numbers.iter().zip(before).map(step).collect()
+}
