@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, ArrowNativeTypeOp, AsArray, Float64Array, Pr
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowNativeType, ArrowPrimitiveType, DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-    Float64Type, Int64Type, Schema, UInt64Type,
+    Int64Type, Schema, UInt64Type,
 };
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
@@ -70,6 +70,7 @@ fn whole(values: &Float64Array, rows: &[i64]) -> Option<Float64Array> {
 mod tests {
     use super::*;
     use arrow::array::{Decimal128Array, Int64Array, UInt64Array};
+    use arrow::datatypes::Float64Type;
 
     #[test]
     fn products_wrap_as_additions_do() {

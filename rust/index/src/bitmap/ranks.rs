@@ -79,7 +79,7 @@ impl Mask {
             last = Some((number, bitmap));
         }
         // Of the last bitmap its first rank is not told yet if the ranks are even in number, and the last rank is in no bitmap.
-        if let Some((number, bitmap)) = last.filter(|_| values % 2 == 0) {
+        if let Some((number, bitmap)) = last.filter(|_| values.is_multiple_of(2)) {
             let all =
                 self.words().iter().zip(bitmap.words()).map(|(chosen, bits)| u64::from((chosen & bits).count_ones()));
             let told: u64 = counts.iter().skip(number + 1).take(width.saturating_sub(1)).sum();
