@@ -1,4 +1,4 @@
-"""`Table.group_count`, `min_max`, `sum_mean` and `count_distinct`: DuckDB says what is right, with and without marks."""
+"""`group_count`, `min_max`, `sum_mean` and `count_distinct` of a table: DuckDB is the judge, with and without marks."""
 
 from __future__ import annotations
 

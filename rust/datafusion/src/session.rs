@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::common::TableReference;
+use datafusion::config::SqlParserOptions;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table};
 
@@ -96,14 +98,16 @@ impl LakemarkSession {
 
     /// Runs one statement. Definitions take effect at once, queries when their rows are asked for.
     pub async fn sql(&self, text: &str) -> Result<DataFrame> {
-        let options = self.context.state().config_options().sql_parser.clone();
-        self.run(statement::parse_one(text, &options).map_err(from_engine)?).await
+        self.run(statement::parse_one(text, &self.parser_options()).map_err(from_engine)?).await
     }
 
     /// Splits a text into statements, to be run one after the other.
     pub fn parse(&self, text: &str) -> Result<Vec<Statement>> {
-        let options = self.context.state().config_options().sql_parser.clone();
-        statement::parse(text, &options).map_err(from_engine)
+        statement::parse(text, &self.parser_options()).map_err(from_engine)
+    }
+
+    fn parser_options(&self) -> SqlParserOptions {
+        self.context.state_ref().read().config_options().sql_parser.clone()
     }
 
     /// Runs a parsed statement.
@@ -119,8 +123,14 @@ impl LakemarkSession {
                 self.rows(index_columns(&indexes))
             }
             Statement::Engine(statement) => {
-                let plan = self.context.state().statement_to_plan(*statement).await.map_err(from_engine)?;
-                self.context.execute_logical_plan(plan).await.map_err(from_engine)
+                // A copy of the state has every function and setting: one serves to plan and to run a query.
+                let state = self.context.state();
+                match state.statement_to_plan(*statement).await.map_err(from_engine)? {
+                    plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
+                        self.context.execute_logical_plan(plan).await.map_err(from_engine)
+                    }
+                    query => Ok(DataFrame::new(state, query)),
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::physical_plan::collect;
 use datafusion::prelude::DataFrame;
 use lakemark_datafusion::from_engine;
 use pyo3::prelude::*;
@@ -17,11 +18,15 @@ use crate::{error, stream};
 /// Columns with their types, cells as text, and whether there are more rows.
 type Preview = (Vec<(String, String)>, Vec<Vec<String>>, bool);
 
-/// A query; every reader computes it anew.
+/// A query; every reader computes it anew. Shared, since a copy of it copies every function that the session knows.
 #[pyclass(frozen, module = "lakemark._internal")]
-pub(crate) struct Rows(pub(crate) DataFrame);
+pub(crate) struct Rows(Arc<DataFrame>);
 
 impl Rows {
+    pub(crate) fn new(query: DataFrame) -> Self {
+        Self(Arc::new(query))
+    }
+
     fn arrow_schema(&self) -> SchemaRef {
         Arc::new(self.0.schema().as_arrow().clone())
     }
@@ -34,13 +39,16 @@ impl Rows {
     }
 
     fn collect(&self, py: Python<'_>) -> PyResult<ArrowTable> {
-        let query = self.0.clone();
-        let batches = wait(py, move || async move { query.collect().await.map_err(from_engine) })?;
+        let query = Arc::clone(&self.0);
+        let batches = wait(py, move || async move {
+            let plan = query.create_physical_plan().await.map_err(from_engine)?;
+            collect(plan, Arc::new(query.task_ctx())).await.map_err(from_engine)
+        })?;
         Ok(ArrowTable { schema: self.arrow_schema(), batches })
     }
 
     fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
-        let query = self.0.clone();
+        let query = DataFrame::clone(&self.0);
         let batches = wait(py, move || async move {
             let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             first.collect().await.map_err(from_engine)
@@ -59,7 +67,7 @@ impl Rows {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let running = stream::Running::start(runtime(py)?, self.0.clone());
+        let running = stream::Running::start(runtime(py)?, Arc::clone(&self.0));
         stream::capsule(py, &self.arrow_schema(), running, requested_schema)
     }
 }

@@ -28,7 +28,7 @@ impl Session {
 
     fn sql(&self, py: Python<'_>, text: String) -> PyResult<Rows> {
         let session = Arc::clone(&self.0);
-        wait(py, move || async move { run(&session, &text).await }).map(Rows)
+        wait(py, move || async move { run(&session, &text).await }).map(Rows::new)
     }
 
     fn register_table(&self, py: Python<'_>, name: String, table: &Table) -> PyResult<()> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StructArray};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use arrow::error::{ArrowError, Result};
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::DataFrame;
 use futures::StreamExt;
 use pyo3::prelude::*;
@@ -31,10 +32,14 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a query.
-    pub(crate) fn start(runtime: &'static Runtime, query: DataFrame) -> Self {
+    pub(crate) fn start(runtime: &'static Runtime, query: Arc<DataFrame>) -> Self {
         let (sender, batches) = mpsc::channel(AHEAD);
         let task = runtime.spawn(async move {
-            let mut stream = match query.execute_stream().await {
+            let started = match query.create_physical_plan().await {
+                Ok(plan) => execute_stream(plan, Arc::new(query.task_ctx())),
+                Err(error) => Err(error),
+            };
+            let mut stream = match started {
                 Ok(stream) => stream,
                 Err(error) => {
                     // Nobody hears it only if the reader is gone.

@@ -131,7 +131,7 @@ impl Table {
         wait(py, move || async move {
             lakemark_datafusion::scan(&table, filter.as_deref(), columns.as_deref(), limit, &options).await
         })
-        .map(Rows)
+        .map(Rows::new)
     }
 
     fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<u64> {
@@ -152,7 +152,7 @@ impl Table {
         let counted = move || async move {
             lakemark_datafusion::group_count(&table, &columns, filter.as_deref(), &options).await
         };
-        wait(py, counted).map(Rows)
+        wait(py, counted).map(Rows::new)
     }
 
     fn min_max(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
@@ -160,7 +160,7 @@ impl Table {
         let options = QueryOptions { use_index };
         let extremes =
             move || async move { lakemark_datafusion::min_max(&table, &column, filter.as_deref(), &options).await };
-        wait(py, extremes).map(Rows)
+        wait(py, extremes).map(Rows::new)
     }
 
     fn sum_mean(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
@@ -168,7 +168,7 @@ impl Table {
         let options = QueryOptions { use_index };
         let totals =
             move || async move { lakemark_datafusion::sum_mean(&table, &column, filter.as_deref(), &options).await };
-        wait(py, totals).map(Rows)
+        wait(py, totals).map(Rows::new)
     }
 
     fn count_distinct(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<u64> {
