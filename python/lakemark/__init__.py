@@ -19,6 +19,7 @@
 
 from lakemark import exceptions
 from lakemark._internal import version as _version
+from lakemark.advice import Advice, LayoutHint, Proposal, QueryGain, QueryProblem
 from lakemark.exceptions import (
     AlreadyExistsError,
     CancelledError,
@@ -54,6 +55,7 @@ from lakemark.table import Table
 __version__ = _version()
 
 __all__ = [
+    "Advice",
     "AlreadyExistsError",
     "BuildReport",
     "CancelledError",
@@ -69,8 +71,12 @@ __all__ = [
     "LakemarkError",
     "LakemarkIOError",
     "LakemarkWarning",
+    "LayoutHint",
     "Leaf",
     "NotFoundError",
+    "Proposal",
+    "QueryGain",
+    "QueryProblem",
     "Rows",
     "Schema",
     "SchemaMismatchError",

@@ -39,6 +39,9 @@ class Index:
             `range-equality`.
         column: The column that it is on.
         data_type: The column's Arrow type.
+        chosen_by: Who chose the encoding: `auto` or `user`.
+        reason: Why `auto` chose it.
+        predicted_bytes: Bytes that were predicted from a sample when it was created, for the rows that it covers now.
         options: Options that it was created with.
         files_covered: Data files that it covers now.
         files_total: Data files that the table has now.
@@ -53,6 +56,9 @@ class Index:
     encoding: str
     column: str
     data_type: str
+    chosen_by: str
+    reason: str | None
+    predicted_bytes: int | None
     options: dict[str, str]
     files_covered: int
     files_total: int
@@ -283,6 +289,7 @@ class Leaf:
         column: The column that it is about, if it is about one.
         index: The index that answered it, at least for some files; `partition` for a partition column.
         encoding: The encoding of that index.
+        choice: Why `auto` chose that encoding, if it did.
         reason: Why no index answered it, at least for some files: a code such as `no_index`.
         rows: Rows for which it may be true, in the files where an index answered.
     """
@@ -291,6 +298,7 @@ class Leaf:
     column: str | None
     index: str | None
     encoding: str | None
+    choice: str | None
     reason: str | None
     rows: int | None
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from lakemark import _internal
 from lakemark._progress import ProgressBar
+from lakemark.advice import Advice
 from lakemark.exceptions import InvalidInputError
 from lakemark.reports import BuildReport, ExplainReport, Index, Snapshot, TableInfo, VacuumReport, VerifyReport
 from lakemark.rows import Rows
@@ -111,7 +112,8 @@ class Table:
 
         Args:
             columns: The column, or columns, to index.
-            using: The kind of index; `auto` chooses.
+            using: The kind of index; `auto` chooses the encoding as well, by a sample of the column, unless `encoding`
+                is given.
             name: A name for it; made from column and kind if there is none.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
@@ -193,6 +195,21 @@ class Table:
             return BuildReport.from_json(self._inner.build(index, memory, threads, None))
         with ProgressBar("build") as bar:
             return BuildReport.from_json(self._inner.build(index, memory, threads, bar))
+
+    def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
+        """Says which marks to build, from statistics and a sample of the columns in question. Changes nothing.
+
+        Args:
+            queries: SQL queries that the marks are to be for: a text with semicolons between them, or a list. Whatever
+                name they give to the table, this one is meant. Without any, columns are ranked by what conditions of
+                the usual shapes would save.
+
+        Returns:
+            The marks to build with their predicted sizes, what each query would read with them, indexes that no query
+            can use, layouts of the data that would help, and with their lines the queries that could not be planned.
+        """
+        text = queries if queries is None or isinstance(queries, str) else ";\n".join(queries)
+        return Advice.from_json(*self._inner.advise(text))
 
     def verify(self) -> VerifyReport:
         """Reads the indexed columns again and compares them with the marks.

@@ -41,6 +41,19 @@ Statements of Lakemark's own, besides all of DataFusion's SQL:
   SHOW INDEXES FROM t
   SET lakemark.use_index = false";
 
+const ADVISE_EXAMPLES: &str = "\
+Reads the footers and about a million rows of each column in question, nothing else, and changes nothing without --apply.
+
+With --queries, each query of the file (separated by semicolons) is planned over the table, whatever name it gives to it. The
+advice is then for these queries: the marks to build with their predicted sizes, what each query would read with them, the
+indexes that none of them can use, and the order or the page size of the data that would let them read less. Without, columns
+are ranked by what conditions of the usual shapes would save: one value, IN of ten, ranges of 1%, 10% and 50% of the rows.
+
+Examples:
+  lakemark index advise flights/
+  lakemark index advise flights/ --queries dashboard.sql
+  lakemark index advise flights/ --queries dashboard.sql --apply";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "lakemark", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
@@ -78,6 +91,9 @@ pub enum Verb {
 pub enum IndexVerb {
     /// Declare an index and build it
     Create(CreateArgs),
+    /// Say which marks to build: from statistics and a sample, or for a file of queries
+    #[command(after_help = ADVISE_EXAMPLES)]
+    Advise(AdviseArgs),
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
     Build(BuildArgs),
     /// List the indexes with their coverage and size
@@ -128,7 +144,7 @@ pub struct CreateArgs {
     /// Column to index; several columns of one index are separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
-    /// Kind of index: bitmap, or auto to let Lakemark choose
+    /// Kind of index: bitmap, or auto to let Lakemark choose the encoding by a sample of the column
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub using: String,
     /// Name of the index; made from kind and column if it is left out
@@ -160,6 +176,29 @@ pub struct Tuning {
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `lakemark index advise`.
+#[derive(Debug, Args)]
+pub struct AdviseArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// SQL queries that the marks are to be for; all columns and the usual conditions if it is left out
+    #[arg(long, value_name = "FILE.sql")]
+    pub queries: Option<PathBuf>,
+    /// Create the indexes that are proposed, and build them
+    #[arg(long)]
+    pub apply: bool,
+    /// Short for --format json
+    #[arg(long)]
+    pub json: bool,
+    /// How the build runs.
+    #[command(flatten)]
+    pub tuning: Tuning,
+    /// How the advice is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
 }
 
 /// `lakemark index build`.

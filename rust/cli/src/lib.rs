@@ -3,6 +3,7 @@
 //! ```text
 //! run ── args        what the words mean (clap)
 //!     ├─ maintain    index create|build|list|drop|verify, info
+//!     ├─ advise      index advise
 //!     ├─ ask         count, explain
 //!     └─ shell       sql: -c, -f, a pipe, or a prompt
 //! ```
@@ -10,6 +11,7 @@
 //! Results go to stdout and are written by [`output`] alone; progress and warnings go to stderr; a [`failure::Failure`]
 //! becomes `error: …` on stderr and the exit code.
 
+mod advise;
 pub mod args;
 mod ask;
 pub mod failure;
@@ -61,6 +63,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         None => shell::sql(cli.sql).await,
         Some(Verb::Sql(sql)) => shell::sql(sql).await,
         Some(Verb::Index(IndexVerb::Create(create))) => maintain::create(create).await,
+        Some(Verb::Index(IndexVerb::Advise(advise))) => advise::advise(advise).await,
         Some(Verb::Index(IndexVerb::Build(build))) => maintain::build(build).await,
         Some(Verb::Index(IndexVerb::List(list))) => maintain::list(list).await,
         Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,

@@ -43,7 +43,8 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
         _ => args.name,
     };
     let report = run_build(&table, only, &args.tuning, cancel).await?;
-    output::text(&format!("created index {}\n{}", comma(&created), build_text(&report)))
+    let encoding = encoding_text(&table.snapshot().await?.indexes(), &created);
+    output::text(&format!("created index {}\n{encoding}{}", comma(&created), build_text(&report)))
 }
 
 pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
@@ -57,7 +58,7 @@ pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
     }
 }
 
-async fn run_build(
+pub(crate) async fn run_build(
     table: &Table,
     index: Option<String>,
     tuning: &Tuning,
@@ -80,7 +81,7 @@ async fn run_build(
     })
 }
 
-fn build_text(report: &BuildReport) -> String {
+pub(crate) fn build_text(report: &BuildReport) -> String {
     let mut text = if report.segments == 0 {
         let able = if report.declined.is_empty() { "" } else { " that it can" };
         format!("nothing to build: every declared index covers every data file{able}")
@@ -118,10 +119,12 @@ fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch, Failure> {
     let words = |of: fn(&IndexInfo) -> &str| Arc::new(indexes.iter().map(|i| Some(of(i))).collect::<StringArray>());
     let numbers = |of: fn(&IndexInfo) -> u64| Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of)));
     let coverage = Float64Array::from_iter_values(indexes.iter().map(|i| i.coverage));
-    let columns: [(&str, ArrayRef); 10] = [
+    let predicted: UInt64Array = indexes.iter().map(|i| i.predicted_bytes).collect();
+    let columns: [(&str, ArrayRef); 12] = [
         ("name", words(|i| &i.name)),
         ("kind", words(|i| &i.kind)),
         ("encoding", words(|i| &i.encoding)),
+        ("chosen_by", words(|i| &i.chosen_by)),
         ("column", words(|i| &i.column)),
         ("data_type", words(|i| &i.data_type)),
         ("files_covered", numbers(|i| i.files_covered)),
@@ -129,6 +132,7 @@ fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch, Failure> {
         ("coverage", Arc::new(coverage)),
         ("rows", numbers(|i| i.rows)),
         ("bytes", numbers(|i| i.bytes)),
+        ("predicted_bytes", Arc::new(predicted)),
     ];
     RecordBatch::try_from_iter(columns)
         .map_err(|error| Failure::Error(format!("the list of indexes cannot be drawn: {error}")))
@@ -267,6 +271,16 @@ fn info_text(table: &Table, snapshot: &Snapshot) -> String {
 
 fn data_bytes(snapshot: &Snapshot) -> u64 {
     snapshot.files().iter().map(|file| file.meta.size).sum()
+}
+
+/// What `auto` chose for the indexes of these names, each in a line of its own.
+fn encoding_text(indexes: &[IndexInfo], names: &[&String]) -> String {
+    let created = indexes.iter().filter(|index| names.contains(&&index.name));
+    let line = |index: &IndexInfo| {
+        let reason = index.reason.as_ref()?;
+        Some(format!("auto chose {}: {reason}\n", index.encoding))
+    };
+    created.filter_map(line).collect()
 }
 
 fn names(indexes: &[IndexInfo]) -> Vec<String> {

@@ -8,6 +8,7 @@
 //! and the reader that fetches them.
 
 mod access;
+pub mod advise;
 mod aggregate;
 pub mod config;
 mod dynamic;
@@ -25,6 +26,7 @@ pub mod statement;
 pub mod summaries;
 pub mod translate;
 
+pub use advise::advise;
 pub use aggregate::{IndexAggregateExec, IndexAggregates};
 pub use config::LakemarkOptions;
 pub use error::{from_engine, to_engine};

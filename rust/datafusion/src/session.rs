@@ -196,6 +196,7 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
         ("name", text(indexes, |index| &index.name)),
         ("kind", text(indexes, |index| &index.kind)),
         ("encoding", text(indexes, |index| &index.encoding)),
+        ("chosen_by", text(indexes, |index| &index.chosen_by)),
         ("column", text(indexes, |index| &index.column)),
         ("type", text(indexes, |index| &index.data_type)),
         ("coverage", Arc::new(Float64Array::from_iter_values(indexes.iter().map(|index| index.coverage)))),
@@ -203,5 +204,6 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
         ("files_total", number(|index| index.files_total)),
         ("rows", number(|index| index.rows)),
         ("bytes", number(|index| index.bytes)),
+        ("predicted_bytes", Arc::new(indexes.iter().map(|index| index.predicted_bytes).collect::<UInt64Array>())),
     ]
 }

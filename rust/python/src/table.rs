@@ -105,6 +105,13 @@ impl Table {
         to_json(py, &report)
     }
 
+    /// Advice as JSON and as text.
+    fn advise(&self, py: Python<'_>, queries: Option<String>) -> PyResult<(String, String)> {
+        let table = Arc::clone(&self.0);
+        let advice = wait(py, move || async move { lakemark_datafusion::advise(&table, queries.as_deref()).await })?;
+        Ok((to_json(py, &advice)?, advice.to_string()))
+    }
+
     fn verify(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
         let report = wait(py, move || async move { table.verify().await })?;

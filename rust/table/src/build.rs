@@ -4,7 +4,7 @@
 //! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
 
 mod adopt;
-mod group;
+pub(crate) mod group;
 mod spill;
 
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ use group::{Group, GroupResult};
 use spill::Budget;
 
 /// Data files that share a segment by default.
-const DEFAULT_FILES_PER_SEGMENT: usize = 16;
+pub(crate) const DEFAULT_FILES_PER_SEGMENT: usize = 16;
 /// Bytes for unfinished parts where the machine does not tell its memory.
 const FALLBACK_MEMORY: u64 = 1 << 30;
 
@@ -247,7 +247,8 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize
     missing.map(|(file, _)| file).collect()
 }
 
-fn files_per_segment(index: &ManifestIndex) -> usize {
+/// Data files that share a segment of the index.
+pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
     let option = index.options.iter().find(|(key, _)| key == FILES_PER_SEGMENT);
     option.and_then(|(_, value)| value.parse().ok()).unwrap_or(DEFAULT_FILES_PER_SEGMENT)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use bytes::{Buf, Bytes};
+use lakemark_format::KeyType;
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
 use lakemark_index::key_type_of;
 use object_store::{ObjectMeta, ObjectStore};
@@ -19,6 +20,9 @@ use crate::footer::{Footer, fingerprint, read_range};
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 16 * 1024;
+
+/// Bytes of the offset index for a page, about: three numbers, their tags and an end.
+const OFFSET_BYTES: f64 = 12.0;
 
 /// A column of a row group, sorted by value.
 #[derive(Debug)]
@@ -52,18 +56,7 @@ pub(crate) async fn read_columns(
 ) -> Result<Vec<ColumnChunk>> {
     let mut parts = Vec::with_capacity(fields.len());
     for field in fields {
-        let Some(leaf) = leaf_of(footer, field.name()) else {
-            parts.push(None);
-            continue;
-        };
-        let range = chunk_range(footer, row_group, leaf, name)?;
-        if range.end > meta.size {
-            return Err(Error::corrupt(format!(
-                "the footer of {name} points behind the end of the file; write it again"
-            )));
-        }
-        let bytes = read_range(store, meta, range.clone(), name).await?;
-        parts.push(Some((leaf, range.start, bytes)));
+        parts.push(fetch(store, meta, name, footer, row_group, field.name()).await?);
     }
     let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
     let decode = move || {
@@ -112,16 +105,103 @@ fn decode_column(
     name: &str,
     size: u64,
 ) -> Result<ColumnChunk> {
-    let Some(key_type) = key_type_of(field.data_type()) else {
-        return Err(Error::unsupported(format!("the column {} has a type that no index serves", field.name())));
-    };
+    let mut builder = ChunkBuilder::new(key_type(field)?);
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
-    let mut builder = ChunkBuilder::new(key_type);
+    let hash = part.as_ref().map_or(0, |(_, _, bytes)| fingerprint(bytes));
+    push_rows(&mut builder, footer, row_group, field, part, (name, size), None)?;
+    let chunk = builder.finish();
+    if chunk.row_count() != rows {
+        return Err(Error::corrupt(format!(
+            "the data file {name} has other row counts than its footer says; write it again"
+        )));
+    }
+    Ok(ColumnChunk { chunk, hash })
+}
+
+fn key_type(field: &FieldRef) -> Result<KeyType> {
+    key_type_of(field.data_type())
+        .ok_or_else(|| Error::unsupported(format!("the column {} has a type that no index serves", field.name())))
+}
+
+/// A column of a row group that is read to be measured.
+pub(crate) struct SampledPart<'a> {
+    pub meta: &'a ObjectMeta,
+    pub name: &'a str,
+    pub footer: Arc<Footer>,
+    pub row_group: usize,
+    /// No more rows than these, from the first on.
+    pub rows: usize,
+}
+
+/// Reads parts of a column and sorts all of their rows together by value.
+pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_>], field: &FieldRef) -> Result<Chunk> {
+    let mut builder = ChunkBuilder::new(key_type(field)?);
+    for part in parts {
+        let bytes = fetch(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
+        let (footer, field, name, size) =
+            (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
+        let (row_group, rows) = (part.row_group, part.rows);
+        let decode = move || {
+            push_rows(&mut builder, &footer, row_group, &field, bytes, (&name, size), Some(rows)).map(|()| builder)
+        };
+        builder = tokio::task::spawn_blocking(decode).await.map_err(|error| Error::task(&error))??;
+    }
+    tokio::task::spawn_blocking(move || builder.finish()).await.map_err(|error| Error::task(&error))
+}
+
+/// Bytes of a column, nested or not, in the row groups of a footer, compressed.
+pub(crate) fn column_bytes(footer: &Footer, column: &str) -> u64 {
+    let chunks = footer.metadata.row_groups().iter().flat_map(|group| group.columns());
+    let of_column = chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|root| root == column));
+    of_column.map(|chunk| chunk.byte_range().1).sum()
+}
+
+/// Rows of a data page of a column, on average, where the file has an offset index to tell.
+pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
+    let leaf = leaf_of(footer, column)?;
+    let (mut rows, mut pages) = (0.0, 0.0);
+    for group in footer.metadata.row_groups() {
+        let index_bytes = group.columns().get(leaf).and_then(|chunk| chunk.offset_index_length())?;
+        pages += (f64::from(index_bytes) / OFFSET_BYTES).round().max(1.0);
+        rows += group.num_rows() as f64;
+    }
+    (pages > 0.0).then_some(rows / pages)
+}
+
+/// The column's number among the leaves, where its chunk begins, and the chunk; none if the file lacks it.
+async fn fetch(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    row_group: usize,
+    column: &str,
+) -> Result<Option<(usize, u64, Bytes)>> {
+    let Some(leaf) = leaf_of(footer, column) else { return Ok(None) };
+    let range = chunk_range(footer, row_group, leaf, name)?;
+    if range.end > meta.size {
+        return Err(Error::corrupt(format!("the footer of {name} points behind the end of the file; write it again")));
+    }
+    let bytes = read_range(store, meta, range.clone(), name).await?;
+    Ok(Some((leaf, range.start, bytes)))
+}
+
+/// Adds the rows of a column chunk, or the first `limit` of them.
+fn push_rows(
+    builder: &mut ChunkBuilder,
+    footer: &Footer,
+    row_group: usize,
+    field: &FieldRef,
+    part: Option<(usize, u64, Bytes)>,
+    (name, size): (&str, u64),
+    limit: Option<usize>,
+) -> Result<()> {
+    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
     let Some((leaf, offset, bytes)) = part else {
-        builder.push_nulls(rows);
-        return Ok(ColumnChunk { chunk: builder.finish(), hash: 0 });
+        let limit = limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
+        builder.push_nulls(rows.min(limit));
+        return Ok(());
     };
-    let hash = fingerprint(&bytes);
     let damaged = |error: Box<dyn std::error::Error + Send + Sync>| {
         Error::corrupt(format!(
             "the column {} of the data file {name} cannot be read; write the file again",
@@ -133,13 +213,15 @@ fn decode_column(
     let metadata =
         ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
     let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), [leaf]);
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { offset, bytes, size }, metadata)
+    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { offset, bytes, size }, metadata)
         .with_row_groups(vec![row_group])
         .with_projection(mask)
-        .with_batch_size(BATCH_ROWS)
-        .build()
-        .map_err(|error| damaged(error.into()))?;
-    for batch in reader {
+        .with_batch_size(BATCH_ROWS);
+    if let Some(limit) = limit {
+        reader = reader.with_limit(limit);
+    }
+    let key_type = key_type(field)?;
+    for batch in reader.build().map_err(|error| damaged(error.into()))? {
         let batch = batch.map_err(|error| damaged(error.into()))?;
         let Some(array) = batch.columns().first() else { continue };
         let pushed = if key_type_of(array.data_type()) == Some(key_type) {
@@ -150,13 +232,7 @@ fn decode_column(
         };
         pushed.map_err(|error| damaged(error.into()))?;
     }
-    let chunk = builder.finish();
-    if chunk.row_count() != rows {
-        return Err(Error::corrupt(format!(
-            "the data file {name} has other row counts than its footer says; write it again"
-        )));
-    }
-    Ok(ColumnChunk { chunk, hash })
+    Ok(())
 }
 
 fn cast_to(

@@ -8,11 +8,13 @@
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
+//! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `build` and `verify`: data to marks, and marks against data; `vacuum`: what nobody needs any more
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod advise;
 mod build;
 mod cache;
 mod columns;

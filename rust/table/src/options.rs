@@ -21,7 +21,7 @@ pub struct IndexSpec {
     pub name: Option<String>,
     /// Its columns; this release takes one.
     pub columns: Vec<String>,
-    /// `auto` or `bitmap`; empty means `auto`.
+    /// `auto` or `bitmap`; empty means `auto`, which chooses the encoding unless the options name one.
     pub kind: String,
     /// `encoding` (the names of [`lakemark_format::Encoding`], `equality` if none is given) and `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,

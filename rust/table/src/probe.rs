@@ -22,9 +22,11 @@ mod tally;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lakemark_format::ManifestIndex;
 use lakemark_index::{Candidates, Predicate, Reason, RowSet};
 use tokio::task::JoinSet;
 
+use crate::advise::Recorded;
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
 use crate::report::{LeafReport, ProbeReport};
@@ -102,7 +104,7 @@ impl Condition<'_> {
             Self::Leaf(leaf) => (leaf.text.clone(), Some(leaf.column.clone())),
             Self::Unknown(_, text) => ((*text).to_owned(), None),
         };
-        LeafReport { text, column, index: None, encoding: None, reason: self.reason(), rows: None }
+        LeafReport { text, column, index: None, encoding: None, choice: None, reason: self.reason(), rows: None }
     }
 }
 
@@ -117,10 +119,9 @@ fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Condi
     }
 }
 
-/// The encoding of the index of a name.
-fn encoding_of(snapshot: &Snapshot, name: &str) -> Option<String> {
-    let index = snapshot.manifest.iter().flat_map(|manifest| &manifest.indexes).find(|index| index.name == name);
-    index.map(|index| index.encoding.clone())
+/// The index of a name.
+fn index_of<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ManifestIndex> {
+    snapshot.manifest.iter().flat_map(|manifest| &manifest.indexes).find(|index| index.name == name)
 }
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
@@ -227,7 +228,10 @@ fn summarize(
         let mut report = condition.report();
         if let Condition::Leaf(_) = condition {
             answers.fill(place, &mut report);
-            report.encoding = report.index.as_ref().and_then(|index| encoding_of(snapshot, index));
+            if let Some(index) = report.index.as_ref().and_then(|index| index_of(snapshot, index)) {
+                report.encoding = Some(index.encoding.clone());
+                report.choice = Recorded::of(index).reason;
+            }
             place += 1;
         }
         leaves.push(report);

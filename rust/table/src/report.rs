@@ -106,6 +106,12 @@ pub struct IndexInfo {
     pub column: String,
     /// The column's Arrow type.
     pub data_type: String,
+    /// Who chose the encoding: `auto` or `user`.
+    pub chosen_by: String,
+    /// Why `auto` chose it.
+    pub reason: Option<String>,
+    /// Bytes that were predicted when it was declared, for the rows that it covers now (for all rows until it covers some).
+    pub predicted_bytes: Option<u64>,
     /// Its options.
     pub options: Vec<(String, String)>,
     /// Data files of the snapshot that it covers for sure. A file that was touched since is read only to compare hashes, and
@@ -134,6 +140,8 @@ pub struct LeafReport {
     pub index: Option<String>,
     /// The encoding of that index.
     pub encoding: Option<String>,
+    /// Why `auto` chose the encoding, if it did.
+    pub choice: Option<String>,
     /// Why no index answered, at least for some files.
     #[serde(serialize_with = "reason_code")]
     pub reason: Option<Reason>,
@@ -194,6 +202,9 @@ impl fmt::Display for ProbeReport {
                 write!(f, " ({reason})")?;
             }
             writeln!(f)?;
+            if let (Some(encoding), Some(choice)) = (&leaf.encoding, &leaf.choice) {
+                writeln!(f, "    auto chose {encoding}: {choice}")?;
+            }
         }
         writeln!(f, "coverage:   {:.1}% of {} files", self.coverage * 100.0, self.files_total)?;
         writeln!(

@@ -12,6 +12,7 @@ use lakemark_index::{Predicate, RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
+use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::delta::DeltaState;
 use crate::error::Result;
 use crate::footer::{FileShape, modified_ns};
@@ -314,13 +315,17 @@ impl Snapshot {
         let files_total = self.files.len() as u64;
         let field = self.stored_schema().field_with_name(&index.column).cloned();
         let data_type = field.map(|field| field.data_type().to_string());
+        let recorded = Recorded::of(index);
         IndexInfo {
             name: index.name.clone(),
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
             column: self.shown_name(&index.column).to_owned(),
             data_type: data_type.unwrap_or_else(|_| "gone".to_owned()),
-            options: index.options.clone(),
+            chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
+            predicted_bytes: recorded.bytes_of(rows),
+            reason: recorded.reason,
+            options: index.options.iter().filter(|(name, _)| !is_record(name)).cloned().collect(),
             files_covered,
             files_total,
             coverage: if files_total == 0 { 1.0 } else { files_covered as f64 / files_total as f64 },

@@ -10,6 +10,7 @@ use lakemark_index::key_type_of;
 use object_store::ObjectStore;
 use uuid::Uuid;
 
+use crate::advise::{Advice, QueryUse};
 use crate::delta::VectorCache;
 use crate::error::{Error, Result};
 use crate::footer::FooterCache;
@@ -19,13 +20,13 @@ use crate::report::{BuildReport, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::{build, vacuum, verify};
+use crate::{advise, build, vacuum, verify};
 
 /// The option that names the encoding.
 const ENCODING: &str = "encoding";
 /// The option that says how many data files share a segment.
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
-/// The option that records why `auto` chose what it chose.
+/// The kind that leaves the choice to us.
 const AUTO: &str = "auto";
 
 /// How the list of data files is known.
@@ -117,7 +118,12 @@ impl Table {
     pub fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             let store = self.writable_store()?;
-            let index = declare(&spec, &*self.snapshot().await?)?;
+            let snapshot = self.snapshot().await?;
+            let mut index = declare(&spec, &snapshot)?;
+            // One that exists is left as it is, or is an error: nothing is read for it.
+            if !snapshot.indexes().iter().any(|have| have.name == index.name) {
+                advise::settle(self, &snapshot, &mut index, leaves_encoding_open(&spec)).await;
+            }
             Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
         })
     }
@@ -143,6 +149,11 @@ impl Table {
         })
     }
 
+    /// Says which marks these queries would profit from; without queries, standard predicates over every column. Reads a sample.
+    pub fn advise(&self, queries: Option<Vec<QueryUse>>) -> BoxFuture<'_, Result<Advice>> {
+        Box::pin(advise::advice::advise(self, queries))
+    }
+
     /// Derives every segment from the data again and compares.
     pub fn verify(&self) -> BoxFuture<'_, Result<VerifyReport>> {
         Box::pin(verify::verify(self))
@@ -152,6 +163,11 @@ impl Table {
     pub fn vacuum(&self, options: VacuumOptions) -> BoxFuture<'_, Result<VacuumReport>> {
         Box::pin(async move { vacuum::vacuum(self, &options).await })
     }
+}
+
+/// Whether the encoding is for `auto` to choose; what is named is taken literally.
+fn leaves_encoding_open(spec: &IndexSpec) -> bool {
+    matches!(spec.kind.as_str(), "" | AUTO) && !spec.options.contains_key(ENCODING)
 }
 
 /// Checks a declaration against the table.
@@ -165,8 +181,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
             ));
         }
     };
-    let auto = matches!(spec.kind.as_str(), "" | "auto");
-    if !auto && spec.kind != "bitmap" {
+    if !matches!(spec.kind.as_str(), "" | AUTO | "bitmap") {
         return Err(Error::invalid(format!("there is no index kind {}; this release has auto and bitmap", spec.kind)));
     }
     if snapshot.partition_columns().iter().any(|field| field.name() == column) {
@@ -185,13 +200,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
             field.data_type()
         )));
     };
-    let (encoding, mut options) = check_options(&spec.options)?;
-    if auto {
-        options.push((
-            AUTO.to_owned(),
-            format!("bitmap, {}: the kind that answers most predicates of this release", encoding.name()),
-        ));
-    }
+    let (encoding, options) = check_options(&spec.options)?;
     let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
     if name.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));

@@ -33,7 +33,8 @@ fn an_index_is_created_listed_used_verified_and_dropped() {
     assert_eq!(list[0]["coverage"], 1.0);
     assert_eq!(list[0]["rows"], 7500);
     assert!(
-        ok(with_path(&["index", "list"], &path, &["--format", "csv"])).contains("by_carrier,bitmap,equality,carrier")
+        ok(with_path(&["index", "list"], &path, &["--format", "csv"]))
+            .contains("by_carrier,bitmap,equality,user,carrier")
     );
 
     let said = ok(with_path(&["index", "verify"], &path, &[]));

@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::Context;
 use super::spill::{Budget, Spill, Taken, Waiting};
+use crate::advise::is_chosen_by_auto;
 use crate::columns::{column_hash, read_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{Footer, modified_ns};
@@ -109,7 +110,7 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
         let Some(reading) = readings.get(*place) else { continue };
         result.files.push((manifest_file(reading), Arc::clone(&reading.footer.schema)));
     }
-    let jobs = merge_jobs(group, &readings, &kept, sorted)?;
+    let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted)?;
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
     let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
     for job in jobs {
@@ -150,6 +151,8 @@ async fn open<'a>(context: &'a Context, group: &Group, result: &mut GroupResult)
 /// Memory for the coarse levels of a group, and how many of its merges may have one at the same time.
 struct Coarse {
     turns: Semaphore,
+    /// The encoding of each index of the group.
+    encodings: Vec<Encoding>,
     _memory: Vec<Taken>,
 }
 
@@ -160,16 +163,17 @@ fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result
         rows.next_multiple_of(u64::from(BASE_ALIGNMENT))
     };
     let rows = readings.iter().map(aligned).sum();
-    let mut needs = Vec::new();
-    for index in &group.indexes {
-        needs.push((index, coarse_memory_bytes(encoding_of(index)?, rows)));
-    }
-    needs.retain(|(_, bytes)| *bytes > 0);
-    let mut memory = Vec::new();
-    for (index, bytes) in needs.into_iter().take(context.threads) {
-        match Budget::reserve(&context.budget, bytes) {
-            Some(taken) => memory.push(taken),
-            None if memory.is_empty() => {
+    let mut encodings = group.indexes.iter().map(encoding_of).collect::<Result<Vec<_>>>()?;
+    let bytes = |encoding: &Encoding| coarse_memory_bytes(*encoding, rows);
+    let needs = encodings.iter().map(bytes).filter(|bytes| *bytes > 0).take(context.threads);
+    let memory: Vec<Taken> = needs.map_while(|bytes| Budget::reserve(&context.budget, bytes)).collect();
+    if memory.is_empty() {
+        for (index, encoding) in group.indexes.iter().zip(&mut encodings) {
+            let bytes = bytes(encoding);
+            if bytes == 0 {
+                continue;
+            }
+            if !is_chosen_by_auto(index) {
                 return Err(Error::unsupported(format!(
                     "the encoding {} of the index {} takes {bytes} bytes of memory for the {rows} rows of a segment, and the build \
                      may use {}: allow more with --memory, or declare the index with a smaller files_per_segment",
@@ -178,10 +182,17 @@ fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result
                     context.budget.limit()
                 )));
             }
-            None => break,
+            tracing::warn!(
+                index = index.name,
+                bytes,
+                limit = context.budget.limit(),
+                "the memory limit does not allow for the encoding that auto chose; segments get the encoding equality instead"
+            );
+            *encoding = Encoding::Equality;
         }
     }
-    Ok(Coarse { turns: Semaphore::new(memory.len()), _memory: memory })
+    // Files without rows need no memory, and a turn all the same.
+    Ok(Coarse { turns: Semaphore::new(memory.len().max(1)), encodings, _memory: memory })
 }
 
 /// The encoding that an index was declared with.
@@ -299,16 +310,22 @@ struct MergeJob {
     chunks: Vec<(u32, Waiting)>,
 }
 
-fn merge_jobs(group: &Group, readings: &[Reading<'_>], kept: &[usize], sorted: Vec<Sorted>) -> Result<Vec<MergeJob>> {
+fn merge_jobs(
+    group: &Group,
+    encodings: &[Encoding],
+    readings: &[Reading<'_>],
+    kept: &[usize],
+    sorted: Vec<Sorted>,
+) -> Result<Vec<MergeJob>> {
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
-    for index in &group.indexes {
+    for (index, encoding) in group.indexes.iter().zip(encodings) {
         let meta = SegmentMeta {
             segment_id: Uuid::new_v4().into_bytes(),
             index_id: index.id,
             column: index.column.clone(),
             key_type: index.key_type,
             files: Vec::with_capacity(kept.len()),
-            encoding: encoding_of(index)?,
+            encoding: *encoding,
             bins: None,
         };
         jobs.push(MergeJob { meta, chunks: Vec::new() });

@@ -2,6 +2,7 @@
 
 mod adopting;
 mod building;
+mod choosing;
 mod delta;
 mod encodings;
 mod faults;

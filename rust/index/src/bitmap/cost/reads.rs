@@ -15,10 +15,13 @@
 //! Every search reads the NULL list and the value blocks at the ends of its ranges as well. These are equations 1 to 3 of Wu,
 //! Madduri and Canon (2010), for postings whose bytes are known instead of bounded.
 
+use std::ops::Bound;
+
 use lakemark_format::segment::encoding::{CoarseLevel, Encoding};
 
 use super::shape::ColumnShape;
 use super::{Sizes, sizes};
+use crate::ranges::{KeyRange, KeyRanges};
 
 /// A predicate over the column.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +37,26 @@ pub enum QueryShape {
         /// `<` or `>`, not `BETWEEN`.
         one_sided: bool,
     },
+}
+
+impl QueryShape {
+    /// The shape of a test that this part of the rows passes.
+    #[must_use]
+    pub fn of(ranges: &KeyRanges, share: f64) -> Self {
+        let is_point = |range: &KeyRange| match (&range.low, &range.high) {
+            (Bound::Included(low), Bound::Included(high)) => low == high,
+            _ => false,
+        };
+        let ranges = ranges.ranges();
+        if ranges.iter().all(is_point) {
+            return match ranges.len() {
+                1 => Self::Value,
+                values => Self::In(u32::try_from(values).unwrap_or(u32::MAX)),
+            };
+        }
+        let is_open = |range: &KeyRange| range.low == Bound::Unbounded || range.high == Bound::Unbounded;
+        Self::Range { share, one_sided: ranges.iter().any(is_open) }
+    }
 }
 
 /// What a search reads.

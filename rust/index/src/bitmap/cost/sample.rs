@@ -6,6 +6,7 @@
 //! *local*, as those of a sorted column, do not, so that more rows are more values like these.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use lakemark_format::key::Key;
 use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
@@ -13,6 +14,7 @@ use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
 use super::positions::Positions;
 use super::shape::{CELLS, Cell, Class, ColumnShape, Extremes, random_classes};
 use crate::bitmap::Chunk;
+use crate::ranges::{KeyRange, KeyRanges};
 
 /// Values with fewer rows in a sample say little of the rows that they have in all.
 const RARE: f64 = 8.0;
@@ -31,6 +33,8 @@ pub struct ColumnSample {
     null_runs: f64,
     classes: Vec<Class>,
     cells: Vec<Cell>,
+    /// The first key of each cell, and the last key.
+    borders: Vec<Key>,
     extremes: Vec<Extremes>,
     block_values: f64,
     key_bits: f64,
@@ -58,6 +62,7 @@ impl ColumnSample {
             null_runs: runs_of(&nulls),
             classes: classes_of(&lists),
             cells: cells_of(&counts),
+            borders: borders_of(&lists),
             extremes: counts.chunks(per_block).map(extremes_of).collect(),
             block_values,
             key_bits,
@@ -80,10 +85,48 @@ impl ColumnSample {
         self.classes.iter().map(|class| class.values).sum()
     }
 
-    /// Bytes of a key, on average.
+    /// How the order of rows follows that of values: 1 for not at all, 0 for sorted.
     #[must_use]
-    pub fn key_bytes(&self) -> f64 {
-        self.key_bits / 8.0
+    pub fn shuffle(&self) -> f64 {
+        self.shuffle
+    }
+
+    /// The part of the rows that has a value.
+    #[must_use]
+    pub fn valued_share(&self) -> f64 {
+        if self.rows > 0.0 { 1.0 - self.nulls / self.rows } else { 0.0 }
+    }
+
+    /// The part of the rows whose key is in the ranges. A cell that lies in part in a range counts half, or as many values as there are points.
+    #[must_use]
+    pub fn share(&self, ranges: &KeyRanges) -> f64 {
+        let mut rows = 0.0;
+        for (place, (cell, keys)) in self.cells.iter().zip(self.borders.windows(2)).enumerate() {
+            let [first, next] = keys else { continue };
+            let is_last = place + 1 == self.cells.len();
+            let owns = |key: &Key| first <= key && (key < next || (is_last && key == next));
+            let part = |range: &KeyRange| match (&range.low, &range.high) {
+                (Bound::Included(low), Bound::Included(high)) if low == high => {
+                    if owns(low) {
+                        cell.rows / cell.values.max(1.0)
+                    } else {
+                        0.0
+                    }
+                }
+                _ if range.ends_before(first) || !range.begins_at_or_before(next) => 0.0,
+                _ if cell.values < 1.5 => {
+                    if range.contains(first) {
+                        cell.rows
+                    } else {
+                        0.0
+                    }
+                }
+                _ if range.contains(first) && range.contains(next) => cell.rows,
+                _ => cell.rows / 2.0,
+            };
+            rows += ranges.ranges().iter().map(part).sum::<f64>().min(cell.rows);
+        }
+        if self.rows > 0.0 { rows / self.rows } else { 0.0 }
     }
 
     /// The shape of a segment of `rows` rows.
@@ -234,6 +277,12 @@ fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<Class> {
 fn cells_of(counts: &[f64]) -> Vec<Cell> {
     let per_cell = counts.len().div_ceil(CELLS).max(1);
     counts.chunks(per_cell).map(|cell| Cell { values: cell.len() as f64, rows: cell.iter().sum() }).collect()
+}
+
+fn borders_of(lists: &[(&Key, &[u32])]) -> Vec<Key> {
+    let per_cell = lists.len().div_ceil(CELLS).max(1);
+    let last = lists.last().map(|(key, _)| (*key).clone());
+    lists.iter().step_by(per_cell).map(|(key, _)| (*key).clone()).chain(last).collect()
 }
 
 fn extremes_of(counts: &[f64]) -> Extremes {

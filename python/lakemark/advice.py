@@ -1,0 +1,167 @@
+"""Advice on marks: which to build for some queries, and what they would save."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakemark import _pictures
+from lakemark._pictures import Part
+
+__all__ = ["Advice", "LayoutHint", "Proposal", "QueryGain", "QueryProblem"]
+
+_SAVED = "#2e7d5b"
+_READ = "#d9822b"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A mark to build.
+
+    Attributes:
+        column: Its column.
+        encoding: Its encoding.
+        reason: Why this encoding.
+        values: Distinct values of a segment, about.
+        predicted_bytes: Bytes that it will take.
+        saved_bytes: Bytes that a query need not read with it, on average over all queries.
+        queries: Queries that read less with it.
+    """
+
+    column: str
+    encoding: str
+    reason: str
+    values: int
+    predicted_bytes: int
+    saved_bytes: int
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutHint:
+    """Another layout of the data.
+
+    Attributes:
+        change: What to change.
+        bytes_now: Bytes that all queries read with all marks.
+        bytes_after: The same with the change.
+    """
+
+    change: str
+    bytes_now: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryGain:
+    """What a query reads, predicted.
+
+    Attributes:
+        line: Its first line in the text.
+        text: The query, in one line.
+        bytes_now: Bytes that it reads.
+        bytes_after: The same with the marks proposed.
+    """
+
+    line: int
+    text: str
+    bytes_now: int
+    bytes_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProblem:
+    """A query that could not be looked at.
+
+    Attributes:
+        line: Its first line in the text.
+        problem: What is wrong.
+    """
+
+    line: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Which marks to build, and what they would save. `str()` gives it as text.
+
+    Attributes:
+        rows: Rows of the table.
+        sampled_rows: Rows that were read to tell.
+        queries: Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
+        marks: Marks to build, the one that saves most first, each beside those before it.
+        unused: Indexes that nothing in the queries can use.
+        layout: Other layouts of the data that would save much.
+        gains: What each query reads now and with the marks proposed.
+        problems: Queries that could not be looked at.
+    """
+
+    rows: int
+    sampled_rows: int
+    queries: int
+    marks: list[Proposal]
+    unused: list[str]
+    layout: list[LayoutHint]
+    gains: list[QueryGain]
+    problems: list[QueryProblem]
+    _text: str
+
+    @classmethod
+    def from_json(cls, text: str, readable: str) -> Advice:
+        """Makes advice from its JSON form and its text."""
+        values = json.loads(text)
+        return cls(
+            marks=[Proposal(**mark) for mark in values.pop("marks")],
+            layout=[LayoutHint(**hint) for hint in values.pop("layout")],
+            gains=[QueryGain(**gain) for gain in values.pop("gains")],
+            problems=[QueryProblem(**problem) for problem in values.pop("problems")],
+            _text=readable.rstrip(),
+            **values,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The advice as plain Python values, the same as the shell's `--json`."""
+        values = asdict(self)
+        del values["_text"]
+        return values
+
+    def __str__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        columns = [
+            ("column", ""),
+            ("encoding", ""),
+            ("values", ""),
+            ("predicted", ""),
+            ("a query saves", ""),
+            ("why", ""),
+        ]
+        rows = [
+            [
+                mark.column,
+                mark.encoding,
+                f"{mark.values:,}",
+                _pictures.human_bytes(mark.predicted_bytes),
+                _pictures.human_bytes(mark.saved_bytes),
+                mark.reason,
+            ]
+            for mark in self.marks
+        ]
+        marks = _pictures.html_table(columns, rows, more=False) if rows else "<p>no further mark is worth its bytes</p>"
+        bars = "".join(
+            _pictures.bar(
+                f"line {gain.line}: {gain.text}",
+                [
+                    Part("bytes read with the marks", min(gain.bytes_after, gain.bytes_now), _READ),
+                    Part("bytes saved", max(gain.bytes_now - gain.bytes_after, 0), _SAVED),
+                ],
+            )
+            for gain in self.gains
+        )
+        notes = [("no query can use", ", ".join(self.unused))] if self.unused else []
+        notes += [("layout", hint.change) for hint in self.layout]
+        notes += [(f"line {problem.line}", problem.problem) for problem in self.problems]
+        return marks + bars + (_pictures.definitions(notes) if notes else "")

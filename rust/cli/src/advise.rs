@@ -1,0 +1,88 @@
+//! `index advise`: which marks to build, and building them.
+
+use std::sync::Arc;
+
+use lakemark_table::advise::{Advice, Proposal};
+use lakemark_table::{CancelFlag, IndexSpec, Table};
+
+use crate::args::{AdviseArgs, TextFormat};
+use crate::ask::open;
+use crate::failure::Failure;
+use crate::maintain::{build_text, run_build};
+use crate::output;
+use crate::progress::CtrlC;
+
+pub(crate) async fn advise(args: AdviseArgs) -> Result<(), Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = if args.apply { Some(CtrlC::sets(cancel.clone())?) } else { None };
+    let queries = match &args.queries {
+        None => None,
+        Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+            Failure::Error(format!(
+                "the queries in {} cannot be read: {error}; give a text file of SQL",
+                path.display()
+            ))
+        })?),
+    };
+    let table = open(&args.at).await?;
+    let advice = lakemark_datafusion::advise(&table, queries.as_deref()).await?;
+    let is_json = args.json || args.format == TextFormat::Json;
+    if is_json {
+        output::json_value(&advice)?;
+    } else {
+        let next = if args.apply { String::new() } else { format!("\n{}", next_step(&args, &advice)) };
+        output::text(&format!("{}{next}", advice.to_string().trim_end()))?;
+    }
+    if !args.apply || advice.marks.is_empty() {
+        return Ok(());
+    }
+    let report = apply(&table, &advice.marks, &args, cancel).await?;
+    if is_json { Ok(()) } else { output::text(&report) }
+}
+
+/// The line that says what to do now.
+fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
+    let table = &args.at.table;
+    let queries = args.queries.as_ref().map(|path| format!(" --queries {}", path.display())).unwrap_or_default();
+    match (advice.marks.first(), &args.queries) {
+        (Some(first), _) => format!(
+            "\nnext: `lakemark index advise {table}{queries} --apply` builds them all, `lakemark index create {table} --on {}` the first",
+            first.column
+        ),
+        (None, None) => format!("\nnext: `lakemark index advise {table} --queries FILE.sql` looks at your own queries"),
+        (None, Some(_)) => {
+            format!("\nnext: nothing to do; `lakemark index list {table}` shows the marks that there are")
+        }
+    }
+}
+
+/// Declares the indexes and builds them.
+async fn apply(
+    table: &Arc<Table>,
+    marks: &[Proposal],
+    args: &AdviseArgs,
+    cancel: CancelFlag,
+) -> Result<String, Failure> {
+    // Other indexes are not filled: that may take hours and was not asked for. Where all are, one pass serves the new ones.
+    let at_once = table.snapshot().await?.indexes().iter().all(|index| index.files_covered == index.files_total);
+    let mut created = Vec::new();
+    for mark in marks {
+        let spec = IndexSpec {
+            columns: vec![mark.column.clone()],
+            kind: "bitmap".to_owned(),
+            options: [("encoding".to_owned(), mark.encoding.clone())].into(),
+            ..IndexSpec::default()
+        };
+        table.create_index(spec, false).await?;
+        created.push(format!("{}_bitmap", mark.column));
+    }
+    let mut lines = vec![format!("\ncreated {}", created.join(", "))];
+    if at_once {
+        lines.push(build_text(&run_build(table, None, &args.tuning, cancel).await?));
+        return Ok(lines.join("\n"));
+    }
+    for name in created {
+        lines.push(build_text(&run_build(table, Some(name), &args.tuning, cancel.clone()).await?));
+    }
+    Ok(lines.join("\n"))
+}

@@ -1,0 +1,125 @@
+//! What an index would take and save, told from a sample: the encoding that `auto` takes, and which marks to build.
+//!
+//! ```text
+//! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ settle   at CREATE INDEX: encoding, reason, predicted bytes
+//!                                                               └─▶ advice   which columns to index, by queries or without
+//! ```
+//!
+//! What was decided and predicted is kept in the options of the index, under names that users cannot give.
+
+pub(crate) mod advice;
+mod gain;
+mod queries;
+mod report;
+mod sample;
+
+use lakemark_format::{Encoding, ManifestIndex};
+use lakemark_index::bitmap::cost::Prediction;
+use lakemark_index::bitmap::cost::choice::choose;
+
+use crate::build::files_per_segment;
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use sample::Sampler;
+
+pub use queries::{ConditionUse, QueryUse};
+pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
+
+/// Why `auto` chose the encoding.
+const REASON: &str = "auto";
+/// Bytes that the index was predicted to take.
+const PREDICTED_BYTES: &str = "predicted_bytes";
+/// Rows that the prediction was for.
+const PREDICTED_ROWS: &str = "predicted_rows";
+/// From this part of distinct values on, a column is one of unique values.
+const UNIQUE: f64 = 0.9;
+/// Columns of unique values are told of from so many rows on: smaller ones take little whatever they are.
+const MANY_ROWS: u64 = 100_000;
+
+/// Whether `auto` chose the encoding of an index.
+pub(crate) fn is_chosen_by_auto(index: &ManifestIndex) -> bool {
+    index.options.iter().any(|(name, _)| name == REASON)
+}
+
+/// Whether an option is one of our records, and none of the user's.
+pub(crate) fn is_record(name: &str) -> bool {
+    [REASON, PREDICTED_BYTES, PREDICTED_ROWS].contains(&name)
+}
+
+/// What was recorded when an index was declared.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Why `auto` chose the encoding.
+    pub reason: Option<String>,
+    bytes: Option<u64>,
+    rows: Option<u64>,
+}
+
+impl Recorded {
+    pub(crate) fn of(index: &ManifestIndex) -> Self {
+        let option = |wanted: &str| index.options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        let number = |wanted: &str| option(wanted).and_then(|value| value.parse().ok());
+        Self { reason: option(REASON).cloned(), bytes: number(PREDICTED_BYTES), rows: number(PREDICTED_ROWS) }
+    }
+
+    /// The prediction for so many rows; for those that it was made for if there are none.
+    pub(crate) fn bytes_of(&self, rows: u64) -> Option<u64> {
+        let (bytes, predicted) = (self.bytes?, self.rows?);
+        let part = if rows == 0 || predicted == 0 { 1.0 } else { rows as f64 / predicted as f64 };
+        Some((bytes as f64 * part).round() as u64)
+    }
+}
+
+/// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
+/// cannot be read now is no reason not to declare an index: the build will say what is wrong.
+pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
+    let settled = predict(table, snapshot, index, open).await;
+    if let Err(error) = settled {
+        tracing::debug!(index = index.name, %error, "no sample could be read; nothing is predicted");
+        if open {
+            index.options.push((REASON.to_owned(), "no sample of the data could be read".to_owned()));
+        }
+    }
+}
+
+async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
+    let sampler = Sampler::new(table, snapshot).await?;
+    let column = sampler.column(&index.column).await?;
+    let segments = column.segments(&sampler.segment_rows(files_per_segment(index))?);
+    let choice = choose(&segments.shapes);
+    let distinct = segments.values();
+    if open {
+        index.encoding = choice.encoding.name().to_owned();
+        let reason = match sampler.rows() {
+            0 => "the table has no rows yet".to_owned(),
+            rows => {
+                format!("{} of {rows} rows have about {distinct:.0} values; {}", valued(rows, &column), choice.reason)
+            }
+        };
+        index.options.push((REASON.to_owned(), reason));
+    }
+    let encoding = Encoding::from_name(&index.encoding);
+    if let Some(Prediction { bytes, .. }) = encoding.and_then(|encoding| choice.prediction(encoding)) {
+        let bytes = segments.scaled(*bytes);
+        index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
+        index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
+        if sampler.rows() >= MANY_ROWS && distinct >= UNIQUE * valued(sampler.rows(), &column) as f64 {
+            tracing::warn!(
+                index = index.name,
+                column = index.column,
+                predicted_bytes = bytes,
+                "nearly every row has a value of its own: the index will take about {:.1} bytes a row; \
+                 an index of the kind `key`, made for unique values, does not exist yet, so that this is the one to take if searches \
+                 for single rows are worth its size",
+                bytes as f64 / sampler.rows() as f64
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Rows with a value among all rows.
+fn valued(rows: u64, column: &sample::SampledColumn) -> u64 {
+    (rows as f64 * column.sample.valued_share()).round() as u64
+}

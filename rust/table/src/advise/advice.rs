@@ -1,0 +1,246 @@
+//! Which marks to build, which nothing uses, and which order of the data would help.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lakemark_format::Encoding;
+use lakemark_index::bitmap::cost::choice::choose_for;
+use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
+use lakemark_index::key_type_of;
+
+use super::gain::{Column, Costs, Mark};
+use super::queries::{Condition, QueryUse, standard};
+use super::report::{Advice, LayoutHint, Proposal, QueryGain};
+use super::sample::Sampler;
+use crate::build::DEFAULT_FILES_PER_SEGMENT;
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+
+/// Rows of the pages that a hint suggests.
+const SMALL_PAGE_ROWS: f64 = 2_000.0;
+/// A mark is proposed if it saves this part of what the queries read.
+const WORTH: f64 = 0.01;
+/// Another layout is worth a word if it saves this part of what the queries read with all marks.
+const LAYOUT_WORTH: f64 = 0.2;
+
+/// A query with its conditions weighed.
+struct Weighed {
+    query: QueryUse,
+    conditions: Vec<Condition>,
+}
+
+/// Advice for these queries, or for the standard shapes of predicates over every column.
+pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
+    let snapshot = table.snapshot().await?;
+    let sampler = Sampler::new(table, &snapshot).await?;
+    let wanted = wanted_columns(&snapshot, queries.as_deref());
+    let segment_rows = sampler.segment_rows(DEFAULT_FILES_PER_SEGMENT)?;
+    let mut columns: BTreeMap<String, Column> = BTreeMap::new();
+    for name in wanted {
+        let sampled = sampler.column(snapshot.stored_name(&name)).await?;
+        let segments = sampled.segments(&segment_rows);
+        let shuffle = sampled.sample.shuffle();
+        let page_rows = sampler.page_rows(snapshot.stored_name(&name));
+        columns.insert(name, Column { segments, page_rows, shuffle, sampled });
+    }
+    let parquet: BTreeMap<String, u64> = (snapshot.file_schema().fields().iter())
+        .map(|field| (field.name().clone(), sampler.parquet_bytes(snapshot.stored_name(field.name()))))
+        .collect();
+    let from_queries = queries.is_some();
+    let weighed = match queries {
+        Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
+        None => {
+            let all: Vec<String> = parquet.keys().cloned().collect();
+            let of = |(name, column): (&String, &Column)| standard(name, &column.sampled.sample, &all);
+            let all = columns.iter().flat_map(of);
+            all.map(|(query, condition)| Weighed { query, conditions: vec![condition] }).collect()
+        }
+    };
+    let rows = sampler.rows();
+    let advisor = Advisor {
+        costs: Costs { columns: &columns, parquet: &parquet, rows: rows as f64 },
+        columns: &columns,
+        queries: weighed,
+    };
+    Ok(advisor.advice(&snapshot, rows, sampler.sampled_rows(), from_queries))
+}
+
+/// The columns that an index could be on: all, or those of the queries.
+fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet<String> {
+    let names: Option<BTreeSet<String>> =
+        queries.map(|queries| queries.iter().flat_map(QueryUse::indexed_columns).collect());
+    (snapshot.file_schema().fields().iter())
+        .filter(|field| key_type_of(field.data_type()).is_some())
+        .map(|field| field.name().clone())
+        .filter(|name| names.as_ref().is_none_or(|names| names.contains(name)))
+        .collect()
+}
+
+fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {
+    let sample = |name: &str| columns.get(name).map(|column| &column.sampled.sample);
+    let conditions = query.conditions.iter().map(|used| Condition::new(used, &sample)).collect();
+    Weighed { query, conditions }
+}
+
+struct Advisor<'a> {
+    costs: Costs<'a>,
+    columns: &'a BTreeMap<String, Column>,
+    queries: Vec<Weighed>,
+}
+
+impl Advisor<'_> {
+    fn advice(&self, snapshot: &Snapshot, rows: u64, sampled_rows: u64, from_queries: bool) -> Advice {
+        let indexes = snapshot.indexes();
+        let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
+        for index in &indexes {
+            let encoding = Encoding::from_name(&index.encoding);
+            let mark = encoding.zip(self.columns.get(&index.column)).and_then(|(e, column)| Mark::new(column, e));
+            if let Some(mark) = mark {
+                marks.insert(index.column.clone(), mark);
+            }
+        }
+        let now = self.reads(&marks);
+        let proposals = self.proposals(&mut marks);
+        let after = self.reads(&marks);
+        let asked = self.columns_asked();
+        Advice {
+            rows,
+            sampled_rows,
+            queries: if from_queries { self.queries.len() as u64 } else { 0 },
+            marks: proposals,
+            unused: (indexes.iter())
+                .filter(|index| from_queries && !asked.contains(&index.column))
+                .map(|index| index.name.clone())
+                .collect(),
+            layout: if from_queries { self.layout(&marks, &after) } else { Vec::new() },
+            gains: (self.queries.iter().zip(now.iter().zip(&after)))
+                .filter(|_| from_queries)
+                .map(|(weighed, (now, after))| QueryGain {
+                    line: weighed.query.line as u64,
+                    text: weighed.query.text.clone(),
+                    bytes_now: *now as u64,
+                    bytes_after: *after as u64,
+                })
+                .collect(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// What each query reads.
+    fn reads(&self, marks: &BTreeMap<String, Mark>) -> Vec<f64> {
+        self.queries.iter().map(|weighed| self.costs.with(&weighed.query, &weighed.conditions, marks)).collect()
+    }
+
+    fn total(&self, reads: &[f64]) -> f64 {
+        self.queries.iter().zip(reads).map(|(weighed, bytes)| weighed.query.weight * bytes).sum()
+    }
+
+    /// Columns that a search or an aggregate could ask a mark of.
+    fn columns_asked(&self) -> BTreeSet<String> {
+        self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
+    }
+
+    /// Takes the mark that saves most, then the next one beside it, as long as it is worth it.
+    fn proposals(&self, marks: &mut BTreeMap<String, Mark>) -> Vec<Proposal> {
+        let mut open: Vec<&String> = self.columns.keys().filter(|column| !marks.contains_key(*column)).collect();
+        let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
+        let mut proposals = Vec::new();
+        let mut now = self.reads(marks);
+        loop {
+            let total = self.total(&now);
+            let mut best: Option<(f64, usize, Proposal, Vec<f64>)> = None;
+            for (place, name) in open.iter().enumerate() {
+                let Some((mark, proposal)) = self.candidate(name) else { continue };
+                marks.insert((*name).clone(), mark);
+                let reads = self.reads(marks);
+                marks.remove(*name);
+                let saved = total - self.total(&reads);
+                if best.as_ref().is_none_or(|(most, ..)| saved > *most) {
+                    best = Some((saved, place, proposal, reads));
+                }
+            }
+            let Some((saved, place, mut proposal, reads)) = best else { break };
+            if saved < WORTH * total || saved <= 0.0 {
+                break;
+            }
+            let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
+            proposal.saved_bytes = (saved / weights) as u64;
+            proposal.queries = gained as u64;
+            if let Some((mark, _)) = self.candidate(&proposal.column) {
+                marks.insert(proposal.column.clone(), mark);
+            }
+            proposals.push(proposal);
+            open.remove(place);
+            now = reads;
+        }
+        proposals
+    }
+
+    /// The mark that a column would get.
+    fn candidate(&self, name: &str) -> Option<(Mark, Proposal)> {
+        let column = self.columns.get(name)?;
+        let choice = choose_for(&column.segments.shapes, &self.shapes_of(name));
+        let mark = Mark::new(column, choice.encoding)?;
+        let proposal = Proposal {
+            column: name.to_owned(),
+            encoding: choice.encoding.name().to_owned(),
+            reason: choice.reason,
+            values: column.segments.values().round() as u64,
+            predicted_bytes: mark.bytes(),
+            saved_bytes: 0,
+            queries: 0,
+        };
+        Some((mark, proposal))
+    }
+
+    /// The shapes in which the queries ask a column.
+    fn shapes_of(&self, name: &str) -> Vec<(QueryShape, f64)> {
+        let mut shapes = Vec::new();
+        for weighed in &self.queries {
+            let searches = weighed.conditions.iter().flat_map(|condition| condition.searches.iter().flatten());
+            shapes
+                .extend(searches.filter(|(column, _)| column == name).map(|(_, shape)| (*shape, weighed.query.weight)));
+        }
+        if shapes.is_empty() { WEIGHTS.to_vec() } else { shapes }
+    }
+
+    /// Whether the data sorted by a column, or smaller pages, would let the queries read much less.
+    fn layout(&self, marks: &BTreeMap<String, Mark>, now: &[f64]) -> Vec<LayoutHint> {
+        let total = self.total(now);
+        let with = |change: &dyn Fn(&str, &mut f64, &mut f64)| {
+            let columns = (self.columns.iter()).map(|(name, column)| {
+                let (mut shuffle, mut page_rows) = (column.shuffle, column.page_rows);
+                change(name, &mut shuffle, &mut page_rows);
+                (name.clone(), column.laid_out(shuffle, page_rows))
+            });
+            let columns: BTreeMap<String, Column> = columns.collect();
+            let costs = Costs { columns: &columns, parquet: self.costs.parquet, rows: self.costs.rows };
+            let read =
+                |weighed: &Weighed| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
+            self.queries.iter().map(read).sum::<f64>()
+        };
+        let mut hints = Vec::new();
+        let sorted = self.columns.keys().map(|by| {
+            (
+                with(&|name, shuffle, _| {
+                    if name == by {
+                        *shuffle = 0.0
+                    }
+                }),
+                by,
+            )
+        });
+        if let Some((bytes, by)) = sorted.min_by(|a, b| a.0.total_cmp(&b.0))
+            && bytes < (1.0 - LAYOUT_WORTH) * total
+        {
+            hints.push(LayoutHint::new(format!("data sorted by {by}"), total, bytes));
+        }
+        let bytes = with(&|_, _, page_rows| *page_rows = page_rows.min(SMALL_PAGE_ROWS));
+        if bytes < (1.0 - LAYOUT_WORTH) * total {
+            let now = self.columns.values().map(|column| column.page_rows).fold(0.0, f64::max);
+            let change = format!("data pages of {SMALL_PAGE_ROWS} rows instead of {now:.0}");
+            hints.push(LayoutHint::new(change, total, bytes));
+        }
+        hints
+    }
+}

@@ -1,0 +1,125 @@
+//! Queries as advice sees them: conditions with a column each, and the columns whose rows are read.
+
+use lakemark_index::bitmap::cost::{ColumnSample, QueryShape, WEIGHTS};
+use lakemark_index::{Leaf, Predicate, Test, Truth};
+
+/// What a query asks of one table, told by an engine.
+#[derive(Clone, Debug, Default)]
+pub struct QueryUse {
+    /// Where it stands in the file of queries.
+    pub line: usize,
+    /// The query, in one line.
+    pub text: String,
+    /// Its conditions; all must be true.
+    pub conditions: Vec<ConditionUse>,
+    /// Columns whose values it needs.
+    pub output: Vec<String>,
+    /// It only counts, groups or takes extremes, which marks can answer.
+    pub aggregated: bool,
+    /// How much it counts.
+    pub weight: f64,
+}
+
+impl QueryUse {
+    /// Columns that a mark could answer something about.
+    pub(super) fn indexed_columns(&self) -> Vec<String> {
+        let conditions = self.conditions.iter().flat_map(|condition| &condition.columns);
+        conditions.chain(self.output.iter().filter(|_| self.aggregated)).cloned().collect()
+    }
+}
+
+/// A condition of a query.
+#[derive(Clone, Debug)]
+pub struct ConditionUse {
+    /// The columns that are read to evaluate it.
+    pub columns: Vec<String>,
+    /// What an index can be asked.
+    pub predicate: Predicate,
+}
+
+/// A condition with its predicted part of the rows.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    pub columns: Vec<String>,
+    /// The part of the rows for which it is true.
+    pub share: f64,
+    /// What is searched for; none if no index can answer it.
+    pub searches: Option<Vec<(String, QueryShape)>>,
+}
+
+/// A part of the rows that is taken where nothing is known.
+const UNKNOWN_SHARE: f64 = 1.0 / 3.0;
+
+impl Condition {
+    /// Weighs a condition by samples of its columns.
+    pub(super) fn new<'a>(used: &ConditionUse, sample: &impl Fn(&str) -> Option<&'a ColumnSample>) -> Self {
+        let mut searches = Some(Vec::new());
+        let share = share_of(&used.predicate, sample, &mut searches);
+        let searches = searches.filter(|searches| !searches.is_empty());
+        Self { columns: used.columns.clone(), share: share.clamp(0.0, 1.0), searches }
+    }
+}
+
+fn share_of<'a>(
+    predicate: &Predicate,
+    sample: &impl Fn(&str) -> Option<&'a ColumnSample>,
+    searches: &mut Option<Vec<(String, QueryShape)>>,
+) -> f64 {
+    match predicate {
+        Predicate::Const(Truth::True) => 1.0,
+        Predicate::Const(Truth::False | Truth::Null) => 0.0,
+        Predicate::Unknown { .. } => {
+            *searches = None;
+            UNKNOWN_SHARE
+        }
+        Predicate::Leaf(leaf) => match sample(&leaf.column) {
+            Some(sample) => {
+                let (share, shape) = leaf_share(leaf, sample);
+                if let Some(searches) = searches {
+                    searches.push((leaf.column.clone(), shape));
+                }
+                share
+            }
+            None => {
+                *searches = None;
+                UNKNOWN_SHARE
+            }
+        },
+        Predicate::And(parts) => parts.iter().map(|part| share_of(part, sample, searches)).product(),
+        Predicate::Or(parts) => 1.0 - parts.iter().map(|part| 1.0 - share_of(part, sample, searches)).product::<f64>(),
+        Predicate::Not(inner) => 1.0 - share_of(inner, sample, searches),
+    }
+}
+
+fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> (f64, QueryShape) {
+    match &leaf.test {
+        Test::IsNull => (1.0 - sample.valued_share(), QueryShape::Range { share: 0.0, one_sided: true }),
+        Test::Ranges(ranges) => {
+            let share = sample.share(ranges);
+            (share, QueryShape::of(ranges, share))
+        }
+    }
+}
+
+/// The queries that stand for all where none are given: for every column each standard shape, once counting and once fetching rows.
+pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<(QueryUse, Condition)> {
+    let mut queries = Vec::new();
+    for (shape, weight) in WEIGHTS {
+        let values = sample.values().max(1.0);
+        let (text, share) = match shape {
+            QueryShape::Value => (format!("{column} = …"), sample.valued_share() / values),
+            QueryShape::In(count) => {
+                (format!("{column} IN ({count})"), sample.valued_share() * (f64::from(count) / values).min(1.0))
+            }
+            QueryShape::Range { share, one_sided: true } => (format!("{column} < …, {}%", share * 100.0), share),
+            QueryShape::Range { share, one_sided: false } => (format!("{column} BETWEEN, {}%", share * 100.0), share),
+        };
+        let columns = vec![column.to_owned()];
+        for (verb, output) in [("count", Vec::new()), ("rows", all.to_vec())] {
+            let used = QueryUse { text: format!("{verb} where {text}"), output, weight, ..QueryUse::default() };
+            let searches = Some(vec![(column.to_owned(), shape)]);
+            queries.push((used, Condition { columns: columns.clone(), share, searches }));
+        }
+    }
+    queries
+}

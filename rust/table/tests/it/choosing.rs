@@ -1,0 +1,143 @@
+//! The encoding that `auto` takes, and predictions against what is built.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use lakemark_index::KeyRanges;
+use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexSpec, Table};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::fixture::{certain, equals, int_key, leaf, open, probe, spec, spec_with};
+
+const FILE_ROWS: usize = 250_000;
+
+/// Two files: few values, some text, a float with NULLs, unique numbers in no order, numbers that ascend.
+fn write_files(folder: &Path) {
+    let mut rng = StdRng::seed_from_u64(3);
+    for file in 0..2 {
+        let rows = file * FILE_ROWS..(file + 1) * FILE_ROWS;
+        let few: Int32Array = rows.clone().map(|_| Some(rng.random_range(0..10))).collect();
+        let text = rows.clone().map(|_| Some(format!("city-{:03}", rng.random_range(0..700))));
+        let text: StringArray = text.collect();
+        let price = rows.clone().map(|_| rng.random_bool(0.9).then(|| f64::from(rng.random_range(0..3000)) / 4.0));
+        let price: Float64Array = price.collect();
+        let unique = rows.clone().map(|row| row as i64 * 7_777_777_777 % 9_999_999_967);
+        let columns: [(&str, ArrayRef); 5] = [
+            ("few", Arc::new(few)),
+            ("city", Arc::new(text)),
+            ("price", Arc::new(price)),
+            ("unique", Arc::new(Int64Array::from_iter_values(unique))),
+            ("id", Arc::new(Int64Array::from_iter_values(rows.map(|row| row as i64)))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(100_000)).build();
+        let path = std::fs::File::create(folder.join(format!("{file}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(path, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+}
+
+async fn index_of(table: &Table, name: &str) -> IndexInfo {
+    let indexes = table.snapshot().await.unwrap().indexes();
+    indexes.into_iter().find(|index| index.name == name).unwrap()
+}
+
+#[tokio::test]
+async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    write_files(folder.path());
+    let table = open(folder.path()).await;
+    for column in ["few", "city", "price", "unique", "id"] {
+        table.create_index(spec(column), false).await.unwrap();
+    }
+    let declared = index_of(&table, "few_bitmap").await;
+    assert!(declared.predicted_bytes.is_some_and(|bytes| bytes > 300_000), "{declared:?}");
+    table.build(BuildOptions::default()).await.unwrap();
+    for (column, encoding, values) in [
+        ("few", "equality", "500000 of 500000 rows have about 10 values"),
+        ("city", "equality", "about 700 values"),
+        ("price", "equality", "about 3000 values"),
+        ("unique", "equality", "about 500000 values"),
+        ("id", "range-equality", "about 500000 values; searches cost"),
+    ] {
+        let index = index_of(&table, &format!("{column}_bitmap")).await;
+        let reason = index.reason.as_deref().unwrap();
+        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "auto"), "{column}: {reason}");
+        assert!(reason.contains(values), "{reason}");
+        let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
+        assert!((0.85..=1.15).contains(&ratio), "{column}: {} for {}", index.predicted_bytes.unwrap(), index.bytes);
+        // What is recorded is not an option that the user gave.
+        assert_eq!(index.options, []);
+    }
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &leaf("id", KeyRanges::less_than(int_key(300_000), false))).await;
+    assert_eq!((certain(&found.files[0]).len(), certain(&found.files[1]).len()), (FILE_ROWS, 50_000));
+    let text = found.report.to_string();
+    assert!(text.contains("    auto chose range-equality: 500000 of 500000 rows have about 500000 values;"), "{text}");
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn what_is_named_is_taken_and_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    write_files(folder.path());
+    let table = open(folder.path()).await;
+    table.create_index(spec_with("id", "encoding", "binary"), false).await.unwrap();
+    table.create_index(IndexSpec { kind: "bitmap".into(), ..spec("city") }, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    for (name, encoding) in [("id_bitmap", "binary"), ("city_bitmap", "equality")] {
+        let index = index_of(&table, name).await;
+        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "user"));
+        assert_eq!(index.reason, None);
+        let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
+        assert!((0.85..=1.15).contains(&ratio), "{name}: {ratio}");
+    }
+    // More rows than an encoding can have values: it is declared as asked, and the build says why not.
+    table
+        .create_index(IndexSpec { name: Some("r".into()), ..spec_with("id", "encoding", "range") }, false)
+        .await
+        .unwrap();
+    assert_eq!(index_of(&table, "r").await.predicted_bytes, None);
+    let error = table.build(BuildOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn an_encoding_that_auto_chose_gives_way_to_a_small_memory_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    write_files(folder.path());
+    let table = open(folder.path()).await;
+    table.create_index(spec("id"), false).await.unwrap();
+    assert_eq!(index_of(&table, "id_bitmap").await.encoding, "range-equality");
+    // 500,000 rows of 4 bytes do not fit.
+    let build = BuildOptions { memory_bytes: Some(1 << 20), ..BuildOptions::default() };
+    table.build(build).await.unwrap();
+    let index = index_of(&table, "id_bitmap").await;
+    assert_eq!((index.coverage, index.segments), (1.0, 1));
+    let found = probe(&table.snapshot().await.unwrap(), &equals("id", 400_000)).await;
+    assert_eq!(certain(&found.files[1]), [150_000]);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn data_that_cannot_be_read_is_no_reason_not_to_declare() {
+    let folder = crate::fixture::folder(1);
+    let table = open(folder.path()).await;
+    let path = folder.path().join("f0000.parquet");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The column chunks are damaged, the footer is not.
+    bytes[4..200].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    assert!(table.create_index(spec("k"), false).await.unwrap());
+    let index = index_of(&table, "k_bitmap").await;
+    assert_eq!(
+        (index.encoding.as_str(), index.reason.as_deref()),
+        ("equality", Some("no sample of the data could be read"))
+    );
+    assert_eq!(index.predicted_bytes, None);
+}

@@ -1,0 +1,96 @@
+"""Advice on marks, and the encoding that is chosen."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 300_000
+
+
+@pytest.fixture(scope="module")
+def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300,000 sales: `shop` of 1,000 and `customer` of 60,000 in no order, `id` ascends, `kind` has three values."""
+    folder = tmp_path_factory.mktemp("sales")
+    draw = np.random.default_rng(11)
+    table = pa.table(
+        {
+            "id": pa.array(np.arange(ROWS)),
+            "shop": pa.array(draw.integers(0, 1000, ROWS)),
+            "customer": pa.array(draw.integers(0, 60_000, ROWS)),
+            "kind": pa.array(draw.choice(["a", "b", "c"], ROWS)),
+            "price": pa.array(draw.random(ROWS)),
+        }
+    )
+    pq.write_table(table, folder / "part-0.parquet", row_group_size=100_000)
+    return folder
+
+
+def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
+    table = lakemark.Table(sales, store=tmp_path / "marks")
+    table.create_index("kind", progress=False)
+    advice = table.advise(
+        [
+            "SELECT count(*) FROM sales WHERE shop = 7",
+            "SELECT price FROM sales WHERE customer = 5",
+            "SELECT nothing FROM sales",
+        ]
+    )
+    assert (advice.rows, advice.sampled_rows, advice.queries) == (ROWS, ROWS, 2)
+    assert sorted(mark.column for mark in advice.marks) == ["customer", "shop"]
+    assert advice.unused == ["kind_bitmap"]
+    assert [problem.line for problem in advice.problems] == [3]
+    assert "nothing" in advice.problems[0].problem
+    assert all(gain.bytes_after < gain.bytes_now / 2 for gain in advice.gains)
+    assert "marks to build:" in str(advice)
+    assert json.loads(json.dumps(advice.to_dict()))["marks"][0]["column"] == advice.marks[0].column
+    html = advice._repr_html_()
+    assert html.count("<svg") == 2
+    assert "line 3" in html
+    for mark in advice.marks:
+        index = table.create_index(mark.column, encoding=mark.encoding, progress=False)
+        assert index.bytes == pytest.approx(mark.predicted_bytes, rel=0.15)
+        assert index.predicted_bytes == pytest.approx(index.bytes, rel=0.15)
+    assert table.advise("SELECT count(*) FROM sales WHERE shop = 7").marks == []
+
+
+def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) -> None:
+    table = lakemark.Table(sales, store=tmp_path / "marks")
+    advice = table.advise()
+    assert (advice.queries, advice.gains, advice.unused) == (0, [], [])
+    assert "customer" in [mark.column for mark in advice.marks]
+    saved = [mark.saved_bytes for mark in advice.marks]
+    assert saved == sorted(saved, reverse=True)
+    assert table.indexes == []
+
+
+def test_the_choice_is_shown_with_its_reason(sales: Path, tmp_path: Path) -> None:
+    table = lakemark.Table(sales, store=tmp_path / "marks")
+    chosen = table.create_index("shop", progress=False)
+    assert (chosen.encoding, chosen.chosen_by) == ("equality", "auto")
+    assert chosen.reason is not None
+    assert chosen.reason.startswith("300000 of 300000 rows have about 1000 values; ")
+    assert chosen.options == {}
+    named = table.create_index("kind", encoding="binary", progress=False)
+    assert (named.encoding, named.chosen_by, named.reason) == ("binary", "user", None)
+    assert named.predicted_bytes == pytest.approx(named.bytes, rel=0.15)
+    leaf = table.explain("shop = 7").leaves[0]
+    assert (leaf.encoding, leaf.choice) == ("equality", chosen.reason)
+
+
+def test_a_column_of_unique_values_is_indexed_with_a_warning(sales: Path, tmp_path: Path) -> None:
+    table = lakemark.Table(sales, store=tmp_path / "marks")
+    with pytest.warns(lakemark.LakemarkWarning, match="nearly every row has a value of its own"):
+        index = table.create_index("id", using="bitmap", progress=False)
+    assert (index.encoding, index.rows) == ("equality", ROWS)
+    assert table.count("id = 77") == 1
