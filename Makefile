@@ -87,6 +87,7 @@ demo: native jar ## a real data set, marked, then queried with and without marks
 bench-sqb: setup ## the Set Query Benchmark at ROWS=10000000 beside DuckDB and plain DataFusion (first a release build)
 	$(CARGO) build --workspace --release
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
+	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
 	PYTHONPATH=$(CURDIR)/python LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off

@@ -22,7 +22,7 @@ CARDINALITIES = {
     "K2": 2, "K4": 4, "K5": 5, "K10": 10, "K25": 25, "K100": 100, "K1K": 1_000, "K10K": 10_000, "K40K": 40_000,
     "K100K": 100_000, "K250K": 250_000, "K500K": 500_000,
 }  # fmt: skip
-COLUMNS = tuple(CARDINALITIES)
+COLUMNS = ("KSEQ", *CARDINALITIES)
 FILES = 4
 ROW_GROUP_ROWS = 1 << 20
 MULTIPLIER = 16_807
@@ -34,6 +34,13 @@ CONDITIONS = (
     "K1K BETWEEN 850 AND 950", "K10 = 7", "K25 BETWEEN 3 AND 4",
 )  # fmt: skip
 Q4_INSTANCES = 8
+# Q3 asks for a tenth of the smallest table's rows, in one piece and in five.
+Q3_COLUMNS = ("K4", "K5", "K10", "K25", "K100", "K1K", "K10K", "K40K", "K100K", "K250K", "K500K")
+Q3A = "KSEQ BETWEEN 400000 AND 500000"
+Q3B = " OR ".join(
+    f"KSEQ BETWEEN {first} AND {last}"
+    for first, last in ((400000, 410000), (420000, 430000), (440000, 450000), (460000, 470000), (480000, 500000))
+)
 
 
 def multiplier_powers(count: int) -> np.ndarray:
@@ -46,11 +53,13 @@ def multiplier_powers(count: int) -> np.ndarray:
 
 def row_groups(first_row: int, rows: int) -> Iterator[pa.Table]:
     """The rows first_row.. (counted from 0) of the table, one row group at a time."""
-    powers = multiplier_powers(min(rows, ROW_GROUP_ROWS) * len(COLUMNS))
+    powers = multiplier_powers(min(rows, ROW_GROUP_ROWS) * len(CARDINALITIES))
     for start in range(first_row, first_row + rows, ROW_GROUP_ROWS):
         count = min(ROW_GROUP_ROWS, first_row + rows - start)
-        seed = pow(MULTIPLIER, start * len(COLUMNS), MODULUS)
-        drawn = (powers[: count * len(COLUMNS)] * np.uint64(seed) % np.uint64(MODULUS)).reshape(count, len(COLUMNS))
+        seed = pow(MULTIPLIER, start * len(CARDINALITIES), MODULUS)
+        drawn = (powers[: count * len(CARDINALITIES)] * np.uint64(seed) % np.uint64(MODULUS)).reshape(
+            count, len(CARDINALITIES)
+        )
         arrays = {"KSEQ": pa.array(np.arange(start + 1, start + count + 1, dtype=np.int32))}
         for ordinal, (name, cardinality) in enumerate(CARDINALITIES.items()):
             arrays[name] = pa.array((drawn[:, ordinal] % np.uint64(cardinality)).astype(np.int32) + np.int32(1))
@@ -81,11 +90,16 @@ def write_file(path: Path, first_row: int, rows: int) -> None:
 
 
 def queries() -> dict[str, str]:
-    """The count queries that do not name KSEQ, by name: Q1 (12), Q2A and Q2B (11 each), Q4A and Q4B (8 each)."""
+    """The 75 counts, by name: Q1 (13), Q2A and Q2B (12 each), Q3A and Q3B (11 each), Q4A and Q4B (8 each)."""
     texts = {f"Q1 {name}": f"{name} = 2" for name in COLUMNS}
-    for name in COLUMNS[1:]:
+    for name in COLUMNS:
+        if name == "K2":
+            continue
         texts[f"Q2A {name}"] = f"K2 = 2 AND {name} = 3"
         texts[f"Q2B {name}"] = f"K2 = 2 AND NOT {name} = 3"
+    for name in Q3_COLUMNS:
+        texts[f"Q3A {name}"] = f"{Q3A} AND {name} = 3"
+        texts[f"Q3B {name}"] = f"({Q3B}) AND {name} = 3"
     for variant, terms in (("Q4A", 3), ("Q4B", 5)):
         for first in range(Q4_INSTANCES):
             chosen = [CONDITIONS[(first + term) % len(CONDITIONS)] for term in range(terms)]
