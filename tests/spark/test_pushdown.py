@@ -128,16 +128,6 @@ def test_a_count_that_is_not_certain_is_a_scan(ours: DataFrame) -> None:
     assert frame.count() == len(frame.collect()) > 0
 
 
-def test_other_aggregates_stay_with_spark(spark: SparkSession, folder: Path, ours: DataFrame) -> None:
-    theirs = spark.read.parquet(str(folder))
-    for frame, expected in (
-        (source.where("k = 3").groupBy("city").count() for source in (ours, theirs)),
-        (source.selectExpr("count(city)", "count(distinct k)", "max(day)", "sum(price)") for source in (ours, theirs)),
-    ):
-        assert "LocalTableScan" not in plan_of(frame)
-        assert same_rows(frame, expected)
-
-
 def test_a_limit_plans_only_the_splits_that_it_needs(ours: DataFrame) -> None:
     whole = ours.where("k IN (3, 13, 23)")
     assert "splits: 3," in plan_of(whole)

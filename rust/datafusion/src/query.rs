@@ -3,7 +3,7 @@
 //! Columns in a predicate are named exactly (`Price`, not `"Price"`); a predicate that does not fit
 //! the columns that way is read with SQL's own folding of unquoted names.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
@@ -142,11 +142,26 @@ impl Query {
     }
 }
 
+/// A session is costly to make and keeps nothing of these queries, so that one of each kind serves all.
+struct Contexts {
+    with_index: SessionContext,
+    without_index: SessionContext,
+    /// Folds names that are not quoted.
+    folding: SessionContext,
+}
+
+static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
+    let exact = |use_index: bool| {
+        let mut config =
+            SessionConfig::new().with_option_extension(LakemarkOptions { use_index, ..LakemarkOptions::default() });
+        config.options_mut().sql_parser.enable_ident_normalization = false;
+        session_context(config)
+    };
+    Contexts { with_index: exact(true), without_index: exact(false), folding: session_context(SessionConfig::new()) }
+});
+
 fn context(options: &QueryOptions) -> SessionContext {
-    let mut config = SessionConfig::new()
-        .with_option_extension(LakemarkOptions { use_index: options.use_index, ..LakemarkOptions::default() });
-    config.options_mut().sql_parser.enable_ident_normalization = false;
-    session_context(config)
+    if options.use_index { CONTEXTS.with_index.clone() } else { CONTEXTS.without_index.clone() }
 }
 
 /// Reads a predicate, with names taken exactly or else folded.
@@ -154,10 +169,7 @@ fn parse(context: &SessionContext, text: &str, schema: &DFSchema) -> Result<Expr
     let exact = parse_as(context, text, schema);
     let expr = match exact {
         Ok(expr) => expr,
-        Err(error) => {
-            let folding = session_context(SessionConfig::new());
-            parse_as(&folding, text, schema).map_err(|_| from_engine(error))?
-        }
+        Err(error) => parse_as(&CONTEXTS.folding, text, schema).map_err(|_| from_engine(error))?,
     };
     if let Some(part) = beyond_a_row(&expr)? {
         return Err(Error::new(ErrorKind::InvalidInput, format!("the filter {text:?} holds {part}")));

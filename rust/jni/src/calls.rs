@@ -13,13 +13,14 @@ use jni::sys::{jboolean, jlong};
 use jni::{Env, EnvUnowned};
 use lakemark_table::{ErrorKind, Table, TableOptions};
 
+use crate::aggregate;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::plan;
 use crate::read::{SplitReader, remember_store};
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, Split};
-use crate::stream::{Batches, Exported, Panicking};
+use crate::stream::{Batches, Exported, Once, Panicking};
 use crate::types::spark_schema;
 
 fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
@@ -107,6 +108,27 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_count<'l>(
         let pinned = handle::get(table)?;
         let rows = block_on(plan::count(&pinned, &filter))??;
         rows.map_or(Ok(-1), |rows| jlong::try_from(rows).map_err(|_| NativeError::internal("too many rows for Java")))
+    })
+    .resolve::<Throw>()
+}
+
+/// `void aggregate(long table, String filter, String question, long outStream)`: one row per group as an Arrow C stream, which has no
+/// column if the marks do not know them; `question` is the JSON of an [`aggregate::Question`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_aggregate<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+    filter: JString<'l>,
+    question: JString<'l>,
+    out_stream: jlong,
+) {
+    env.with_env(|env| -> Result<()> {
+        let filter = filter.try_to_string(env)?;
+        let question: aggregate::Question = serde_json::from_str(&question.try_to_string(env)?)?;
+        let pinned = handle::get(table)?;
+        let answer = block_on(async move { aggregate::answer(&pinned, &filter, &question).await })??;
+        export(Once::new(answer), out_stream)
     })
     .resolve::<Throw>()
 }

@@ -1,6 +1,6 @@
 //! The Spark connector's native half: table snapshots, plans and record batches for a JVM.
 //!
-//! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, a plan. A plan is JSON
+//! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, aggregates ([`aggregate`]), a plan. A plan is JSON
 //! with one [`split`] per task, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]). Filters come
 //! as JSON too ([`filter`]) and only with conditions that mean the same to Spark and to the index.
 //!
@@ -8,6 +8,7 @@
 //! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's
 //! error, because nothing may unwind into the JVM.
 
+mod aggregate;
 mod calls;
 mod error;
 mod filter;

@@ -40,7 +40,7 @@ struct PlannedSplit {
 }
 
 /// What the marks say of a filter; one look serves all questions about the same filter.
-async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
+pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
     let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if let Some((of, probe)) = known
         && of == filter
@@ -56,7 +56,7 @@ async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
 }
 
 /// The number of rows for which the filter is true, if that is certain for every file.
-fn certain_rows(probe: &Probe) -> Option<u64> {
+pub(crate) fn certain_rows(probe: &Probe) -> Option<u64> {
     let rows = probe.files.iter().map(|file| match file {
         FileProbe::Counted { rows } => Some(*rows),
         FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),

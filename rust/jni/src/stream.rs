@@ -26,6 +26,28 @@ impl Batches for SplitReader {
     }
 }
 
+/// A batch that is there already, or a stream without columns.
+pub(crate) struct Once {
+    schema: SchemaRef,
+    batch: Option<RecordBatch>,
+}
+
+impl Once {
+    pub(crate) fn new(batch: Option<RecordBatch>) -> Self {
+        Self { schema: batch.as_ref().map_or_else(|| Schema::empty().into(), RecordBatch::schema), batch }
+    }
+}
+
+impl Batches for Once {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        Ok(self.batch.take())
+    }
+}
+
 /// Panics at the first batch; see [`crate::calls`].
 pub(crate) struct Panicking;
 

@@ -3,6 +3,7 @@ package io.lakemark.spark;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.stream.Collectors;
@@ -23,7 +24,8 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>The table is pinned once for the whole query. A filter that the marks answer for every row is
  * taken off Spark; otherwise the marks only narrow what is read, and Spark evaluates all filters
- * again. A count without groups is answered here if no filter is left to Spark.
+ * again. Aggregates are answered here, whole, if no filter is left to Spark and the marks know
+ * every row.
  */
 final class LakemarkScanBuilder
     implements SupportsPushDownV2Filters,
@@ -39,8 +41,9 @@ final class LakemarkScanBuilder
   private String filter = PredicateTranslator.ALL_ROWS;
   private Predicate[] pushed = new Predicate[0];
   private int limit = -1;
-  private Aggregation aggregation;
-  private OptionalLong count = OptionalLong.empty();
+  private Aggregation asked;
+  private Optional<LakemarkAnswer> answer = Optional.empty();
+  private boolean isAnswered;
 
   LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
     this.options = options;
@@ -99,43 +102,50 @@ final class LakemarkScanBuilder
     return true;
   }
 
+  /** Spark asks twice for the same aggregates; the marks are asked once. */
   @Override
   public boolean supportCompletePushDown(Aggregation wanted) {
+    if (asked != wanted) {
+      asked = wanted;
+      answer = answer(wanted);
+    }
+    return answer.isPresent();
+  }
+
+  private Optional<LakemarkAnswer> answer(Aggregation wanted) {
+    AggregateFunc[] functions = wanted.aggregateExpressions();
     boolean countsOnly =
         wanted.groupByExpressions().length == 0
-            && wanted.aggregateExpressions().length > 0
-            && Arrays.stream(wanted.aggregateExpressions()).allMatch(CountStar.class::isInstance);
+            && functions.length > 0
+            && Arrays.stream(functions).allMatch(CountStar.class::isInstance);
     if (countsOnly) {
-      count = table().count(filter);
+      OptionalLong count = table().count(filter);
+      return count.isPresent()
+          ? Optional.of(LakemarkAnswer.counts(count.getAsLong(), functions.length))
+          : Optional.empty();
     }
-    return countsOnly && count.isPresent();
+    return new AggregateTranslator(schema)
+        .question(wanted)
+        .flatMap(question -> table().aggregate(filter, question));
   }
 
   @Override
   public boolean pushAggregation(Aggregation wanted) {
-    if (!supportCompletePushDown(wanted)) {
-      return false;
-    }
-    aggregation = wanted;
-    return true;
+    isAnswered = supportCompletePushDown(wanted);
+    return isAnswered;
   }
 
   @Override
   public Scan build() {
     try (NativeTable pinned = table()) {
-      if (aggregation != null) {
-        return new LakemarkCountScan(description(), count.getAsLong(), functions(aggregation));
+      if (isAnswered) {
+        return answer.orElseThrow().scan(description());
       }
       ScanPlan plan = pinned.plan(filter, columns);
       return new LakemarkScan(description(), columns, limit < 0 ? plan : plan.limited(limit));
     } finally {
       table = null;
     }
-  }
-
-  private static int functions(Aggregation aggregation) {
-    AggregateFunc[] functions = aggregation.aggregateExpressions();
-    return functions.length;
   }
 
   private String description() {

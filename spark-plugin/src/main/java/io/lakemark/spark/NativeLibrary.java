@@ -84,6 +84,8 @@ final class NativeLibrary {
 
   static native long count(long table, String filter);
 
+  static native void aggregate(long table, String filter, String question, long outStream);
+
   static native String plan(long table, String filter, String columns);
 
   static native void openSplit(String scan, String split, long outStream);

@@ -1,6 +1,8 @@
 package io.lakemark.spark;
 
+import java.io.IOException;
 import java.lang.ref.Cleaner;
+import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.LongFunction;
@@ -63,6 +65,21 @@ final class NativeTable implements AutoCloseable {
   OptionalLong count(String filter) {
     long rows = handle.call(address -> NativeLibrary.count(address, filter));
     return rows < 0 ? OptionalLong.empty() : OptionalLong.of(rows);
+  }
+
+  /** Aggregates over the rows that a filter chooses, if the marks alone know them. */
+  Optional<LakemarkAnswer> aggregate(String filter, String question) {
+    return handle.call(
+        address -> {
+          try (NativeStream stream =
+              new NativeStream(
+                  out -> NativeLibrary.aggregate(address, filter, question, out.memoryAddress()))) {
+            LakemarkAnswer answer = LakemarkAnswer.of(stream);
+            return answer.schema().isEmpty() ? Optional.empty() : Optional.of(answer);
+          } catch (IOException e) {
+            throw NativeStream.translated(e);
+          }
+        });
   }
 
   /** The rows that a filter may choose, cut into splits. */

@@ -1,0 +1,74 @@
+package io.lakemark.spark;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.read.LocalScan;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+
+/**
+ * Rows that the marks gave without a scan: counts and other aggregates. They are there before
+ * anything runs.
+ *
+ * @param schema their columns
+ * @param rows the rows
+ */
+record LakemarkAnswer(StructType schema, InternalRow[] rows) {
+
+  /** One row that holds the same count in every column. */
+  static LakemarkAnswer counts(long count, int columns) {
+    StructType schema = new StructType();
+    Object[] values = new Object[columns];
+    for (int at = 0; at < columns; at++) {
+      schema = schema.add("count_" + at, DataTypes.LongType, false);
+      values[at] = count;
+    }
+    return new LakemarkAnswer(schema, new InternalRow[] {new GenericInternalRow(values)});
+  }
+
+  /** All rows of a stream, copied out of it. */
+  static LakemarkAnswer of(NativeStream stream) {
+    StructType schema = ArrowUtils.fromArrowSchema(stream.root().getSchema());
+    List<InternalRow> rows = new ArrayList<>();
+    while (stream.next()) {
+      VectorSchemaRoot root = stream.root();
+      ColumnVector[] vectors = new ColumnVector[schema.length()];
+      for (int at = 0; at < vectors.length; at++) {
+        vectors[at] = new StreamColumnVector(root.getVector(at));
+      }
+      try (ColumnarBatch batch = new ColumnarBatch(vectors, root.getRowCount())) {
+        for (Iterator<InternalRow> each = batch.rowIterator(); each.hasNext(); ) {
+          rows.add(each.next().copy());
+        }
+      }
+    }
+    return new LakemarkAnswer(schema, rows.toArray(new InternalRow[0]));
+  }
+
+  /** The scan that gives these rows. */
+  LocalScan scan(String description) {
+    return new LocalScan() {
+      @Override
+      public StructType readSchema() {
+        return schema;
+      }
+
+      @Override
+      public String description() {
+        return description + " answered from the index";
+      }
+
+      @Override
+      public InternalRow[] rows() {
+        return rows;
+      }
+    };
+  }
+}
