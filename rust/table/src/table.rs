@@ -165,9 +165,9 @@ impl Table {
     }
 }
 
-/// Whether the encoding is for `auto` to choose; what is named is taken literally.
+/// Whether the encoding is for `auto` to choose: an option names it or belongs to one, unless it is about files.
 fn leaves_encoding_open(spec: &IndexSpec) -> bool {
-    matches!(spec.kind.as_str(), "" | AUTO) && !spec.options.contains_key(ENCODING)
+    matches!(spec.kind.as_str(), "" | AUTO) && spec.options.keys().all(|option| option == FILES_PER_SEGMENT)
 }
 
 /// Checks a declaration against the table.

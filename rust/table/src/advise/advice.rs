@@ -100,7 +100,8 @@ impl Advisor<'_> {
             }
         }
         let now = self.reads(&marks);
-        let proposals = self.proposals(&mut marks);
+        let indexed = indexes.iter().map(|index| &index.column).collect();
+        let proposals = self.proposals(&mut marks, &indexed);
         let after = self.reads(&marks);
         let asked = self.columns_asked();
         Advice {
@@ -140,37 +141,37 @@ impl Advisor<'_> {
         self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
     }
 
-    /// Takes the mark that saves most, then the next one beside it, as long as it is worth it.
-    fn proposals(&self, marks: &mut BTreeMap<String, Mark>) -> Vec<Proposal> {
-        let mut open: Vec<&String> = self.columns.keys().filter(|column| !marks.contains_key(*column)).collect();
+    /// Takes the mark that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
+    fn proposals(&self, marks: &mut BTreeMap<String, Mark>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
+        let open = self.columns.keys().filter(|column| !indexed.contains(column));
+        let mut open: Vec<(Mark, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
         let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
         let mut proposals = Vec::new();
         let mut now = self.reads(marks);
         loop {
             let total = self.total(&now);
-            let mut best: Option<(f64, usize, Proposal, Vec<f64>)> = None;
-            for (place, name) in open.iter().enumerate() {
-                let Some((mark, proposal)) = self.candidate(name) else { continue };
-                marks.insert((*name).clone(), mark);
+            let mut best: Option<(f64, usize, Vec<f64>)> = None;
+            let mut tried = Vec::with_capacity(open.len());
+            for (place, (mark, proposal)) in open.into_iter().enumerate() {
+                marks.insert(proposal.column.clone(), mark);
                 let reads = self.reads(marks);
-                marks.remove(*name);
                 let saved = total - self.total(&reads);
                 if best.as_ref().is_none_or(|(most, ..)| saved > *most) {
-                    best = Some((saved, place, proposal, reads));
+                    best = Some((saved, place, reads));
                 }
+                tried.extend(marks.remove(&proposal.column).map(|mark| (mark, proposal)));
             }
-            let Some((saved, place, mut proposal, reads)) = best else { break };
+            open = tried;
+            let Some((saved, place, reads)) = best else { break };
             if saved < WORTH * total || saved <= 0.0 {
                 break;
             }
+            let (mark, mut proposal) = open.remove(place);
             let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
             proposal.saved_bytes = (saved / weights) as u64;
             proposal.queries = gained as u64;
-            if let Some((mark, _)) = self.candidate(&proposal.column) {
-                marks.insert(proposal.column.clone(), mark);
-            }
+            marks.insert(proposal.column.clone(), mark);
             proposals.push(proposal);
-            open.remove(place);
             now = reads;
         }
         proposals
