@@ -3,16 +3,20 @@
 #![deny(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
+pub mod bin_block;
 pub mod codec;
 pub mod container;
 pub mod error;
 pub mod key;
 pub mod manifest;
+pub mod order;
 mod path;
 pub mod posting;
+pub mod ramp;
 pub mod segment;
 pub mod value_block;
 
+pub use bin_block::Bin;
 pub use container::{
     ContainerWriter, ContentKind, Header, Opened, Trailer, open_tail, physical_length, physical_range, read_logical,
 };

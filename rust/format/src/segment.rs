@@ -7,6 +7,8 @@
 pub mod encoding;
 mod validate;
 
+use std::ops::Range;
+
 use crate::codec::{Reader, Writer};
 use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
@@ -36,7 +38,7 @@ pub struct SegmentDirectory {
     pub nulls: PostingRef,
     /// Rows with a value that the index cannot order: NaN, keys that are too long.
     pub opaque: PostingRef,
-    /// Distinct values.
+    /// Distinct values. With the encoding `binned` the blocks count bins, of which there are fewer.
     pub value_count: u64,
     /// The largest key; `None` when there is no value.
     pub max_key: Option<Key>,
@@ -48,6 +50,8 @@ pub struct SegmentDirectory {
     pub bins: Vec<u32>,
     /// The bitmaps of the coarse level.
     pub bitmaps: Vec<PostingRef>,
+    /// For the encoding `binned`: the bytes of the orders of each block's bins, right behind its postings. Empty for the others.
+    pub orders: Vec<u64>,
 }
 
 /// A data file in a segment.
@@ -85,7 +89,7 @@ pub struct ValueBlockRef {
     pub offset: u64,
     /// Bytes of the block.
     pub length: u32,
-    /// Values in the block.
+    /// Values in the block, or bins.
     pub values: u32,
     /// Rows of all its values.
     pub rows: u64,
@@ -140,6 +144,7 @@ impl SegmentDirectory {
             encode_place(bitmap.offset, bitmap.length.into(), &mut cursor, &mut out);
             out.varint(bitmap.rows.into());
         }
+        self.orders.iter().for_each(|length| out.varint(*length));
         Ok(out.into_vec())
     }
 
@@ -184,6 +189,8 @@ impl SegmentDirectory {
             }
         }
         let bitmaps = decode_bitmaps(&mut input, encoding, value_count, &bins, &mut cursor)?;
+        let orders = (0..blocks.len()).filter(|_| encoding == Encoding::Binned).map(|_| input.varint());
+        let orders = orders.collect::<Result<Vec<u64>>>()?;
         input.finish()?;
         let segment_id = trailer.id;
         let directory = Self {
@@ -201,6 +208,7 @@ impl SegmentDirectory {
             encoding,
             bins,
             bitmaps,
+            orders,
         };
         directory.validate(trailer.stream_length)?;
         Ok(directory)
@@ -209,6 +217,18 @@ impl SegmentDirectory {
     /// Rows of all files.
     pub fn rows(&self) -> u64 {
         self.files.iter().map(SegmentFile::rows).sum()
+    }
+
+    /// Values or bins of all blocks.
+    pub fn entry_count(&self) -> u64 {
+        self.blocks.iter().map(|block| u64::from(block.values)).sum()
+    }
+
+    /// Where the orders of the bins of a block are.
+    pub fn orders_of(&self, block: usize) -> Range<u64> {
+        let start =
+            self.blocks.get(block).map_or(0, |block| block.postings_offset.saturating_add(block.postings_length));
+        start..start.saturating_add(self.orders.get(block).copied().unwrap_or(0))
     }
 
     /// Bins of the coarse level; without listed bins every value is its own.

@@ -62,17 +62,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
 /// Bytes that are not a block of `key_type`.
 pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<Value>> {
     let mut input = Reader::new("a value block", bytes);
-    let count = input.varint()?;
-    let count = match usize::try_from(count) {
-        Ok(fits) if (1..=MAX_BLOCK_VALUES).contains(&fits) => fits,
-        _ => {
-            return Err(FormatError::TooLong {
-                what: "the values of a block",
-                got: count,
-                limit: MAX_BLOCK_VALUES as u64,
-            });
-        }
-    };
+    let count = decode_count(&mut input)?;
     let keys = match first_key {
         Key::Fixed(first) => decode_fixed_keys(&mut input, *first, count, key_type)?,
         Key::Bytes(first) => decode_byte_keys(&mut input, first, count, key_type)?,
@@ -85,6 +75,15 @@ pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<V
     }
     let values = keys.into_iter().zip(rows).zip(lengths);
     Ok(values.map(|((key, rows), posting_length)| Value { key, rows, posting_length }).collect())
+}
+
+/// The number of values, or of bins, at the beginning of a block.
+pub(crate) fn decode_count(input: &mut Reader<'_>) -> Result<usize> {
+    let count = input.varint()?;
+    match usize::try_from(count) {
+        Ok(fits) if (1..=MAX_BLOCK_VALUES).contains(&fits) => Ok(fits),
+        _ => Err(FormatError::TooLong { what: "the values of a block", got: count, limit: MAX_BLOCK_VALUES as u64 }),
+    }
 }
 
 fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
@@ -162,7 +161,7 @@ fn decode_byte_keys(input: &mut Reader<'_>, first: &[u8], count: usize, key_type
     Ok(keys)
 }
 
-fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut Writer) {
+pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut Writer) {
     let least = numbers.clone().min().unwrap_or(0);
     let width = width_of(numbers.clone().map(|number| number - least));
     out.varint(least);
@@ -170,7 +169,7 @@ fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut Writer) {
     pack(numbers.map(|number| number - least), width, out);
 }
 
-fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
+pub(crate) fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
     let least = input.varint_u32(what)?;
     let width = read_width(input)?;
     unpack(input, count, width)?
@@ -184,11 +183,11 @@ fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str) -> Re
         .collect()
 }
 
-fn width_of(numbers: impl Iterator<Item = u64>) -> u8 {
+pub(crate) fn width_of(numbers: impl Iterator<Item = u64>) -> u8 {
     (u64::BITS - numbers.fold(0, |all, number| all | number).leading_zeros()) as u8
 }
 
-fn read_width(input: &mut Reader<'_>) -> Result<u8> {
+pub(crate) fn read_width(input: &mut Reader<'_>) -> Result<u8> {
     match input.u8()? {
         width if u32::from(width) <= u64::BITS => Ok(width),
         other => Err(FormatError::invalid("a bit width", other, "0 to 64")),
@@ -196,7 +195,7 @@ fn read_width(input: &mut Reader<'_>) -> Result<u8> {
 }
 
 /// Appends numbers of `width` bits each, low bits first, padded with zeros to a byte.
-fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writer) {
+pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writer) {
     let (mut pending, mut bits) = (0u128, 0u32);
     for number in numbers {
         pending |= u128::from(number) << bits;
@@ -212,7 +211,7 @@ fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writer) {
     }
 }
 
-fn unpack(input: &mut Reader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
+pub(crate) fn unpack(input: &mut Reader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
     let bytes = input.bytes((count * usize::from(width)).div_ceil(8))?;
     let mut numbers = Vec::with_capacity(count);
     let (mut pending, mut bits) = (0u128, 0u32);

@@ -17,7 +17,7 @@ use arrow::array::{ArrayRef, Int32Array};
 use lakemark_format::segment::SegmentFile;
 use lakemark_format::{Encoding, Key, KeyType, SegmentDirectory, key_of_i64, open_tail, physical_range, read_logical};
 use lakemark_index::bitmap::{BuildError, ChunkBuilder, ChunkSource, Search, SegmentMeta, merge};
-use lakemark_index::{KeyRanges, Test};
+use lakemark_index::{KeyRanges, Precision, Test};
 
 const ROW_GROUP_ROWS: usize = 1 << 20;
 const MULTIPLIER: u64 = 16_807;
@@ -66,7 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for place in places {
         let groups = column(place, rows);
         for encoding in &encodings {
-            let of_size = if encoding.has_bins() && !bins.is_empty() { bins.as_slice() } else { &[None] };
+            let sized = encoding.has_bins() || *encoding == Encoding::Binned;
+            let of_size = if sized && !bins.is_empty() { bins.as_slice() } else { &[None] };
             for bins in of_size {
                 report(place, &groups, rows, *encoding, *bins)?;
             }
@@ -157,6 +158,8 @@ fn build(groups: &[ArrayRef], encoding: Encoding, bins: Option<u32>) -> Result<V
         files: vec![file],
         encoding,
         bins,
+        // Of `binned` this is the number of digits.
+        precision: (encoding == Encoding::Binned).then(|| Precision::Digits(bins.unwrap_or(2).min(15) as u8)),
     };
     let mut bytes = Vec::new();
     merge(meta, chunks, &mut |part| {

@@ -3,7 +3,8 @@
 //! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
-//! become ordered keys, and [`bitmap`] is the first index kind.
+//! become ordered keys, [`precision`] where values are cut into bins,
+//! and [`bitmap`] is the first index kind.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -11,7 +12,9 @@
 
 pub mod algebra;
 pub mod bitmap;
+pub mod calendar;
 pub mod key;
+pub mod precision;
 pub mod predicate;
 pub mod ranges;
 pub mod rows;
@@ -19,6 +22,7 @@ pub mod values;
 
 pub use algebra::Candidates;
 pub use key::{LiteralKey, encode_literal, key_type_of};
+pub use precision::{Precision, PrecisionError};
 pub use predicate::{Leaf, Predicate, Reason, Test, Truth};
 pub use ranges::{KeyRange, KeyRanges};
 pub use rows::{RowSet, RowSetBuilder};

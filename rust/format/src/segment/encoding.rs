@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999), and all of
-//! the slices (O'Neil and Quass 1997). Which values exist, and in how many rows, is in the value blocks whatever the encoding.
+//! the slices (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins, which say themselves where
+//! inside them a row belongs ([`crate::bin_block`]). Which values exist, and in how many rows, is in the value blocks whatever the encoding.
 
 use crate::error::{FormatError, Result};
 
@@ -34,6 +35,8 @@ pub enum Encoding {
     IntervalEquality,
     /// The range level over bins of several values, and the fine level.
     RangeEquality,
+    /// A posting for each bin of values, and the order of keys and rows inside.
+    Binned,
 }
 
 /// How the bitmaps of a coarse level are made.
@@ -49,8 +52,15 @@ pub enum CoarseLevel {
 
 impl Encoding {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 6] =
-        [Self::Equality, Self::Binary, Self::Range, Self::Interval, Self::IntervalEquality, Self::RangeEquality];
+    pub const ALL: [Self; 7] = [
+        Self::Equality,
+        Self::Binary,
+        Self::Range,
+        Self::Interval,
+        Self::IntervalEquality,
+        Self::RangeEquality,
+        Self::Binned,
+    ];
 
     /// The name in options and lists.
     pub fn name(self) -> &'static str {
@@ -61,6 +71,7 @@ impl Encoding {
             Self::Interval => "interval",
             Self::IntervalEquality => "interval-equality",
             Self::RangeEquality => "range-equality",
+            Self::Binned => "binned",
         }
     }
 
@@ -78,13 +89,14 @@ impl Encoding {
             Self::Interval => 4,
             Self::IntervalEquality => 5,
             Self::RangeEquality => 6,
+            Self::Binned => 7,
         }
     }
 
     /// The encoding of a code.
     pub fn from_code(code: u8) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|encoding| encoding.code() == code);
-        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 6"))
+        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 7"))
     }
 
     /// Whether every value has a posting.
@@ -92,7 +104,12 @@ impl Encoding {
         matches!(self, Self::Equality | Self::IntervalEquality | Self::RangeEquality)
     }
 
-    /// Whether bins may hold several values, so that the directory lists them.
+    /// Whether blocks point at postings: of values, or of bins.
+    pub fn has_postings(self) -> bool {
+        self.has_fine_level() || self == Self::Binned
+    }
+
+    /// Whether a coarse level is over bins of several values, so that the directory lists them.
     pub fn has_bins(self) -> bool {
         matches!(self, Self::IntervalEquality | Self::RangeEquality)
     }
@@ -100,7 +117,7 @@ impl Encoding {
     /// The coarse level, if there is one.
     pub fn coarse_level(self) -> Option<CoarseLevel> {
         match self {
-            Self::Equality => None,
+            Self::Equality | Self::Binned => None,
             Self::Binary => Some(CoarseLevel::Slices),
             Self::Range | Self::RangeEquality => Some(CoarseLevel::Range),
             Self::Interval | Self::IntervalEquality => Some(CoarseLevel::Interval),
@@ -155,7 +172,7 @@ mod tests {
             assert_eq!(usize::from(encoding.code()), place + 1);
         }
         assert_eq!(Encoding::from_name("Equality"), None);
-        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(7).is_err());
+        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(8).is_err());
     }
 
     #[test]

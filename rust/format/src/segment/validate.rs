@@ -1,6 +1,6 @@
 //! What holds in every good directory: files, keys and totals fit together, and no byte of the stream belongs to two sections.
 
-use super::encoding::{CoarseLevel, MAX_COARSE_BITMAPS};
+use super::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 use super::{BASE_ALIGNMENT, SegmentDirectory};
 use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
@@ -55,7 +55,11 @@ impl SegmentDirectory {
             (None, None) => Ok(()),
             (Some(last), Some(max)) => {
                 self.key_type.check(max)?;
-                let fits = if last.values == 1 { *max == last.first_key } else { *max > last.first_key };
+                let fits = match last.values {
+                    1 if self.encoding == Encoding::Binned => *max >= last.first_key,
+                    1 => *max == last.first_key,
+                    _ => *max > last.first_key,
+                };
                 if fits {
                     return Ok(());
                 }
@@ -83,8 +87,14 @@ impl SegmentDirectory {
             rows = rows.saturating_add(block.rows);
             values += u64::from(block.values);
         }
-        if values != self.value_count {
-            return Err(FormatError::invalid("the number of values", self.value_count, values));
+        // A bin has a value or more, and a row for each.
+        let most = match self.encoding {
+            Encoding::Binned => self.blocks.iter().fold(0u64, |all, block| all.saturating_add(block.rows)),
+            _ => values,
+        };
+        if self.value_count < values || self.value_count > most {
+            let expected = format!("{values} to {most}");
+            return Err(FormatError::invalid("the number of values", self.value_count, expected));
         }
         if rows != self.rows() {
             return Err(FormatError::invalid("the rows of values, NULL and opaque", rows, self.rows()));
@@ -94,7 +104,16 @@ impl SegmentDirectory {
 
     /// The levels are those of the encoding, and every bitmap has rows for its values and leaves rows for the others.
     fn validate_levels(&self) -> Result<()> {
-        if !self.encoding.has_fine_level() && self.blocks.iter().any(|block| block.postings_length > 0) {
+        let orders = if self.encoding == Encoding::Binned { self.blocks.len() } else { 0 };
+        if self.orders.len() != orders || orders > 0 && !self.key_type.is_fixed() {
+            let got = format!("{} of {}", self.orders.len(), self.key_type.code());
+            return Err(FormatError::invalid(
+                "the orders of bins",
+                got,
+                format_args!("{orders}, of keys that are numbers"),
+            ));
+        }
+        if !self.encoding.has_postings() && self.blocks.iter().any(|block| block.postings_length > 0) {
             return Err(FormatError::invalid(
                 "the postings of a value block",
                 "present",
@@ -152,14 +171,16 @@ impl SegmentDirectory {
 
     /// Every section lies between the header and the end of the stream, and no byte belongs to two.
     fn validate_sections(&self, stream_length: u64) -> Result<()> {
-        let mut sections = Vec::with_capacity(2 + self.bitmaps.len() + 2 * self.blocks.len());
+        let mut sections = Vec::with_capacity(2 + self.bitmaps.len() + 3 * self.blocks.len());
         for posting in [&self.nulls, &self.opaque].into_iter().chain(&self.bitmaps) {
             if posting.rows > 0 && posting.length == 0 {
                 return Err(FormatError::invalid("a posting list with rows", "empty", "at least one byte"));
             }
             sections.push((posting.offset, u64::from(posting.length)));
         }
-        for block in &self.blocks {
+        for (number, block) in self.blocks.iter().enumerate() {
+            let orders = self.orders_of(number);
+            sections.push((orders.start, orders.end - orders.start));
             if block.length == 0 {
                 return Err(FormatError::invalid("a value block", "empty", "at least one byte"));
             }

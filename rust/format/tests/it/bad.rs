@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use lakemark_format::*;
 
+use crate::bad_bins::bins;
 use crate::bad_containers::containers;
 use crate::bad_levels::levels;
 use crate::bad_manifests::manifests;
@@ -43,7 +44,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), levels(), manifests()].into_iter().flatten().collect()
+    [containers(), segments(), levels(), bins(), manifests()].into_iter().flatten().collect()
 }
 
 /// The variant's name.

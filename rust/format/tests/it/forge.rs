@@ -107,16 +107,18 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         None => {}
     }
     use Encoding::*;
-    let codes = [(Equality, 1), (Binary, 2), (Range, 3), (Interval, 4), (IntervalEquality, 5), (RangeEquality, 6)];
+    let codes =
+        [(Equality, 1), (Binary, 2), (Range, 3), (Interval, 4), (IntervalEquality, 5), (RangeEquality, 6), (Binned, 7)];
     let code = codes.iter().find(|(encoding, _)| *encoding == directory.encoding).unwrap().1;
     out.u8(code);
-    if code > 4 {
+    if code == 5 || code == 6 {
         list(&mut out, &directory.bins);
     }
     for bitmap in &directory.bitmaps {
         place(&mut out, &mut cursor, bitmap.offset, bitmap.length.into());
         out.varint(bitmap.rows.into());
     }
+    directory.orders.iter().for_each(|length| out.varint(*length));
     out.into_vec()
 }
 

@@ -137,6 +137,28 @@ pub fn encoded(encoding: Encoding) -> Segment {
     Segment { encoding, bins, ..numbers() }
 }
 
+/// Bins of one value, of values with an order, and of ramps, in two blocks and two files.
+pub fn binned() -> Segment {
+    let key = |value: i64| Key::Fixed(key_of_i64(value));
+    let mixed = [(-90, vec![3, 70]), (-80, vec![1]), (-72, vec![64, 65, 66]), (-50, vec![0, 2])];
+    let counted = (0..40).map(|row| (10 + 3 * i64::from(row), vec![4 + row]));
+    Segment {
+        id: *b"segment-of-bins!",
+        index_id: *b"index-of-all-bin",
+        column: "amount".into(),
+        key_type: KeyType::Int64,
+        files: files(&[&[40, 5], &[9]]),
+        nulls: vec![44],
+        opaque: vec![72],
+        blocks: vec![
+            mixed.into_iter().map(|(value, rows)| (key(value), rows)).collect(),
+            counted.chain([(200, vec![67, 68, 69, 71])]).map(|(value, rows)| (key(value), rows)).collect(),
+        ],
+        encoding: Encoding::Binned,
+        bins: vec![3, 1, 40, 1],
+    }
+}
+
 pub fn segments() -> Vec<(&'static str, Segment)> {
     vec![
         ("empty.lmx", empty()),
@@ -149,6 +171,7 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("interval.lmx", encoded(Encoding::Interval)),
         ("interval-equality.lmx", encoded(Encoding::IntervalEquality)),
         ("range-equality.lmx", encoded(Encoding::RangeEquality)),
+        ("binned.lmx", binned()),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! Tests of the format: one binary, a module per theme.
 
 mod bad;
+mod bad_bins;
 mod bad_containers;
 mod bad_levels;
 mod bad_manifests;
@@ -8,6 +9,7 @@ mod bad_segments;
 mod forge;
 mod golden;
 mod model;
+mod model_bins;
 mod properties;
 mod round_trip;
 mod samples;

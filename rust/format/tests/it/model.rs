@@ -6,6 +6,8 @@ use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::value_block::Value;
 use lakemark_format::*;
 
+use crate::model_bins::{self, Block, Packed};
+
 /// A segment, decoded completely.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
@@ -19,7 +21,7 @@ pub struct Segment {
     /// The values of each block with their rows.
     pub blocks: Vec<Vec<(Key, Vec<u32>)>>,
     pub encoding: Encoding,
-    /// Values of each bin, where bins hold several.
+    /// Values of each bin, where bins hold several. Of `binned`, no bin is in two blocks.
     pub bins: Vec<u32>,
 }
 
@@ -30,10 +32,23 @@ impl Segment {
 
     /// The file, and its directory.
     pub fn write(&self) -> (Vec<u8>, SegmentDirectory) {
+        self.write_packed(&if self.encoding == Encoding::Binned { self.packed() } else { vec![] })
+    }
+
+    /// The same with these bins.
+    pub fn write_packed(&self, packed: &[Packed]) -> (Vec<u8>, SegmentDirectory) {
         let mut writer = ContainerWriter::new(ContentKind::Segment, self.id);
         let nulls = self.push_posting(&mut writer, &self.nulls);
         let opaque = self.push_posting(&mut writer, &self.opaque);
-        let blocks: Vec<_> = self.blocks.iter().map(|values| self.push_block(&mut writer, values)).collect();
+        let (mut blocks, mut orders) = (Vec::new(), Vec::new());
+        if self.encoding == Encoding::Binned {
+            for packed in packed {
+                blocks.push(push_bins(&mut writer, packed));
+                orders.push(packed.orders.len() as u64);
+            }
+        } else {
+            blocks.extend(self.blocks.iter().map(|values| self.push_block(&mut writer, values)));
+        }
         let bitmaps = self.bitmaps().iter().map(|rows| self.push_posting(&mut writer, rows)).collect();
         let directory = SegmentDirectory {
             segment_id: self.id,
@@ -48,11 +63,27 @@ impl Segment {
             max_key: self.blocks.last().and_then(|block| block.last()).map(|(key, _)| key.clone()),
             blocks,
             encoding: self.encoding,
-            bins: self.bins.clone(),
+            bins: if self.encoding.has_bins() { self.bins.clone() } else { vec![] },
             bitmaps,
+            orders,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
         (writer.finish(&bytes).unwrap(), directory)
+    }
+
+    /// The bins of each block.
+    pub fn packed(&self) -> Vec<Packed> {
+        let mut sizes = self.bins.iter().copied();
+        let pack = |values: &Vec<(Key, Vec<u32>)>| {
+            let mut left = values.len() as u32;
+            let mut own = Vec::new();
+            while left > 0 {
+                own.push(sizes.next().unwrap());
+                left -= own[own.len() - 1];
+            }
+            Block { values, sizes: &own, universe: self.universe() }.pack()
+        };
+        self.blocks.iter().map(pack).collect()
     }
 
     /// The rows of each bitmap of the coarse level, by its definition.
@@ -122,8 +153,14 @@ impl Segment {
             posting::decode(&read(offset..offset + u64::from(length))?, count, directory.universe, &mut rows)?;
             Ok(rows)
         };
-        let mut blocks = Vec::new();
-        for block in &directory.blocks {
+        let (mut blocks, mut sizes) = (Vec::new(), Vec::new());
+        for (number, block) in directory.blocks.iter().enumerate() {
+            if directory.encoding == Encoding::Binned {
+                let (values, own) = model_bins::read(&directory, number, read)?;
+                blocks.push(values);
+                sizes.extend(own);
+                continue;
+            }
             let packed = read(block.offset..block.offset + u64::from(block.length))?;
             let packed = value_block::decode(&packed, &block.first_key, &directory.key_type)?;
             let mut offset = block.postings_offset;
@@ -144,6 +181,10 @@ impl Segment {
                 return Err(FormatError::invalid("a value block", "of other totals", "the directory's totals"));
             }
             blocks.push(values);
+        }
+        let values: u64 = sizes.iter().copied().map(u64::from).sum();
+        if directory.encoding == Encoding::Binned && values != directory.value_count {
+            return Err(FormatError::invalid("the values of all bins", values, directory.value_count));
         }
         let list = |list: &PostingRef| posting(list.offset, list.length, list.rows);
         let (nulls, opaque) = (list(&directory.nulls)?, list(&directory.opaque)?);
@@ -173,8 +214,25 @@ impl Segment {
             files: directory.files,
             blocks,
             encoding: directory.encoding,
-            bins: directory.bins,
+            bins: if directory.encoding == Encoding::Binned { sizes } else { directory.bins },
         })
+    }
+}
+
+fn push_bins(writer: &mut ContainerWriter, packed: &Packed) -> ValueBlockRef {
+    let postings_offset = writer.offset();
+    writer.push(&packed.postings);
+    writer.push(&packed.orders);
+    let offset = writer.offset();
+    writer.push(&packed.block);
+    ValueBlockRef {
+        first_key: Key::Fixed(packed.bins[0].low),
+        offset,
+        length: packed.block.len() as u32,
+        values: packed.bins.len() as u32,
+        rows: packed.bins.iter().map(|bin| u64::from(bin.rows)).sum(),
+        postings_offset,
+        postings_length: packed.postings.len() as u64,
     }
 }
 

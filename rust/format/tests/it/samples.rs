@@ -111,6 +111,7 @@ pub fn directory() -> SegmentDirectory {
         encoding: Encoding::Equality,
         bins: vec![],
         bitmaps: vec![],
+        orders: vec![],
     }
 }
 

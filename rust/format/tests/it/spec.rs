@@ -1,6 +1,6 @@
 //! `docs/format.md` says what the code does: its tables of constants and its dump are compared with both.
 
-use lakemark_format::{container, key, manifest, posting, segment, value_block};
+use lakemark_format::{container, key, manifest, order, posting, segment, value_block};
 
 use crate::{forge, golden};
 
@@ -36,6 +36,7 @@ fn spec_constants_match() {
         ("DIRECTORY_PAGE", container::DIRECTORY_PAGE.to_string()),
         ("BASE_ALIGNMENT", segment::BASE_ALIGNMENT.to_string()),
         ("BLOCK_ROWS", posting::BLOCK_ROWS.to_string()),
+        ("ORDER_BLOCK_ENTRIES", order::ORDER_BLOCK_ENTRIES.to_string()),
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
         ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
         ("MAX_KEY_LENGTH", key::MAX_KEY_LENGTH.to_string()),
@@ -44,6 +45,7 @@ fn spec_constants_match() {
         ("MAX_SCHEMA_LENGTH", manifest::MAX_SCHEMA_LENGTH.to_string()),
         ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
+        ("MAX_BIN_ROWS", order::MAX_BIN_ROWS.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
@@ -58,7 +60,7 @@ fn never_change_these_constants() {
     assert_eq!((container::PAGE_BYTES, container::PAGE_PAYLOAD, container::CHECKSUM_BYTES), (4096, 4092, 4));
     assert_eq!((container::HEADER_BYTES, container::TRAILER_BYTES), (64, 64));
     assert_eq!((container::DIRECTORY_PAGE, container::TRAILER_PAGE), (u64::MAX, u64::MAX - 1));
-    assert_eq!((segment::BASE_ALIGNMENT, posting::BLOCK_ROWS), (64, 4096));
+    assert_eq!((segment::BASE_ALIGNMENT, posting::BLOCK_ROWS, order::ORDER_BLOCK_ENTRIES), (64, 4096, 1024));
     assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
 //! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
-//! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row (see the module `levels`).
+//! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
+//! (see the module `levels`), and `binned` the rows of the current bin (`bin_writer`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
+use lakemark_format::bin_block;
 use lakemark_format::container::{ContainerWriter, ContentKind};
 use lakemark_format::error::FormatError;
 use lakemark_format::key::{Key, KeyType};
@@ -16,8 +18,10 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
+use super::bin_writer::BinWriter;
 use super::chunk::{Chunk, ChunkCursor};
 use super::levels::Ranks;
+use crate::precision::{Cutter, Precision, PrecisionError};
 
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
@@ -31,6 +35,12 @@ pub enum BuildError {
     /// The segment would break a limit of the format.
     #[error(transparent)]
     Format(#[from] FormatError),
+    /// The encoding `binned` and a precision go together, and not every column can have one.
+    #[error(transparent)]
+    Precision(#[from] PrecisionError),
+    /// The encoding `binned` does not say where to cut.
+    #[error("the encoding binned needs a precision, such as precision=2 for two significant digits or precision=month")]
+    NoPrecision,
     /// Every value would be its own bin, and there are too many.
     #[error(
         "the column {column} has more than {values} values: with the encoding {encoding} they would take more than {bytes} bytes \
@@ -65,6 +75,8 @@ pub struct SegmentMeta {
     pub encoding: Encoding,
     /// Bins of a coarse level whose bins hold several values, 256 at most; as many as pay if none is given.
     pub bins: Option<u32>,
+    /// Where the encoding `binned` cuts; the other encodings have none.
+    pub precision: Option<Precision>,
 }
 
 /// What was built.
@@ -123,7 +135,7 @@ pub fn merge(
             limit: u64::from(u32::MAX),
         })?,
     };
-    let mut writer = SegmentWriter::new(&meta, universe, sink);
+    let mut writer = SegmentWriter::new(&meta, universe, sink)?;
     let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
     let opaque = writer.posting_of(&chunks, |cursor| &cursor.opaque)?;
     let mut heap = BinaryHeap::with_capacity(chunks.len());
@@ -181,13 +193,27 @@ struct SegmentWriter<'a> {
     blocks: Vec<ValueBlockRef>,
     value_count: u64,
     max_key: Option<Key>,
+    /// With the encoding `binned`: the bin that is gathered, and those of the current block.
+    bin_writer: Option<BinWriter>,
+    orders: Vec<u64>,
 }
 
 impl<'a> SegmentWriter<'a> {
-    fn new(meta: &SegmentMeta, universe: u32, sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>) -> Self {
+    fn new(
+        meta: &SegmentMeta,
+        universe: u32,
+        sink: &'a mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<Self, BuildError> {
+        let bin_writer = match (meta.encoding, meta.precision) {
+            (Encoding::Binned, Some(precision)) => {
+                Some(BinWriter::new(Cutter::new(precision, meta.key_type)?, universe))
+            }
+            (Encoding::Binned, None) => return Err(BuildError::NoPrecision),
+            _ => None,
+        };
         let container = ContainerWriter::new(ContentKind::Segment, meta.segment_id);
         let start = container.offset();
-        Self {
+        Ok(Self {
             container,
             sink,
             length: 0,
@@ -208,7 +234,9 @@ impl<'a> SegmentWriter<'a> {
             blocks: Vec::new(),
             value_count: 0,
             max_key: None,
-        }
+            bin_writer,
+            orders: Vec::new(),
+        })
     }
 
     /// One posting of the same list of every chunk.
@@ -229,6 +257,9 @@ impl<'a> SegmentWriter<'a> {
     /// More rows of the current value.
     fn take_rows(&mut self, rows: &[u32], first_row: u32) {
         let rows = rows.iter().map(|row| row + first_row);
+        if let Some(bins) = &mut self.bin_writer {
+            return bins.take_rows(rows);
+        }
         if let Some(ranks) = &mut self.ranks {
             ranks.set(rows.clone(), self.value_count as u32);
         }
@@ -283,6 +314,9 @@ impl<'a> SegmentWriter<'a> {
     }
 
     fn end_value(&mut self, key: Key) -> Result<(), BuildError> {
+        if self.bin_writer.is_some() {
+            return self.end_binned_value(key);
+        }
         let posting = self.end_posting()?;
         if let Key::Bytes(bytes) = &key {
             self.key_bytes += bytes.len();
@@ -300,6 +334,50 @@ impl<'a> SegmentWriter<'a> {
         if self.values.len() == MAX_BLOCK_VALUES || self.key_bytes >= TARGET_KEY_BYTES {
             self.end_block()?;
         }
+        Ok(())
+    }
+
+    /// Writes the bin that ends before the value, if one does.
+    fn end_binned_value(&mut self, key: Key) -> Result<(), BuildError> {
+        if let (Some(bins), Key::Fixed(number)) = (&mut self.bin_writer, &key) {
+            let done = bins.end_value(*number);
+            self.value_count += 1;
+            self.max_key = Some(key);
+            self.push_bin(done)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the posting of a finished bin.
+    fn push_bin(&mut self, posting: Option<Vec<u8>>) -> Result<(), BuildError> {
+        let Some(posting) = posting else { return Ok(()) };
+        self.container.push(&posting);
+        if self.container.offset() - self.drained > SINK_BYTES {
+            self.drain()?;
+        }
+        if self.bin_writer.as_ref().is_some_and(BinWriter::is_full) { self.end_bins() } else { Ok(()) }
+    }
+
+    /// Writes the orders of a block of bins and the block.
+    fn end_bins(&mut self) -> Result<(), BuildError> {
+        let Some((bins, orders)) = self.bin_writer.as_mut().map(BinWriter::take_block) else { return Ok(()) };
+        let Some(first) = bins.first() else { return Ok(()) };
+        let bytes = bin_block::encode(&bins)?;
+        let postings_length = self.container.offset() - self.block_start;
+        self.container.push(&orders);
+        self.blocks.push(ValueBlockRef {
+            first_key: Key::Fixed(first.low),
+            offset: self.container.offset(),
+            length: bytes.len() as u32,
+            values: bins.len() as u32,
+            rows: bins.iter().map(|bin| u64::from(bin.rows)).sum(),
+            postings_offset: self.block_start,
+            postings_length,
+        });
+        self.orders.push(orders.len() as u64);
+        self.container.push(&bytes);
+        self.block_start = self.container.offset();
+        self.posting_start = self.block_start;
         Ok(())
     }
 
@@ -360,6 +438,9 @@ impl<'a> SegmentWriter<'a> {
         nulls: PostingRef,
         opaque: PostingRef,
     ) -> Result<SegmentSummary, BuildError> {
+        let last = self.bin_writer.as_mut().and_then(BinWriter::finish);
+        self.push_bin(last)?;
+        self.end_bins()?;
         self.end_block()?;
         let (bins, bitmaps) = self.write_coarse_level()?;
         let directory = SegmentDirectory {
@@ -377,6 +458,7 @@ impl<'a> SegmentWriter<'a> {
             encoding: self.encoding,
             bins,
             bitmaps,
+            orders: std::mem::take(&mut self.orders),
         };
         let encoded = directory.encode(self.container.offset())?;
         let summary = (directory.rows(), directory.value_count);

@@ -68,15 +68,19 @@ impl Sizes {
     }
 }
 
-/// Bytes of a segment; none if the encoding cannot have so many values.
+/// Bytes of a segment; none if the encoding cannot have so many values, or if they depend on the values themselves, as those of
+/// bins do.
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
     sizes(encoding, shape).map(|sizes| sizes.total)
 }
 
-/// Bytes of a segment by its parts; none if the encoding cannot have so many values.
+/// Bytes of a segment by its parts; none if the encoding cannot have so many values, or has bins of a precision.
 #[must_use]
 pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
+    if encoding == Encoding::Binned {
+        return None;
+    }
     let (rows, values) = (shape.rows as f64, shape.values());
     let fine: f64 = shape.classes.iter().map(|class| class.values * class.each.posting_bytes(rows)).sum();
     let has_fine = encoding.has_fine_level();

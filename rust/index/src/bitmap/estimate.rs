@@ -5,8 +5,13 @@
 
 use std::ops::{Bound, Range};
 
+use lakemark_format::bin_block::Bin;
+use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block;
+
+use super::bins;
+use super::place::Place;
 
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
@@ -111,7 +116,7 @@ impl<'a> Estimate<'a> {
     /// At least these rows pass, and no more than those.
     #[must_use]
     pub fn bounds(&self) -> (Weight, Weight) {
-        let edges = self.edge_blocks().map(Weight::of).fold(Weight::default(), Weight::plus);
+        let edges = self.edges.iter().map(|&number| self.whole(number)).fold(Weight::default(), Weight::plus);
         (self.inside, self.inside.plus(edges))
     }
 
@@ -119,6 +124,27 @@ impl<'a> Estimate<'a> {
     #[must_use]
     pub fn edge_ranges(&self) -> Vec<Range<u64>> {
         self.edge_blocks().map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+    }
+
+    /// All of a block, with the orders of its bins.
+    fn whole(&self, number: usize) -> Weight {
+        let orders = self.directory.orders_of(number);
+        let mut weight = self.directory.blocks.get(number).map_or_else(Weight::default, Weight::of);
+        weight.bytes += (orders.end - orders.start) as f64;
+        weight
+    }
+
+    /// What passes of the bins of a block: of a bin that a bound cuts about half, and all its bytes.
+    fn bins_passing(&self, bins: &[Bin]) -> Weight {
+        let of_bin = |bin: &Bin| {
+            let (rows, posting) = (f64::from(bin.rows), f64::from(bin.posting_length));
+            match bins::place(bin, &self.ranges) {
+                Place::Outside => Weight::default(),
+                Place::Inside => Weight { rows, bytes: posting },
+                Place::Edge => Weight { rows: rows / 2.0, bytes: posting + f64::from(bin.order_length) },
+            }
+        };
+        bins.iter().map(of_bin).fold(Weight::default(), Weight::plus)
     }
 
     fn edge_blocks(&self) -> impl Iterator<Item = &'a ValueBlockRef> + '_ {
@@ -129,7 +155,12 @@ impl<'a> Estimate<'a> {
     #[must_use]
     pub fn exactly(&self, bytes: &[Vec<u8>]) -> Weight {
         let mut found = self.inside;
-        for (bytes, block) in bytes.iter().zip(self.edge_blocks()) {
+        for ((bytes, block), &number) in bytes.iter().zip(self.edge_blocks()).zip(&self.edges) {
+            if self.directory.encoding == Encoding::Binned {
+                let bins = bins::decode_block(bytes, number, self.directory);
+                found = found.plus(bins.map_or_else(|_| self.whole(number), |bins| self.bins_passing(&bins)));
+                continue;
+            }
             let Ok(values) = value_block::decode(bytes, &block.first_key, &self.directory.key_type) else {
                 found = found.plus(Weight::of(block));
                 continue;

@@ -18,8 +18,10 @@ use std::ops::Range;
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
 use lakemark_format::posting::{self, RowSink};
+use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 
+use super::bins;
 use super::place::{Place, places};
 use super::search::decode_block;
 use crate::ranges::KeyRanges;
@@ -65,9 +67,13 @@ impl<'a> Groups<'a> {
         blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
     }
 
-    /// At most so many values are in the ranges.
+    /// At most so many values are in the ranges; more than any number if some of them share a posting, so that values cannot
+    /// be told by it.
     #[must_use]
     pub fn value_limit(&self) -> u64 {
+        if self.directory.value_count > self.directory.entry_count() {
+            return u64::MAX;
+        }
         let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
         blocks.map(|block| u64::from(block.values)).sum()
     }
@@ -83,6 +89,10 @@ impl<'a> Groups<'a> {
         let mut found = Vec::new();
         for (bytes, &index) in bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(index) else { continue };
+            if self.directory.encoding == Encoding::Binned {
+                self.take_bins(bytes, index, &mut found)?;
+                continue;
+            }
             let mut offset = block.postings_offset;
             let before = self.directory.blocks.iter().take(index).map(|block| u64::from(block.values)).sum();
             for (rank, value) in (before..).zip(decode_block(bytes, block, self.directory)?) {
@@ -94,6 +104,23 @@ impl<'a> Groups<'a> {
             }
         }
         Ok(found)
+    }
+}
+
+impl Groups<'_> {
+    /// Bins of one value each.
+    fn take_bins(&self, bytes: &[u8], number: usize, found: &mut Vec<GroupValue>) -> Result<()> {
+        let bins = bins::decode_block(bytes, number, self.directory)?;
+        for (bin, posting, _) in bins::locate(self.directory, number, &bins) {
+            if bin.values > 1 {
+                return Err(FormatError::invalid("the values of a bin", bin.values, 1));
+            }
+            let key = Key::Fixed(bin.low);
+            if self.ranges.contains(&key) {
+                found.push(GroupValue { key, rows: bin.rows, posting });
+            }
+        }
+        Ok(())
     }
 }
 

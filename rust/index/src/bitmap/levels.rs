@@ -16,6 +16,8 @@ use std::ops::Range;
 
 use lakemark_format::segment::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 
+use super::bin_writer;
+
 /// A coarse level over bins takes one part in this many of the fine level's bytes.
 const COARSE_SHARE: u64 = 3;
 /// The most bins of several values each.
@@ -34,10 +36,14 @@ const SAMPLE_RUN: usize = 4096;
 /// The rank of a row that has no value. No value has it: there are fewer values than rows.
 const NO_RANK: u32 = u32::MAX;
 
-/// Bytes of memory that a merge takes for its coarse level, beside its chunks.
+/// Bytes of memory that a merge takes for its coarse level or its bins, beside its chunks.
 #[must_use]
 pub fn coarse_memory_bytes(encoding: Encoding, rows: u64) -> u64 {
-    if encoding.coarse_level().is_some() { rows * size_of::<u32>() as u64 } else { 0 }
+    match encoding {
+        Encoding::Binned => bin_writer::memory_bytes(rows),
+        _ if encoding.coarse_level().is_some() => rows * size_of::<u32>() as u64,
+        _ => 0,
+    }
 }
 
 /// How many bins a coarse level over `values` values gets, from the bytes of the fine level and of a bitmap.

@@ -14,13 +14,16 @@
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
-//! what of both levels to read, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification. [`cost`]
+//! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification. [`cost`]
 //! predicts the bytes of each encoding.
 
+mod bin_writer;
+mod bins;
 pub mod build;
 pub mod chunk;
 mod coarse;
 pub mod cost;
+pub mod count;
 pub mod estimate;
 pub mod groups;
 mod levels;
@@ -32,12 +35,14 @@ pub mod search;
 mod slices;
 mod unpack;
 
+pub use bins::entries_of_bin;
 pub use build::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
 pub use chunk::{Chunk, ChunkBuilder};
+pub use count::Count;
 pub use estimate::{Estimate, Weight};
 pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
 pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;
-pub use search::{Count, LeafRows, Search};
+pub use search::{LeafRows, Search};
 pub use unpack::RowBins;

@@ -79,7 +79,7 @@ impl Base {
 /// The blocks that the plan may need, ascending.
 pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Vec<usize> {
     let edges = places.iter().map(|place| *place == Place::Edge);
-    if !directory.encoding.has_fine_level() {
+    if !directory.encoding.has_postings() {
         return chosen(edges);
     }
     let bins = Bins::new(directory);

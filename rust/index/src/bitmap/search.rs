@@ -6,7 +6,7 @@
 //!        bytes of those        ─▶ finish()         the rows
 //! ```
 //!
-//! The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
+//! With bins the second round reads postings and orders (see the module `bins`). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
 //! blocks count.
 
 use std::collections::BTreeMap;
@@ -14,9 +14,11 @@ use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::posting::{self, Decoder, RowSink};
+use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
+use super::bins::{self, BinPlan};
 use super::place::{Place, places};
 use super::plan::{Base, Plan, first_blocks};
 use super::slices::Slice;
@@ -55,6 +57,8 @@ pub struct Search<'a> {
     nulls: RowSet,
     opaque: RowSet,
     plan: Plan,
+    /// In its place for bins.
+    bins: Option<BinPlan>,
 }
 
 #[derive(Debug)]
@@ -77,7 +81,7 @@ impl<'a> Search<'a> {
             }
         };
         let empty = RowSet::empty(directory.universe);
-        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, plan: Plan::default() }
+        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, plan: Plan::default(), bins: None }
     }
 
     /// Logical ranges of the first round, to be given to [`Self::second_ranges`] in this order.
@@ -117,6 +121,13 @@ impl<'a> Search<'a> {
         if let Some(opaque) = opaque {
             self.opaque = opaque;
         }
+        if let (Encoding::Binned, Question::Keys(keys, places)) = (self.directory.encoding, &self.question) {
+            let read = block_bytes.iter().zip(&self.blocks);
+            let read = read.map(|(bytes, number)| Ok((*number, bins::decode_block(bytes, *number, self.directory)?)));
+            let (plan, ranges) = BinPlan::new(self.directory, keys, places, &read.collect::<Result<Vec<_>>>()?);
+            self.bins = Some(plan);
+            return Ok(ranges);
+        }
         let mut read = Vec::with_capacity(self.blocks.len());
         for (bytes, &number) in block_bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(number) else { continue };
@@ -140,6 +151,10 @@ impl<'a> Search<'a> {
     /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
     /// answer than the value blocks count.
     pub fn finish(self, second: &[Vec<u8>]) -> Result<LeafRows> {
+        if let Some(plan) = &self.bins {
+            let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
+            return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
+        }
         let bitmaps = self.plan.base.bitmaps();
         let expected = self.plan.pieces.len() + bitmaps.len();
         if second.len() != expected {
@@ -220,67 +235,6 @@ impl<'a> Search<'a> {
             rows.insert_range(file.base..file.base.saturating_add(file.rows() as u32));
         }
         rows.finish().minus(&self.nulls).minus(&self.opaque)
-    }
-}
-
-/// Counting without postings: the number of rows that pass comes from the directory and the value
-/// blocks at the edges of the ranges.
-#[derive(Debug)]
-pub struct Count<'a> {
-    directory: &'a SegmentDirectory,
-    ranges: KeyRanges,
-    /// Rows of blocks that lie in a range as a whole, or NULL rows.
-    known: u64,
-    edges: Vec<usize>,
-}
-
-impl<'a> Count<'a> {
-    /// Plans the count; none where opaque rows make it uncertain.
-    #[must_use]
-    pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Option<Self> {
-        let ranges = match test {
-            Test::IsNull => {
-                let known = u64::from(directory.nulls.rows);
-                return Some(Self { directory, ranges: KeyRanges::none(), known, edges: Vec::new() });
-            }
-            Test::Ranges(_) if directory.opaque.rows > 0 => return None,
-            Test::Ranges(ranges) => ranges,
-        };
-        let (mut known, mut edges) = (0, Vec::new());
-        for ((number, block), place) in directory.blocks.iter().enumerate().zip(places(directory, ranges)) {
-            match place {
-                Place::Outside => {}
-                Place::Inside => known += block.rows,
-                Place::Edge => edges.push(number),
-            }
-        }
-        Some(Self { directory, ranges: ranges.clone(), known, edges })
-    }
-
-    /// Logical ranges of the edge blocks.
-    #[must_use]
-    pub fn ranges(&self) -> Vec<Range<u64>> {
-        let blocks = self.edges.iter().filter_map(|&index| self.directory.blocks.get(index));
-        blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
-    }
-
-    /// The number of rows that pass, over all files of the segment.
-    ///
-    /// # Errors
-    /// Bytes that are not what the directory says.
-    pub fn finish(self, bytes: &[Vec<u8>]) -> Result<u64> {
-        let mut rows = self.known;
-        for (bytes, &index) in bytes.iter().zip(&self.edges) {
-            let Some(block) = self.directory.blocks.get(index) else {
-                continue;
-            };
-            for value in decode_block(bytes, block, self.directory)? {
-                if self.ranges.contains(&value.key) {
-                    rows += u64::from(value.rows);
-                }
-            }
-        }
-        Ok(rows)
     }
 }
 

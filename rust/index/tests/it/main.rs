@@ -1,6 +1,7 @@
 //! Properties of the index structures, against naive models.
 
 mod algebra;
+mod binned;
 mod bitmap;
 mod cost;
 mod encodings;
