@@ -35,8 +35,8 @@ class Index:
     Attributes:
         name: Its name, unique in the table.
         kind: Its kind, for example `bitmap`.
-        encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality` or
-            `range-equality`.
+        encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality`,
+            `range-equality` or `binned`.
         column: The column that it is on.
         data_type: The column's Arrow type.
         chosen_by: Who chose the encoding: `auto` or `user`.

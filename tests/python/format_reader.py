@@ -167,6 +167,7 @@ ENCODINGS = {
     4: ("interval", False, "interval"),
     5: ("interval-equality", True, "interval"),
     6: ("range-equality", True, "range"),
+    7: ("binned", False, None),
 }
 
 
@@ -240,8 +241,19 @@ def read_segment(data: bytes) -> Segment:
     for _ in range(2):
         offset, length, count = cursor.varint(), cursor.varint(), cursor.varint()
         lists.append(posting(stream[offset : offset + length], count, universe))
-    found, place = read_blocks(cursor, stream, key_type)
-    encoding, values = read_levels(cursor, stream, place, found, (universe, files, lists))
+    value_count, blocks, most = read_blocks(cursor, key_type)
+    code = cursor.number(1)
+    if ENCODINGS[code][0] == "binned":
+        orders = [cursor.varint() for _ in blocks]
+        encoding, values = "binned", read_bins(stream, blocks, orders, universe)
+        assert not values or values[-1][0] == most
+    else:
+        found = read_values(stream, blocks)
+        assert not found or found[-1][0] == most
+        encoding, values = read_levels(
+            cursor, stream, code, (blocks[-1].end if blocks else 64, found), (universe, files, lists)
+        )
+    assert len(values) == value_count
     cursor.end()
     return Segment(column, key_type, universe, files, lists[0], lists[1], values, encoding)
 
@@ -250,10 +262,23 @@ def read_segment(data: bytes) -> Segment:
 Found = tuple[int | bytes, int, int, int]
 
 
-def read_blocks(cursor: Cursor, stream: bytes, key_type: tuple[int, ...]) -> tuple[list[Found], int]:
-    """Every value, and the end of the last section named."""
+@dataclass
+class Block:
+    """Where a block and its postings are."""
+
+    key: int | bytes
+    count: int
+    rows: int
+    postings: int
+    postings_end: int
+    start: int
+    end: int
+
+
+def read_blocks(cursor: Cursor, key_type: tuple[int, ...]) -> tuple[int, list[Block], int | bytes]:
+    """The number of values, every block, and the largest key."""
     value_count = cursor.varint()
-    found: list[Found] = []
+    blocks: list[Block] = []
     key: int | bytes = 0
     place = 64
     for _ in range(cursor.varint()):
@@ -262,29 +287,113 @@ def read_blocks(cursor: Cursor, stream: bytes, key_type: tuple[int, ...]) -> tup
         rows = count + cursor.varint()
         postings = place + cursor.zigzag()
         postings_end = postings + cursor.varint()
-        block = postings_end + cursor.zigzag()
-        place = block + cursor.varint()
-        entries = value_block(stream[block:place], key)
-        assert (len(entries), sum(entry[1] for entry in entries)) == (count, rows)
+        start = postings_end + cursor.zigzag()
+        place = start + cursor.varint()
+        blocks.append(Block(key, count, rows, postings, postings_end, start, place))
+    most: int | bytes = 0
+    if blocks:
+        most = cursor.varint() if has_number_keys(key_type) else cursor.blob()
+    return value_count, blocks, most
+
+
+def read_values(stream: bytes, blocks: list[Block]) -> list[Found]:
+    """Every value."""
+    found: list[Found] = []
+    for block in blocks:
+        entries = value_block(stream[block.start : block.end], block.key)
+        assert (len(entries), sum(entry[1] for entry in entries)) == (block.count, block.rows)
+        postings = block.postings
         for value, value_rows, length in entries:
             found.append((value, value_rows, postings, length))
             postings += length
-        assert postings == postings_end
-    if found:
-        assert (cursor.varint() if has_number_keys(key_type) else cursor.blob()) == found[-1][0]
-    assert len(found) == value_count
-    return found, place
+        assert postings == block.postings_end
+    return found
+
+
+def column_of(cursor: Cursor, count: int) -> list[int]:
+    least = cursor.varint()
+    return [least + number for number in cursor.packed(count, cursor.number(1))]
+
+
+def read_bins(
+    stream: bytes, blocks: list[Block], orders: list[int], universe: int
+) -> list[tuple[int | bytes, list[int]]]:
+    """Every value with its rows, from bins."""
+    values: dict[int, list[int]] = {}
+    for block, order_bytes in zip(blocks, orders, strict=True):
+        cursor = Cursor(stream[block.start : block.end])
+        count = cursor.varint()
+        gaps = [-1, *cursor.packed(count - 1, cursor.number(1))]
+        spreads = cursor.packed(count, cursor.number(1))
+        columns = [column_of(cursor, count) for _ in range(4)]
+        cursor.end()
+        assert isinstance(block.key, int)
+        high, posting_at, order_at = block.key, block.postings, block.postings_end
+        total = 0
+        for gap, spread, keys, surplus, length, order in zip(gaps, spreads, *columns, strict=True):
+            low = high + gap + 1
+            high = low + spread + keys - 1
+            body = Cursor(stream[posting_at : posting_at + length])
+            posting_at += length
+            rows = keys + surplus
+            if keys > 1 and order == 0:
+                entries = ramps(body, low, rows)
+            else:
+                held = posting(body.data, rows, universe)
+                of_order = Cursor(stream[order_at : order_at + order])
+                entries = ordered(of_order, low, held) if keys > 1 else [(low, row) for row in held]
+            order_at += order
+            total += rows
+            assert entries == sorted(set(entries))
+            assert (entries[0][0], entries[-1][0], len({key for key, _ in entries})) == (low, high, keys)
+            assert len({row for _, row in entries}) == rows
+            for key, row in entries:
+                values.setdefault(key, []).append(row)
+        assert (posting_at, order_at - block.postings_end, total) == (block.postings_end, order_bytes, block.rows)
+    return list(values.items())
+
+
+def ramps(cursor: Cursor, key: int, count: int) -> list[tuple[int, int]]:
+    """The entries of a bin, from its ramps."""
+    entries: list[tuple[int, int]] = []
+    row = 0
+    while len(entries) < count:
+        key += cursor.varint()
+        more = cursor.varint()
+        key_step, row_step = (cursor.varint(), cursor.zigzag()) if more else (0, 0)
+        row += cursor.zigzag()
+        entries += [(key + i * key_step, row + i * row_step) for i in range(more + 1)]
+        key, row = entries[-1]
+    cursor.end()
+    return entries
+
+
+def ordered(cursor: Cursor, low: int, held: list[int]) -> list[tuple[int, int]]:
+    """The entries of a bin, from its order."""
+    width = cursor.number(1)
+    sizes = [min(1024, len(held) - start) for start in range(0, len(held), 1024)]
+    heads = []
+    for number in range(len(sizes)):
+        low += cursor.varint() if number else 0
+        heads.append((low, cursor.number(1)))
+    ranks = cursor.packed(len(held), width) if width else list(range(len(held)))
+    keys = []
+    for (first, gap_width), size in zip(heads, sizes, strict=True):
+        keys += itertools.accumulate(cursor.packed(size - 1, gap_width), initial=first)
+    cursor.end()
+    return [(key, held[rank]) for key, rank in zip(keys, ranks, strict=True)]
 
 
 RowSpace = tuple[int, list[tuple[str, int, list[int]]], list[list[int]]]
 
 
 def read_levels(
-    cursor: Cursor, stream: bytes, place: int, found: list[Found], space: RowSpace
+    cursor: Cursor, stream: bytes, code: int, values_up_to: tuple[int, list[Found]], space: RowSpace
 ) -> tuple[str, list[tuple[int | bytes, list[int]]]]:
     """The encoding, and the rows of each value from the levels that it has."""
     universe, files, lists = space
-    encoding, fine, level = ENCODINGS[cursor.number(1)]
+    place, found = values_up_to
+    encoding, fine, level = ENCODINGS[code]
     sizes = cursor.varints() if encoding.endswith("-equality") else [1] * len(found)
     assert sum(sizes) == len(found)
     bitmaps = []

@@ -35,7 +35,7 @@ def key_of(value: Any) -> int | bytes:
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
-    assert len(read) == 10
+    assert len(read) == 11
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -45,6 +45,11 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     for encoding in ("binary", "range", "interval", "interval-equality", "range-equality"):
         encoded = read[f"{encoding}.lmx"]
         assert (encoded.encoding, encoded.values) == (encoding, numbers.values)
+    bins = read["binned.lmx"]
+    assert (bins.encoding, bins.nulls, bins.opaque) == ("binned", [44], [72])
+    mixed = [(-90, [3, 70]), (-80, [1]), (-72, [64, 65, 66]), (-50, [0, 2])]
+    counted = [(10 + 3 * row, [4 + row]) for row in range(40)]
+    assert bins.values == [(key_of(value), rows) for value, rows in [*mixed, *counted, (200, [67, 68, 69, 71])]]
     strings = read["strings.lmx"].values
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
@@ -60,10 +65,20 @@ def test_golden_manifests_are_read_by_the_second_reader() -> None:
     assert table.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
 
 
-@pytest.mark.parametrize("encoding", [name for name, *_ in ENCODINGS.values()])
-@pytest.mark.parametrize("column", ["id", "city", "amount", "day", "paid"])
+# Bins are of numbers and moments.
+BINNED = {"id": 1, "amount": 2, "day": "month"}
+CASES = [
+    (column, name)
+    for column in ("id", "city", "amount", "day", "paid")
+    for name, *_ in ENCODINGS.values()
+    if name != "binned" or column in BINNED
+]
+
+
+@pytest.mark.parametrize(("column", "encoding"), CASES)
 def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str, encoding: str) -> None:
-    plain.table.create_index(column, using="bitmap", progress=False, encoding=encoding)
+    option = {"precision": BINNED[column]} if encoding == "binned" else {"encoding": encoding}
+    plain.table.create_index(column, using="bitmap", progress=False, **option)
     assert plain.table.indexes[0].encoding == encoding
     store = plain.folder / "_lakemark"
     manifest = read_manifest(max((store / "manifest").iterdir()).read_bytes())

@@ -269,3 +269,40 @@ def test_a_glob_and_a_single_file_are_tables(plain: Judged, tmp_path: Path) -> N
 def test_repr_says_what_it_is(plain: Judged) -> None:
     assert repr(plain.table) == f"lakemark.Table({str(plain.folder)!r})"
     assert plain.table.location == str(plain.folder)
+
+
+@pytest.mark.parametrize(
+    ("column", "precision", "conditions"),
+    [
+        ("id", 2, ["id BETWEEN 400 AND 1300", "id = 37", "id < 1234", "id IN (5, 77, 1999, 2001)", "NOT id >= 3950"]),
+        ("amount", 1, ["amount > 100", "amount = 0.25", "amount BETWEEN 12.3 AND 77.7", "amount <> 200"]),
+        ("day", "month", ["day >= DATE '2024-02-01'", "day = DATE '2024-03-01'", "day < DATE '2024-02-17'"]),
+    ],
+)
+def test_bins_of_a_precision_count_what_duckdb_counts(
+    plain: Judged, column: str, precision: int | str, conditions: list[str]
+) -> None:
+    index = plain.table.create_index(column, using="bitmap", precision=precision, progress=False)
+    assert (index.encoding, index.options["precision"], index.coverage) == ("binned", str(precision), 1.0)
+    for condition in conditions:
+        assert plain.table.count(condition) == plain.count(condition), condition
+        assert plain.table.scan(condition, columns=[column]).to_arrow().num_rows == plain.count(condition), condition
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "problem"),
+    [
+        ("city", {"precision": 2}, "no precision on strings"),
+        ("id", {"precision": 0}, "1 to 15 significant digits"),
+        ("id", {"precision": 20}, "1 to 15 significant digits"),
+        ("day", {"precision": "week"}, "year, month, day"),
+        ("id", {"precision": 2, "encoding": "range"}, "the encoding given is range"),
+        ("id", {"encoding": "binned"}, "precision=2"),
+    ],
+)
+def test_a_precision_that_cannot_be_says_what_there_is(
+    plain: Judged, column: str, options: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(lakemark.InvalidInputError, match=problem):
+        plain.table.create_index(column, using="bitmap", progress=False, **options)
+    assert plain.table.indexes == []

@@ -4,9 +4,11 @@
 
 use libfuzzer_sys::fuzz_target;
 
+use lakemark_format::order::Order;
+use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::{
-    PostingRef, Result, SegmentDirectory, Trailer, open_tail, physical_range, posting,
-    read_logical, value_block,
+    Encoding, PostingRef, Result, SegmentDirectory, Trailer, bin_block, open_tail, physical_range,
+    posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -37,8 +39,12 @@ fn read(bytes: &[u8]) -> Result<()> {
     {
         rows(bytes, trailer, *list, directory.universe)?;
     }
-    for block in &directory.blocks {
+    for (number, block) in directory.blocks.iter().enumerate() {
         let packed = logical(bytes, trailer, block.offset, block.length.into())?;
+        if directory.encoding == Encoding::Binned {
+            bins(bytes, trailer, &directory, (number, &packed))?;
+            continue;
+        }
         let values = value_block::decode(&packed, &block.first_key, &directory.key_type)?;
         assert!(values.is_sorted_by(|a, b| a.key < b.key));
         let mut offset = block.postings_offset;
@@ -53,6 +59,40 @@ fn read(bytes: &[u8]) -> Result<()> {
             }
             offset += u64::from(value.posting_length);
         }
+    }
+    Ok(())
+}
+
+/// Takes a block of bins apart, ramps, postings and orders.
+fn bins(
+    bytes: &[u8],
+    trailer: &Trailer,
+    directory: &SegmentDirectory,
+    (number, packed): (usize, &[u8]),
+) -> Result<()> {
+    let block = &directory.blocks[number];
+    let bins = bin_block::decode(packed, &block.first_key, &directory.key_type)?;
+    assert!(bins.is_sorted_by(|a, b| a.high < b.low));
+    let (mut offset, mut at) = (block.postings_offset, directory.orders_of(number).start);
+    for bin in &bins {
+        let (length, universe) = (bin.posting_length, directory.universe);
+        if bin.is_ramps() {
+            let ramps = logical(bytes, trailer, offset, length.into())?;
+            let ramps = ramp::decode(&ramps, bin, universe)?;
+            let entries: Vec<(u64, u32)> = ramps.iter().flat_map(Ramp::iter).collect();
+            assert!(entries.is_sorted_by(|a, b| a < b) && entries.len() == bin.rows as usize);
+        } else {
+            let list = PostingRef { offset, length, rows: bin.rows };
+            rows(bytes, trailer, list, universe)?;
+        }
+        if bin.order_length > 0 {
+            let order = logical(bytes, trailer, at, bin.order_length.into())?;
+            let order = Order::decode(&order, bin)?;
+            assert!(order.keys()?.is_sorted());
+            assert!(order.ranks(0..bin.rows)?.iter().all(|rank| *rank < bin.rows));
+            assert!(order.entries_below(bin.high, false)? < bin.rows);
+        }
+        (offset, at) = (offset + u64::from(length), at + u64::from(bin.order_length));
     }
     Ok(())
 }

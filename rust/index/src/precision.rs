@@ -250,8 +250,9 @@ mod tests {
     /// The bins of integers, as the last value of each.
     fn ends(precision: &str, key_type: KeyType, from: i64, bins: usize) -> Vec<i64> {
         let cutter = cutter(precision, key_type);
-        let ends =
-            std::iter::successors(Some(cutter.last_of_bin(key_of_i64(from))), |key| Some(cutter.last_of_bin(key + 1)));
+        let ends = std::iter::successors(Some(cutter.last_of_bin(key_of_i64(from))), |key| {
+            Some(cutter.last_of_bin(key.checked_add(1)?))
+        });
         ends.take(bins).map(i64_of_key).collect()
     }
 

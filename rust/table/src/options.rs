@@ -23,7 +23,8 @@ pub struct IndexSpec {
     pub columns: Vec<String>,
     /// `auto` or `bitmap`; empty means `auto`, which chooses the encoding unless the options name one.
     pub kind: String,
-    /// `encoding` (the names of [`lakemark_format::Encoding`], `equality` if none is given) and `files_per_segment` (1 to 4096).
+    /// `encoding` (the names of [`lakemark_format::Encoding`], `equality` if none is given), `precision` (digits or a
+    /// unit of the calendar, for the encoding `binned`) and `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 

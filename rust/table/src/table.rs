@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use lakemark_format::{Encoding, ManifestIndex};
-use lakemark_index::key_type_of;
+use lakemark_index::{Precision, PrecisionError, key_type_of};
 use object_store::ObjectStore;
 use uuid::Uuid;
 
@@ -24,6 +24,8 @@ use crate::{advise, build, vacuum, verify};
 
 /// The option that names the encoding.
 const ENCODING: &str = "encoding";
+/// The option that says where the encoding `binned` cuts.
+const PRECISION: &str = "precision";
 /// The option that says how many data files share a segment.
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
 /// The kind that leaves the choice to us.
@@ -201,6 +203,9 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         )));
     };
     let (encoding, options) = check_options(&spec.options)?;
+    if let Some(precision) = precision_of(&options)? {
+        precision.check(&key_type).map_err(|error| Error::invalid(format!("{column}: {error}")))?;
+    }
     let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
     if name.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));
@@ -229,6 +234,15 @@ fn check_options(options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(S
                     Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
                 })?;
             }
+            // It says the encoding; what it is itself is checked with the type of the column.
+            PRECISION => match options.get(ENCODING).map(String::as_str) {
+                None | Some("binned") => encoding = Encoding::Binned,
+                Some(other) => {
+                    return Err(Error::invalid(format!(
+                        "{PRECISION} is for the encoding binned, and the encoding given is {other}; leave one of the two out"
+                    )));
+                }
+            },
             FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
             FILES_PER_SEGMENT => {
                 return Err(Error::invalid(format!(
@@ -237,11 +251,22 @@ fn check_options(options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(S
             }
             _ => {
                 return Err(Error::invalid(format!(
-                    "there is no option {key}; a bitmap index has {ENCODING} and {FILES_PER_SEGMENT}"
+                    "there is no option {key}; a bitmap index has {ENCODING}, {PRECISION} and {FILES_PER_SEGMENT}"
                 )));
             }
         }
     }
+    if encoding == Encoding::Binned && !options.contains_key(PRECISION) {
+        return Err(Error::invalid(
+            "the encoding binned needs a precision, such as precision=2 for two significant digits or precision=month",
+        ));
+    }
     let others = options.iter().filter(|(key, _)| *key != ENCODING);
     Ok((encoding, others.map(|(key, value)| (key.clone(), value.clone())).collect()))
+}
+
+/// The precision among the options of an index.
+pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precision>> {
+    let given = options.iter().find(|(key, _)| key == PRECISION);
+    given.map(|(_, value)| value.parse().map_err(|error: PrecisionError| Error::invalid(error.to_string()))).transpose()
 }

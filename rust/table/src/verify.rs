@@ -1,8 +1,10 @@
 //! Deriving segments from the data again and comparing them with what is stored, value by value.
 //!
 //! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived
-//! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well.
+//! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well, and bins of several values
+//! are taken apart.
 
+mod bins;
 mod levels;
 
 use std::collections::VecDeque;
@@ -28,6 +30,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
+use bins::values_of_bins;
 use levels::CoarseRows;
 
 /// Verifies every segment of every index.
@@ -142,6 +145,7 @@ async fn derive(
         files,
         encoding: Encoding::Equality,
         bins: None,
+        precision: None,
     };
     let work = move || {
         let mut bytes = Vec::new();
@@ -256,6 +260,12 @@ impl<'a> Walk<'a> {
             ];
             let mut read = self.segment.read(&ranges, counter).await?.into_iter();
             let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
+            if self.segment.directory.encoding == Encoding::Binned {
+                let orders = self.segment.read(&[self.segment.directory.orders_of(self.block - 1)], counter).await?;
+                let orders = orders.first().map_or(&[][..], Vec::as_slice);
+                self.values.extend(values_of_bins(&self.segment.directory, self.block - 1, &head, &postings, orders)?);
+                continue;
+            }
             let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)
                 .map_err(Damage::corrupt)?;
             let mut rest = postings.as_slice();

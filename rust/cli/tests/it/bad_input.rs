@@ -49,6 +49,25 @@ fn an_unknown_index_option_names_the_known_ones() {
 }
 
 #[test]
+fn a_precision_that_there_is_not_is_an_error_that_says_what_there_is() {
+    let flights = marked();
+    for (column, option, expected) in [
+        ("carrier", "precision=2", "no precision on strings"),
+        ("number", "precision=0", "1 to 15 significant digits"),
+        ("number", "precision=20", "1 to 15 significant digits"),
+        ("number", "precision=fortnight", "year, month, day, hour, minute or second"),
+        ("number", "precision=hour", "numbers have one of 1 to 15 digits"),
+        ("number", "encoding=binned", "precision=2"),
+    ] {
+        let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", column, "--with", option]));
+        assert!(stderr.contains(expected), "{option}: {stderr}");
+    }
+    let said = ok(with_path(&["index", "create"], &flights.path(), &["--on", "number", "--with", "precision=1"]));
+    assert!(said.contains("number"), "{said}");
+    still_answers(&flights.path(), 2000);
+}
+
+#[test]
 fn a_type_that_cannot_be_indexed_is_an_error_at_create() {
     let flights = marked();
     let stderr = fails(1, with_path(&["index", "create"], &flights.path(), &["--on", "stops"]));

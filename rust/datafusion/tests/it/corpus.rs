@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{DataType, Int64Type};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_format::Encoding;
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::differential::precisions_of;
 use crate::fixture::text;
 
 const FILES: [&str; 4] = ["part-0.parquet", "part-1.parquet", "part-2.parquet", "part-3.parquet"];
@@ -67,12 +68,22 @@ async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
         let spec = IndexSpec {
             columns: vec![field.name().clone()],
             kind: "bitmap".into(),
-            options: [("encoding".to_owned(), encoding.name().to_owned())].into(),
+            options: [option(field.data_type(), *encoding)].into(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();
+}
+
+/// The option for an encoding; a type that has no bins has equality in their place.
+fn option(data_type: &DataType, encoding: Encoding) -> (String, String) {
+    let (name, value) = match (encoding, precisions_of(data_type).first()) {
+        (Encoding::Binned, Some(precision)) => ("precision", *precision),
+        (Encoding::Binned, None) => ("encoding", Encoding::Equality.name()),
+        (encoding, _) => ("encoding", encoding.name()),
+    };
+    (name.to_owned(), value.to_owned())
 }
 
 async fn session(folder: &Path, use_index: bool) -> LakemarkSession {
@@ -174,6 +185,18 @@ async fn law_1_corpus_with_every_encoding() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
     mark_as(folder.path(), 1, &Encoding::ALL[1..]).await;
+    check(folder.path()).await;
+}
+
+/// Every column in bins of the coarsest precision that its type has.
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_bins_of_every_type() {
+    let folder = TempDir::new().unwrap();
+    copy_files(folder.path(), &FILES);
+    mark_as(folder.path(), 1, &[Encoding::Binned]).await;
+    let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let indexes = table.snapshot().await.unwrap().indexes();
+    assert!(indexes.iter().filter(|index| index.encoding == "binned").count() > 10, "{}", indexes.len());
     check(folder.path()).await;
 }
 

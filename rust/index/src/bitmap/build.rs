@@ -5,11 +5,12 @@
 //! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
 //! (see the module `levels`), and `binned` the rows of the current bin (`bin_writer`).
 
+mod binned;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use lakemark_format::bin_block;
 use lakemark_format::container::{ContainerWriter, ContentKind};
 use lakemark_format::error::FormatError;
 use lakemark_format::key::{Key, KeyType};
@@ -334,50 +335,6 @@ impl<'a> SegmentWriter<'a> {
         if self.values.len() == MAX_BLOCK_VALUES || self.key_bytes >= TARGET_KEY_BYTES {
             self.end_block()?;
         }
-        Ok(())
-    }
-
-    /// Writes the bin that ends before the value, if one does.
-    fn end_binned_value(&mut self, key: Key) -> Result<(), BuildError> {
-        if let (Some(bins), Key::Fixed(number)) = (&mut self.bin_writer, &key) {
-            let done = bins.end_value(*number);
-            self.value_count += 1;
-            self.max_key = Some(key);
-            self.push_bin(done)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the posting of a finished bin.
-    fn push_bin(&mut self, posting: Option<Vec<u8>>) -> Result<(), BuildError> {
-        let Some(posting) = posting else { return Ok(()) };
-        self.container.push(&posting);
-        if self.container.offset() - self.drained > SINK_BYTES {
-            self.drain()?;
-        }
-        if self.bin_writer.as_ref().is_some_and(BinWriter::is_full) { self.end_bins() } else { Ok(()) }
-    }
-
-    /// Writes the orders of a block of bins and the block.
-    fn end_bins(&mut self) -> Result<(), BuildError> {
-        let Some((bins, orders)) = self.bin_writer.as_mut().map(BinWriter::take_block) else { return Ok(()) };
-        let Some(first) = bins.first() else { return Ok(()) };
-        let bytes = bin_block::encode(&bins)?;
-        let postings_length = self.container.offset() - self.block_start;
-        self.container.push(&orders);
-        self.blocks.push(ValueBlockRef {
-            first_key: Key::Fixed(first.low),
-            offset: self.container.offset(),
-            length: bytes.len() as u32,
-            values: bins.len() as u32,
-            rows: bins.iter().map(|bin| u64::from(bin.rows)).sum(),
-            postings_offset: self.block_start,
-            postings_length,
-        });
-        self.orders.push(orders.len() as u64);
-        self.container.push(&bytes);
-        self.block_start = self.container.offset();
-        self.posting_start = self.block_start;
         Ok(())
     }
 

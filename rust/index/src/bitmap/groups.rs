@@ -111,13 +111,14 @@ impl Groups<'_> {
     /// Bins of one value each.
     fn take_bins(&self, bytes: &[u8], number: usize, found: &mut Vec<GroupValue>) -> Result<()> {
         let bins = bins::decode_block(bytes, number, self.directory)?;
-        for (bin, posting, _) in bins::locate(self.directory, number, &bins) {
+        let before = self.directory.blocks.iter().take(number).map(|block| u64::from(block.values)).sum();
+        for (rank, (bin, posting, _)) in (before..).zip(bins::locate(self.directory, number, &bins)) {
             if bin.values > 1 {
                 return Err(FormatError::invalid("the values of a bin", bin.values, 1));
             }
             let key = Key::Fixed(bin.low);
             if self.ranges.contains(&key) {
-                found.push(GroupValue { key, rows: bin.rows, posting });
+                found.push(GroupValue { key, rank, rows: bin.rows, posting });
             }
         }
         Ok(())

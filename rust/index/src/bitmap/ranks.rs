@@ -19,7 +19,7 @@ use super::slices::{Slice, count_numbers};
 #[must_use]
 pub fn bitmap_ranges(directory: &SegmentDirectory) -> Option<Vec<Range<u64>>> {
     let range = |bitmap: &PostingRef| bitmap.offset..bitmap.offset + u64::from(bitmap.length);
-    (!directory.encoding.has_fine_level()).then(|| directory.bitmaps.iter().map(range).collect())
+    (!directory.encoding.has_postings()).then(|| directory.bitmaps.iter().map(range).collect())
 }
 
 impl Mask {

@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{Footer, modified_ns};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
+use crate::table::precision_of;
 
 /// Files that share segments, and the indexes that lack them.
 pub(crate) struct Group {
@@ -327,6 +328,7 @@ fn merge_jobs(
             files: Vec::with_capacity(kept.len()),
             encoding: *encoding,
             bins: None,
+            precision: precision_of(&index.options)?,
         };
         jobs.push(MergeJob { meta, chunks: Vec::new() });
     }
@@ -365,9 +367,9 @@ fn merge_jobs(
 
 async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
     // Given back when the merge has ended.
-    let _turn = match job.meta.encoding.coarse_level() {
-        Some(_) => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
-        None => None,
+    let _turn = match coarse_memory_bytes(job.meta.encoding, 1) {
+        0 => None,
+        _ => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
     };
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
@@ -383,7 +385,9 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
             Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
                 .with_source(error)
         }
-        error @ BuildError::TooManyValues { .. } => Error::unsupported(error.to_string()),
+        error @ (BuildError::TooManyValues { .. } | BuildError::Precision(_) | BuildError::NoPrecision) => {
+            Error::unsupported(error.to_string())
+        }
     })?;
     let (path, length) = (Store::segment_path(id), pending.length);
     context.store.publish(pending, &path).await?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::search::Count;
+use lakemark_index::bitmap::Count;
 use lakemark_index::{Leaf, Predicate, Test};
 
 use super::is_same_data;
@@ -98,8 +98,10 @@ async fn count(snapshot: &Snapshot, question: &Question<'_>, counter: &ReadCount
             return Ok(None);
         }
     }
-    let Some(count) = Count::new(directory, &question.leaf.test) else { return Ok(None) };
-    let bytes = opened.read(&count.ranges(), counter).await?;
-    let rows = count.finish(&bytes).map_err(Damage::corrupt)?;
+    let Some(mut count) = Count::new(directory, &question.leaf.test) else { return Ok(None) };
+    let first = opened.read(&count.first_ranges(), counter).await?;
+    let wanted = count.second_ranges(&first).map_err(Damage::corrupt)?;
+    let second = opened.read(&wanted, counter).await?;
+    let rows = count.finish(&second).map_err(Damage::corrupt)?;
     Ok(Some(if question.negated { directory.rows() - rows.min(directory.rows()) } else { rows }))
 }

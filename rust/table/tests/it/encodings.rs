@@ -4,7 +4,7 @@ use std::fs;
 
 use lakemark_format::Encoding;
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind};
+use lakemark_table::{BuildOptions, ErrorKind, IndexSpec};
 
 use crate::fixture::{certain, folder, int_key, k_values, leaf, open, probe, spec_with, write};
 
@@ -13,13 +13,23 @@ fn rows(first: usize, pass: impl Fn(i32) -> bool) -> Vec<u32> {
     (0..).zip(k_values(first, 250)).filter(|(_, value)| value.is_some_and(&pass)).map(|(row, _)| row).collect()
 }
 
+/// The declaration of an index with an encoding; bins are cut at one digit.
+fn spec_as(column: &str, encoding: Encoding) -> IndexSpec {
+    match encoding {
+        Encoding::Binned => spec_with(column, "precision", "1"),
+        encoding => spec_with(column, "encoding", encoding.name()),
+    }
+}
+
 #[tokio::test]
 async fn every_encoding_is_built_probed_shown_and_verified() {
     for encoding in Encoding::ALL {
         let folder = folder(3);
         let table = open(folder.path()).await;
-        table.create_index(spec_with("k", "encoding", encoding.name()), false).await.unwrap();
-        table.create_index(spec_with("s", "encoding", encoding.name()), false).await.unwrap();
+        table.create_index(spec_as("k", encoding), false).await.unwrap();
+        // Strings have no bins.
+        let other = if encoding == Encoding::Binned { Encoding::Equality } else { encoding };
+        table.create_index(spec_as("s", other), false).await.unwrap();
         table.build(BuildOptions::default()).await.unwrap();
         let snapshot = table.snapshot().await.unwrap();
         let info = snapshot.indexes();
@@ -54,7 +64,7 @@ async fn verification_compares_the_files_that_are_left() {
         .unwrap();
         write(&folder.path().join("f0001.parquet"), &other);
         let table = open(folder.path()).await;
-        table.create_index(spec_with("k", "encoding", encoding.name()), false).await.unwrap();
+        table.create_index(spec_as("k", encoding), false).await.unwrap();
         table.build(BuildOptions::default()).await.unwrap();
         fs::remove_file(folder.path().join("f0001.parquet")).unwrap();
         let report = table.verify().await.unwrap();
@@ -106,4 +116,60 @@ async fn too_many_values_for_an_encoding_leave_the_table_as_it_was() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("use range-equality"), "{error}");
     assert_eq!(table.snapshot().await.unwrap().indexes()[0].segments, 0);
+}
+
+#[tokio::test]
+async fn a_precision_is_kept_with_the_index_and_wrong_ones_say_what_there_is() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    for (column, options, expected) in [
+        ("s", vec![("precision", "2")], "s: there is no precision on strings"),
+        ("k", vec![("precision", "0")], "precision is 0; it must be 1 to 15 significant digits"),
+        ("k", vec![("precision", "20")], "precision is 20; it must be 1 to 15 significant digits"),
+        ("k", vec![("precision", "week")], "year, month, day, hour, minute or second"),
+        ("k", vec![("precision", "month")], "k: precision is month, and numbers have one of 1 to 15 digits"),
+        ("k", vec![("precision", "2"), ("encoding", "range")], "the encoding given is range"),
+        ("k", vec![("encoding", "binned")], "needs a precision, such as precision=2"),
+    ] {
+        let options = options.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let spec = IndexSpec { columns: vec![column.to_owned()], options, ..IndexSpec::default() };
+        let error = table.create_index(spec, false).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    table.create_index(spec_with("k", "precision", "1"), false).await.unwrap();
+    let info = table.snapshot().await.unwrap().indexes();
+    assert_eq!(info.len(), 1);
+    assert_eq!(info[0].encoding, "binned");
+    assert!(info[0].options.contains(&("precision".to_owned(), "1".to_owned())), "{:?}", info[0].options);
+}
+
+/// Bounds that cut bins, and a byte of an order that is not the one written: the page's checksum finds it.
+#[tokio::test]
+async fn cut_bins_are_counted_exactly_and_damaged_ones_are_named() {
+    let folder = folder(1);
+    let values: Vec<i32> = (0..20_000).map(|row: i32| row.wrapping_mul(7919) % 100_003).collect();
+    let batch = arrow::array::RecordBatch::try_from_iter([(
+        "k",
+        std::sync::Arc::new(arrow::array::Int32Array::from(values.clone())) as arrow::array::ArrayRef,
+    )])
+    .unwrap();
+    write(&folder.path().join("f0000.parquet"), &batch);
+    let table = open(folder.path()).await;
+    table.create_index(spec_with("k", "precision", "1"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let pass = |value: &i32| (12_345..=67_890).contains(value);
+    let ranges = KeyRanges::greater_than(int_key(12_345), true).intersect(&KeyRanges::less_than(int_key(67_890), true));
+    let expected: Vec<u32> = (0..).zip(&values).filter(|(_, value)| pass(value)).map(|(row, _)| row).collect();
+    assert_eq!(certain(&probe(&snapshot, &leaf("k", ranges)).await.files[0]), expected);
+    assert!(table.verify().await.unwrap().is_ok());
+    let marks = folder.path().join("_lakemark/marks");
+    let path = fs::read_dir(&marks).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 16;
+    fs::write(&path, bytes).unwrap();
+    let report = table.verify().await.unwrap();
+    assert_eq!(report.indexes[0].damaged.len(), 1, "{report:?}");
 }

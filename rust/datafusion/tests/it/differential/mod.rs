@@ -12,6 +12,9 @@ mod column;
 mod query;
 mod table;
 
+#[cfg(test)]
+pub use table::precisions_of;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;

@@ -8,6 +8,7 @@ use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_format::Encoding;
+use lakemark_index::{Precision, key_type_of};
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -187,8 +188,15 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let mut marked = Vec::with_capacity(chosen.len());
     for column in &chosen {
-        let encoding = pick(rng, &Encoding::ALL).name();
-        let options = [("files_per_segment", files_per_segment), ("encoding", encoding)];
+        let encoding = *pick(rng, &Encoding::ALL);
+        let precisions = precisions_of(&column.data_type);
+        let (option, value) = match (encoding, precisions.as_slice()) {
+            // Types without bins have any other encoding.
+            (Encoding::Binned, []) => ("encoding", Encoding::Equality.name()),
+            (Encoding::Binned, precisions) => ("precision", *pick(rng, precisions)),
+            (encoding, _) => ("encoding", encoding.name()),
+        };
+        let options = [("files_per_segment", files_per_segment), (option, value)];
         let spec = IndexSpec {
             columns: vec![column.name.clone()],
             kind: "bitmap".into(),
@@ -196,10 +204,18 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await.unwrap();
-        marked.push(format!("{} by {encoding}", column.name));
+        marked.push(format!("{} by {option} {value}", column.name));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     marked
+}
+
+/// What a column of a type may be cut by.
+pub fn precisions_of(data_type: &DataType) -> Vec<&'static str> {
+    let Some(key_type) = key_type_of(data_type) else { return Vec::new() };
+    let mut precisions = vec!["1", "2", "15", "year", "month", "day", "hour", "minute", "second"];
+    precisions.retain(|precision| precision.parse::<Precision>().unwrap().check(&key_type).is_ok());
+    precisions
 }
 
 fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[String]) -> String {
