@@ -7,6 +7,9 @@ use lakemark_format::order::{self, Order};
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::*;
 
+/// Values with their rows.
+pub type Values = Vec<(Key, Vec<u32>)>;
+
 /// A block of values with their rows, cut into bins of so many values each.
 pub struct Block<'a> {
     pub values: &'a [(Key, Vec<u32>)],
@@ -73,7 +76,7 @@ pub fn read(
     directory: &SegmentDirectory,
     number: usize,
     read: impl Fn(Range<u64>) -> Result<Vec<u8>>,
-) -> Result<(Vec<(Key, Vec<u32>)>, Vec<u32>)> {
+) -> Result<(Values, Vec<u32>)> {
     let block = &directory.blocks[number];
     let bytes = read(block.offset..block.offset + u64::from(block.length))?;
     let bins = bin_block::decode(&bytes, &block.first_key, &directory.key_type)?;

@@ -248,7 +248,8 @@ fn a_block_says_the_ends_of_its_bins() {
     let files: Vec<Vec<ArrayRef>> = vec![vec![Arc::new(values)]];
     let segment = binned(&files, "1");
     let block = &segment.directory.blocks[0];
-    let bytes = segment.read(&[block.offset..block.offset + u64::from(block.length)]).remove(0);
+    let range = block.offset..block.offset + u64::from(block.length);
+    let bytes = segment.read(&[range]).remove(0);
     let bins = bin_block::decode(&bytes, &block.first_key, &segment.directory.key_type).unwrap();
     let zero = 1u64 << 63;
     let ends: Vec<_> = bins.iter().map(|bin| (bin.low - zero, bin.high - zero, bin.values, bin.rows)).collect();
