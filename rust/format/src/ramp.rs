@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_key_that_counts_the_rows_is_one_ramp() {
-        let entries: Vec<(u64, u32)> = (0..100_000).map(|row| (1 << 63 | u64::from(row) + 1, row)).collect();
+        let entries: Vec<(u64, u32)> = (0..100_000).map(|row| ((1 << 63) | (u64::from(row) + 1), row)).collect();
         assert_eq!(round_trip(&entries[..1000], 100_000).len(), 6);
         let (keys, rows): (Vec<u64>, Vec<u32>) = entries.into_iter().unzip();
         assert_eq!(encode(&find(&keys, &rows).unwrap(), keys[0]).len(), 7);

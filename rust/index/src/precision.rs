@@ -374,7 +374,7 @@ mod tests {
 
         #[test]
         fn bins_of_floats_ascend(
-            bits in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..100, (0u64..100).prop_map(|low| 1 << 63 | low)], 2..12),
+            bits in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..100, (0u64..100).prop_map(|low| (1 << 63) | low)], 2..12),
             digits in 1u8..=15,
         ) {
             let keys = bits.iter().filter_map(|bits| key_of_f64(f64::from_bits(*bits) + 0.0)).collect();
