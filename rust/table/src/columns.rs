@@ -107,6 +107,7 @@ fn decode_column(
 ) -> Result<ColumnChunk> {
     let mut builder = ChunkBuilder::new(key_type(field)?);
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
+    builder.reserve(rows as usize);
     let hash = part.as_ref().map_or(0, |(_, _, bytes)| fingerprint(bytes));
     push_rows(&mut builder, footer, row_group, field, part, (name, size), None)?;
     let chunk = builder.finish();

@@ -11,6 +11,8 @@ use crate::key::{Cell, CellVisitor, visit};
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
 const COUNTING_SORT_SPAN: u64 = 4;
+/// Room is made for more rows than this only when they are there: a footer may say anything.
+const MAX_RESERVED_ROWS: usize = 1 << 22;
 
 /// Gathers the values of one row group.
 #[derive(Debug)]
@@ -25,14 +27,11 @@ pub struct ChunkBuilder {
 enum Gathered {
     Fixed {
         keys: Vec<u64>,
-        rows: Vec<u32>,
+        /// None while every row has a key: the rows are then 0, 1, 2, …
+        rows: Option<Vec<u32>>,
     },
     /// Byte values are numbered in the order in which they are met.
-    Bytes {
-        numbers: HashMap<Box<[u8]>, u32>,
-        of_row: Vec<u32>,
-        rows: Vec<u32>,
-    },
+    Bytes { numbers: HashMap<Box<[u8]>, u32>, of_row: Vec<u32>, rows: Vec<u32> },
 }
 
 impl ChunkBuilder {
@@ -40,11 +39,18 @@ impl ChunkBuilder {
     #[must_use]
     pub fn new(key_type: KeyType) -> Self {
         let values = if key_type.is_fixed() {
-            Gathered::Fixed { keys: Vec::new(), rows: Vec::new() }
+            Gathered::Fixed { keys: Vec::new(), rows: None }
         } else {
             Gathered::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
         Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values }
+    }
+
+    /// Makes room for so many rows at once, so that their memory is not moved while they come.
+    pub fn reserve(&mut self, rows: usize) {
+        if let Gathered::Fixed { keys, .. } = &mut self.values {
+            keys.reserve(rows.min(MAX_RESERVED_ROWS));
+        }
     }
 
     /// Adds the next rows of the row group.
@@ -59,6 +65,7 @@ impl ChunkBuilder {
 
     /// Adds `count` NULL rows: a file that lacks the column.
     pub fn push_nulls(&mut self, count: u32) {
+        self.values.name_rows();
         self.nulls.extend(self.rows..self.rows + count);
         self.rows += count;
     }
@@ -67,10 +74,19 @@ impl ChunkBuilder {
     #[must_use]
     pub fn finish(self) -> Chunk {
         let (keys, ends, sorted) = match self.values {
-            Gathered::Fixed { keys, rows } => sort_fixed(&keys, &rows),
+            Gathered::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
             Gathered::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
         Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows: sorted }
+    }
+}
+
+impl Gathered {
+    /// From here on some row has no key, so that the rows of keys have to be named.
+    fn name_rows(&mut self) {
+        if let Self::Fixed { keys, rows: rows @ None } = self {
+            *rows = Some((0..keys.len() as u32).collect());
+        }
     }
 }
 
@@ -87,6 +103,7 @@ impl Pushing<'_> {
             Cell::Opaque => self.builder.opaque.push(row),
             Cell::Key(key) => return Some(key),
         }
+        self.builder.values.name_rows();
         None
     }
 }
@@ -98,7 +115,9 @@ impl CellVisitor for Pushing<'_> {
             && let Gathered::Fixed { keys, rows } = &mut self.builder.values
         {
             keys.push(key);
-            rows.push(row);
+            if let Some(rows) = rows {
+                rows.push(row);
+            }
         }
     }
 
@@ -120,17 +139,24 @@ impl CellVisitor for Pushing<'_> {
 
 type Sorted = (Vec<Key>, Vec<u32>, Vec<u32>);
 
-fn sort_fixed(keys: &[u64], rows: &[u32]) -> Sorted {
+fn sort_fixed(keys: &[u64], rows: Option<&[u32]>) -> Sorted {
+    match rows {
+        None => sort_keys(keys, 0..keys.len() as u32),
+        Some(rows) => sort_keys(keys, rows.iter().copied()),
+    }
+}
+
+fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> Sorted {
     let (Some(&least), Some(&most)) = (keys.iter().min(), keys.iter().max()) else {
         return (Vec::new(), Vec::new(), Vec::new());
     };
     if most - least <= keys.len() as u64 * COUNTING_SORT_SPAN {
-        let of_row: Vec<u32> = keys.iter().map(|key| (key - least) as u32).collect();
-        return counting_sort((most - least + 1) as usize, &of_row, rows, |number| {
+        let of_row = keys.iter().map(|key| (key - least) as u32);
+        return counting_sort((most - least + 1) as usize, of_row, rows, |number| {
             Key::Fixed(least + u64::from(number))
         });
     }
-    let mut pairs: Vec<(u64, u32)> = keys.iter().copied().zip(rows.iter().copied()).collect();
+    let mut pairs: Vec<(u64, u32)> = keys.iter().copied().zip(rows).collect();
     pairs.sort_unstable();
     let (mut distinct, mut ends) = (Vec::new(), Vec::new());
     for group in pairs.chunk_by(|a, b| a.0 == b.0) {
@@ -149,16 +175,21 @@ fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) ->
             *slot = place as u32;
         }
     }
-    let of_row: Vec<u32> = of_row.iter().filter_map(|&number| rank.get(number as usize).copied()).collect();
-    counting_sort(sorted.len(), &of_row, rows, |place| {
+    let of_row = of_row.iter().filter_map(|&number| rank.get(number as usize).copied());
+    counting_sort(sorted.len(), of_row, rows.iter().copied(), |place| {
         Key::Bytes(sorted.get(place as usize).map(|(key, _)| key.to_vec()).unwrap_or_default())
     })
 }
 
 /// Stable, so that the rows of each value stay ascending.
-fn counting_sort(places: usize, of_row: &[u32], rows: &[u32], key: impl Fn(u32) -> Key) -> Sorted {
+fn counting_sort(
+    places: usize,
+    of_row: impl Iterator<Item = u32> + Clone,
+    rows: impl Iterator<Item = u32>,
+    key: impl Fn(u32) -> Key,
+) -> Sorted {
     let mut ends = vec![0u32; places];
-    for &place in of_row {
+    for place in of_row.clone() {
         if let Some(count) = ends.get_mut(place as usize) {
             *count += 1;
         }
@@ -170,8 +201,8 @@ fn counting_sort(places: usize, of_row: &[u32], rows: &[u32], key: impl Fn(u32) 
         total += *end;
         *end = total;
     }
-    let mut sorted = vec![0u32; rows.len()];
-    for (&place, &row) in of_row.iter().zip(rows) {
+    let mut sorted = vec![0u32; total as usize];
+    for (place, row) in of_row.zip(rows) {
         if let Some(slot) = next.get_mut(place as usize) {
             if let Some(out) = sorted.get_mut(*slot as usize) {
                 *out = row;
