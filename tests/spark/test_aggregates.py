@@ -35,6 +35,11 @@ ANSWERED = (
     "SELECT DISTINCT city FROM {t}",
     "SELECT blob, count(*) FROM {t} GROUP BY blob",
     "SELECT city, count(*) FROM {t} WHERE k = 77 GROUP BY city",
+    "SELECT city, max(day) FROM {t} WHERE k = 77 GROUP BY city",
+    "SELECT city, min(local), max(at) FROM {t} WHERE k = 77 GROUP BY city",
+    "SELECT city, min(blob) FROM {t} WHERE k = 77 GROUP BY city",
+    "SELECT k, avg(k), sum(k) FROM {t} GROUP BY k",
+    "SELECT price, avg(price) FROM {t} GROUP BY price",
     "SELECT city, count(*) AS n FROM {t} GROUP BY city HAVING count(*) > 700 ORDER BY n, city",
 )
 
@@ -140,6 +145,19 @@ def test_a_sum_that_is_too_large_fails_as_sparks_own_does(spark: SparkSession, t
         failures.append(type(failure.value))
     assert failures[0] is failures[1]
     assert both(spark, folder, "SELECT max(big), count(*) FROM {t}")[0].collect() == [(2**63 - 1, 4)]
+
+
+def test_a_declared_type_is_never_answered_by_values_of_another(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pq.write_table(pa.table({"k": pa.array([2, 10], pa.int32())}), folder / "k.parquet")
+    mark(folder, "k")
+    declared = spark.read.format("lakemark").schema("k STRING").load(str(folder))
+    with pytest.raises(Exception, match="load the table again"):
+        declared.selectExpr("min(k)").collect()
+    with pytest.raises(Exception, match="load the table again"):
+        declared.groupBy("k").count().collect()
+    assert spark.read.format("lakemark").load(str(folder)).selectExpr("min(k)").collect() == [(2,)]
 
 
 def test_the_option_switches_answers_off(spark: SparkSession, folder: Path) -> None:

@@ -21,6 +21,8 @@ use crate::types::spark_type;
 
 /// The driver holds all groups; more of them are better computed by tasks.
 const MAX_GROUPS: usize = 100_000;
+/// Values that are put together on the driver, groups or not; with more of them tasks do it, too.
+const MAX_VALUES: usize = 1 << 20;
 /// The most digits of a decimal.
 const MAX_PRECISION: u8 = 38;
 /// By how many digits Spark widens a decimal to sum it.
@@ -165,7 +167,8 @@ impl<'a> Groups<'a> {
         let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
         let request = TallyRequest { columns, predicate: &predicate, files: &probe.files };
         let tally = pinned.snapshot.tally(&request).await?;
-        if !tally.answered.iter().all(|answered| *answered) {
+        let values: usize = tally.parts.iter().map(|part| part.rows.len()).sum();
+        if values > MAX_VALUES || !tally.answered.iter().all(|answered| *answered) {
             return Ok(false);
         }
         for part in &tally.parts {
@@ -252,7 +255,8 @@ impl<'a> Groups<'a> {
             names.zip(&columns).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
         for (number, codec) in self.values.iter().enumerate() {
             let states = keys.iter().filter_map(|(_, place)| self.states.get(*place)?.get(number));
-            let Some((array, nullable)) = finished(states, codec.as_ref())? else { return Ok(None) };
+            let Some(measure) = self.question.measures.get(number) else { continue };
+            let Some((array, nullable)) = finished(measure.function, states, codec.as_ref())? else { return Ok(None) };
             fields.push(Field::new(format!("measure_{number}"), array.data_type().clone(), nullable));
             columns.push(array);
         }
@@ -311,7 +315,10 @@ impl State {
                     *count = count.checked_add(i64::try_from(rows).ok()?)?;
                 }
             }
-            (Self::Values(known), Values::Encoded(encoded)) => known.extend(encoded.get(row)?.clone()),
+            (Self::Values(known), Values::Encoded(encoded)) => {
+                known.extend(encoded.get(row)?.clone());
+                return (known.len() <= MAX_VALUES).then_some(());
+            }
             (Self::Best(best), Values::Encoded(encoded)) => {
                 let Some(value) = encoded.get(row)? else { return Some(()) };
                 let better = best.as_ref().is_none_or(|best| (value < best) == (function == Function::Min));
@@ -331,28 +338,29 @@ impl State {
 
 /// A measure's column and whether it may be NULL; none if a sum is too large for its type, which is for Spark to say.
 fn finished<'a>(
+    function: Function,
     states: impl Iterator<Item = &'a State> + Clone,
     codec: Option<&Codec>,
 ) -> Result<Option<(ArrayRef, bool)>> {
     let counts = |count: &dyn Fn(&State) -> Option<i64>| -> ArrayRef {
         Arc::new(states.clone().map(|state| count(state).unwrap_or(0)).collect::<Int64Array>())
     };
-    Ok(match (states.clone().next(), codec) {
-        (Some(State::Best(_)), Some(codec)) => {
+    Ok(match (function, codec) {
+        (Function::Min | Function::Max, Some(codec)) => {
             let best = states.map(|state| match state {
                 State::Best(best) => best.as_deref(),
                 _ => None,
             });
             codec.decode(best)?.pop().map(|array| (array, true))
         }
-        (Some(State::Sum(_)), Some(codec)) => {
+        (Function::Sum, Some(codec)) => {
             let sums = states.map(|state| match state {
                 State::Sum(sum) => *sum,
                 _ => None,
             });
             summed(sums.collect(), codec.types.first()).map(|array| (array, true))
         }
-        (Some(State::Values(_)), _) => {
+        (Function::CountDistinct, _) => {
             let count = |state: &State| match state {
                 State::Values(values) => i64::try_from(values.len()).ok(),
                 _ => None,

@@ -30,7 +30,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
-use bins::values_of_bins;
+use bins::BinWalk;
 use levels::CoarseRows;
 
 /// Verifies every segment of every index.
@@ -236,10 +236,13 @@ fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, 
     Ok(rows.0)
 }
 
-/// Goes through the values of a segment, a block at a time.
+/// Goes through the values of a segment, a block at a time, and bins of several values one by one.
 struct Walk<'a> {
     segment: &'a Segment,
     block: usize,
+    bins: Option<BinWalk>,
+    /// The last key that was given.
+    last: Option<Key>,
     values: VecDeque<(Key, Vec<u32>)>,
     coarse: Option<CoarseRows>,
 }
@@ -247,12 +250,24 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     async fn new(segment: &'a Segment, counter: &ReadCounter) -> Result<Self, Damage> {
         let coarse = CoarseRows::read(segment, counter).await?;
-        Ok(Self { segment, block: 0, values: VecDeque::new(), coarse })
+        Ok(Self { segment, block: 0, bins: None, last: None, values: VecDeque::new(), coarse })
     }
 
     async fn next(&mut self, counter: &ReadCounter) -> Result<Option<(Key, Vec<u32>)>, Damage> {
         while self.values.is_empty() {
-            let Some(block) = self.segment.directory.blocks.get(self.block) else { return Ok(None) };
+            if let Some(bins) = &mut self.bins {
+                match bins.next()? {
+                    Some(values) => self.values.extend(values),
+                    None => self.bins = None,
+                }
+                continue;
+            }
+            let Some(block) = self.segment.directory.blocks.get(self.block) else {
+                if self.last != self.segment.directory.max_key {
+                    return Err(Damage::corrupt("the largest key of the directory is not that of the last value"));
+                }
+                return Ok(None);
+            };
             self.block += 1;
             let ranges = [
                 block.offset..block.offset + u64::from(block.length),
@@ -262,8 +277,8 @@ impl<'a> Walk<'a> {
             let (head, postings) = (read.next().unwrap_or_default(), read.next().unwrap_or_default());
             if self.segment.directory.encoding == Encoding::Binned {
                 let orders = self.segment.read(&[self.segment.directory.orders_of(self.block - 1)], counter).await?;
-                let orders = orders.first().map_or(&[][..], Vec::as_slice);
-                self.values.extend(values_of_bins(&self.segment.directory, self.block - 1, &head, &postings, orders)?);
+                let orders = orders.into_iter().next().unwrap_or_default();
+                self.bins = Some(BinWalk::new(&self.segment.directory, self.block - 1, &head, postings, orders)?);
                 continue;
             }
             let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)
@@ -283,7 +298,9 @@ impl<'a> Walk<'a> {
                 rest = later;
             }
         }
-        Ok(self.values.pop_front())
+        let next = self.values.pop_front();
+        self.last = next.as_ref().map(|(key, _)| key.clone());
+        Ok(next)
     }
 }
 

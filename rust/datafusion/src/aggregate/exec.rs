@@ -113,6 +113,7 @@ impl Asker {
         let asked: Vec<&[String]> =
             if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] };
         let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
+        let mut magnitudes = vec![0.0; self.question.measures.len()];
         for columns in asked {
             let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files };
             let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
@@ -124,7 +125,8 @@ impl Asker {
             }
             for part in &tally.parts {
                 self.count("values", part.rows.len() as u64);
-                let Some(all) = of_values(&self.question, &self.input.schema(), columns, part)? else {
+                let states_of_part = of_values(&self.question, &self.input.schema(), columns, part, &mut magnitudes)?;
+                let Some(all) = states_of_part else {
                     return Ok(Default::default());
                 };
                 let cuts = (0..all.num_rows()).step_by(batch_rows);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array, ListArray, RecordBatch, new_null_array};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{cast, concat_batches, filter, is_not_null};
+use arrow::compute::{cast, concat_batches, filter, is_not_null, is_null, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
@@ -15,12 +15,13 @@ use super::question::{Measure, Question};
 use super::sums::multiplied;
 
 /// One row of states per value or pair of values of `columns`: the final aggregate puts those of one group together. None if a sum
-/// of them would depend on the order of the rows.
+/// of them would depend on the order of the rows; `magnitudes` has a number for each measure, which goes from part to part.
 pub(super) fn of_values(
     question: &Question,
     schema: &SchemaRef,
     columns: &[String],
     part: &TallyPart,
+    magnitudes: &mut [f64],
 ) -> Result<Option<RecordBatch>> {
     let fields = columns.iter().zip(&part.values);
     let fields = fields.map(|(column, values)| Field::new(column, values.data_type().clone(), true));
@@ -28,7 +29,7 @@ pub(super) fn of_values(
     let rows = part.rows.iter().map(|&rows| to_count(rows)).collect::<Result<Vec<i64>>>()?;
     let groups = question.groups.iter().map(|group| evaluate(group, &values));
     let mut states = groups.collect::<Result<Vec<_>>>()?;
-    for measure in &question.measures {
+    for (measure, magnitude) in question.measures.iter().zip(magnitudes) {
         let fields: Vec<&DataType> =
             schema.fields().iter().skip(states.len()).take(measure.states()).map(|field| field.data_type()).collect();
         // What counts rows is told with the first column.
@@ -38,7 +39,7 @@ pub(super) fn of_values(
             false => read.iter().all(|column| columns.contains(column)),
         };
         let told = if own {
-            states_of(measure, &values, &rows, &fields)?
+            states_of(measure, &values, &rows, &fields, magnitude)?
         } else {
             Some(empty_states(measure, &rows, &fields)?)
         };
@@ -54,6 +55,7 @@ fn states_of(
     values: &RecordBatch,
     rows: &[i64],
     fields: &[&DataType],
+    magnitude: &mut f64,
 ) -> Result<Option<Vec<ArrayRef>>> {
     let Some(last) = fields.last() else { return Err(internal_datafusion_err!("an aggregate without a state")) };
     Ok(Some(match measure {
@@ -61,9 +63,13 @@ fn states_of(
         Measure::Distinct(argument) => vec![lists(&evaluate(argument, values)?, last)?],
         Measure::Least(argument) | Measure::Greatest(argument) => vec![evaluate(argument, values)?],
         Measure::Sum(argument) | Measure::Mean(argument) => {
-            let Some(sums) = multiplied(&evaluate(argument, values)?, rows, last)? else { return Ok(None) };
+            let Some(sums) = multiplied(&evaluate(argument, values)?, rows, last, magnitude)? else { return Ok(None) };
             match measure {
-                Measure::Mean(_) => vec![counts(std::slice::from_ref(argument), values, rows)?, sums],
+                Measure::Mean(_) => {
+                    // As in the engine's own states: a count, even 0, says that the group has a mean.
+                    let counts = counts(std::slice::from_ref(argument), values, rows)?;
+                    vec![nullif(&counts, &is_null(&sums)?)?, sums]
+                }
                 _ => vec![sums],
             }
         }
@@ -72,13 +78,12 @@ fn states_of(
 
 /// The states of a measure before the first row, as often as there are values.
 fn empty_states(measure: &Measure, rows: &[i64], fields: &[&DataType]) -> Result<Vec<ArrayRef>> {
-    let empty = |(place, data_type): (usize, &&DataType)| match measure {
+    let empty = |data_type: &&DataType| match measure {
         Measure::Distinct(_) => lists(&new_null_array(list_item(data_type)?.data_type(), rows.len()), data_type),
-        Measure::Mean(_) if place == 0 => Ok(zeros(rows)),
         Measure::Count(_) => Ok(zeros(rows)),
         _ => Ok(new_null_array(data_type, rows.len())),
     };
-    fields.iter().enumerate().map(empty).collect()
+    fields.iter().map(empty).collect()
 }
 
 fn zeros(rows: &[i64]) -> ArrayRef {

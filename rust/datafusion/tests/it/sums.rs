@@ -116,6 +116,25 @@ async fn every_encoding_sums_and_groups() {
     }
 }
 
+/// A group in which every value is NULL has neither sum nor mean, and a decimal's mean of nothing is no division by zero.
+#[tokio::test]
+async fn groups_without_a_value_have_no_mean() {
+    let folder = folder(2);
+    mark(folder.path(), &["small", "price", "tiny"], "equality").await;
+    let session = session(folder.path()).await;
+    for sql in [
+        "SELECT small, avg(small), sum(small), count(small) FROM t GROUP BY small",
+        "SELECT price, avg(price), sum(price) FROM t GROUP BY price",
+        "SELECT price IS NULL, avg(price), count(*) FROM t GROUP BY 1",
+        "SELECT avg(small), avg(price) FROM t WHERE small IS NULL AND price IS NULL",
+    ] {
+        check(&session, sql, false).await;
+    }
+    let null =
+        rows(&session, "SELECT avg(price), sum(price), count(*) FROM t WHERE price IS NULL GROUP BY price").await;
+    assert_eq!(null, ["NULL|NULL|223"]);
+}
+
 #[tokio::test]
 async fn what_the_index_cannot_sum_is_read() {
     let folder = folder(2);

@@ -116,7 +116,7 @@ impl BinPlan {
             }
         }
         let missing = |wanted: Place| {
-            let unread = |number: usize| !read.iter().any(|(other, _)| *other == number);
+            let unread = |number: usize| read.binary_search_by_key(&number, |(other, _)| *other).is_err();
             places.iter().enumerate().any(|(number, place)| *place == wanted && unread(number))
         };
         let opposite = missing(Place::Inside) || outside < inside && !missing(Place::Outside);
@@ -205,8 +205,12 @@ pub(super) struct Edge<'a> {
 }
 
 enum Body<'a> {
-    Ramps(Vec<Ramp>),
-    Order { order: Order<'a>, posting: &'a [u8] },
+    /// Each with the number of entries before it.
+    Ramps(Vec<(u32, Ramp)>),
+    Order {
+        order: Order<'a>,
+        posting: &'a [u8],
+    },
 }
 
 impl<'a> Edge<'a> {
@@ -219,7 +223,13 @@ impl<'a> Edge<'a> {
         ranges: &KeyRanges,
     ) -> Result<Self> {
         let body = if bin.is_ramps() {
-            Body::Ramps(ramp::decode(posting, bin, universe)?)
+            let mut before = 0;
+            let numbered = ramp::decode(posting, bin, universe)?.into_iter().map(|ramp| {
+                let first = before;
+                before += ramp.entries;
+                (first, ramp)
+            });
+            Body::Ramps(numbered.collect())
         } else {
             Body::Order { order: Order::decode(order, bin)?, posting }
         };
@@ -239,7 +249,11 @@ impl<'a> Edge<'a> {
             }
             (Key::Fixed(key), None, Body::Order { order, .. }) => order.entries_below(*key, inclusive),
             (Key::Fixed(key), None, Body::Ramps(ramps)) => {
-                Ok(ramps.iter().map(|ramp| ramp.entries_below(*key, inclusive)).sum())
+                // Keys ascend from ramp to ramp: of those that begin below the bound all but the last end below it.
+                let after =
+                    ramps.partition_point(|(_, ramp)| ramp.first_key < *key || inclusive && ramp.first_key == *key);
+                let last = after.checked_sub(1).and_then(|last| ramps.get(last));
+                Ok(last.map_or(0, |(before, ramp)| before + ramp.entries_below(*key, inclusive)))
             }
         };
         let of_range = |range: &KeyRange| -> Result<Range<u32>> {
@@ -267,13 +281,15 @@ impl<'a> Edge<'a> {
     fn rows(&self, sink: &mut Counted) -> Result<()> {
         match &self.body {
             Body::Ramps(ramps) => {
-                let mut first = 0;
-                for ramp in ramps {
-                    for entries in &self.entries {
-                        let (start, end) = (entries.start.saturating_sub(first), entries.end.saturating_sub(first));
-                        ramp.rows(start..end.min(ramp.entries), sink);
+                let mut next = 0;
+                for (first, ramp) in ramps {
+                    // Both ascend: ranges that end before a ramp have nothing of later ones either.
+                    next += self.entries.iter().skip(next).take_while(|entries| entries.end <= *first).count();
+                    let end = first + ramp.entries;
+                    for entries in self.entries.iter().skip(next).take_while(|entries| entries.start < end) {
+                        let start = entries.start.saturating_sub(*first);
+                        ramp.rows(start..(entries.end - first).min(ramp.entries), sink);
                     }
-                    first += ramp.entries;
                 }
             }
             Body::Order { order, posting } => {

@@ -32,6 +32,8 @@ use shape::Extremes;
 const FIXED_BYTES: f64 = 64.0 + 64.0 + 90.0;
 /// A value block in the directory; its own first fields.
 const BLOCK_BYTES: f64 = 12.0 + 8.0;
+/// Cuts between more values than these are not listed: they would take more memory than they tell.
+const MAX_LISTED_BITS: u32 = 20;
 /// A bitmap in the directory.
 const BITMAP_BYTES: f64 = 8.0;
 /// Pages are 4092 bytes and a checksum of four.
@@ -102,10 +104,12 @@ pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
             if level.bitmaps(sizes.bins) > MAX_COARSE_BITMAPS as u64 {
                 return None;
             }
-            shape.cuts_of_values(sizes.bins)
+            shape.cuts_of_values(sizes.bins >> unlisted_slices(sizes.bins))
         };
+        let unlisted = if encoding.has_bins() { 0 } else { u64::from(unlisted_slices(sizes.bins)) };
+        let bitmaps = 0..level.bitmaps(sizes.bins);
         sizes.bitmaps =
-            (0..level.bitmaps(sizes.bins)).map(|bitmap| bitmap_bytes(level, shape, &cuts, bitmap)).collect();
+            bitmaps.map(|bitmap| bitmap_bytes(level, shape, &cuts, bitmap.saturating_sub(unlisted))).collect();
     }
     let bitmaps: f64 = sizes.bitmaps.iter().map(|bytes| bytes + BITMAP_BYTES).sum();
     let bytes = FIXED_BYTES + sizes.nulls + sizes.fine + sizes.blocks.0 + bitmaps;
@@ -138,6 +142,12 @@ fn bitmap_estimate(level: CoarseLevel, shape: &ColumnShape) -> f64 {
     let ends = if level == CoarseLevel::Interval { 2.0 } else { 1.0 };
     let runs = ends * (shape.shuffle * shape.rows as f64 / 6.0 + 1.0);
     (shape.rows as f64 / 8.0).min(runs * RUN_BYTES) + BITMAP_BYTES
+}
+
+/// Of very many values neighbours are taken together, and the lowest slices, which tell them apart, are all taken to be like the
+/// lowest that is left.
+fn unlisted_slices(values: u64) -> u32 {
+    (u64::BITS - values.leading_zeros()).saturating_sub(MAX_LISTED_BITS)
 }
 
 /// Bytes of a bitmap. `cuts` are the parts of the valued rows below each bin's end.

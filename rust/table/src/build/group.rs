@@ -166,30 +166,40 @@ fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result
     let rows = readings.iter().map(aligned).sum();
     let mut encodings = group.indexes.iter().map(encoding_of).collect::<Result<Vec<_>>>()?;
     let bytes = |encoding: &Encoding| coarse_memory_bytes(*encoding, rows);
-    let needs = encodings.iter().map(bytes).filter(|bytes| *bytes > 0).take(context.threads);
-    let memory: Vec<Taken> = needs.map_while(|bytes| Budget::reserve(&context.budget, bytes)).collect();
-    if memory.is_empty() {
-        for (index, encoding) in group.indexes.iter().zip(&mut encodings) {
-            let bytes = bytes(encoding);
-            if bytes == 0 {
+    // The largest first: whoever has a turn has the memory for any of them.
+    let mut needs: Vec<(u64, usize)> = encodings.iter().map(bytes).zip(0..).filter(|(bytes, _)| *bytes > 0).collect();
+    needs.sort_unstable_by(|a, b| b.cmp(a));
+    let mut memory: Vec<Taken> = Vec::new();
+    for (bytes, place) in needs {
+        if memory.len() == context.threads {
+            break;
+        }
+        let taken = Budget::reserve(&context.budget, bytes);
+        let is_first = memory.is_empty();
+        match (taken, group.indexes.get(place), encodings.get_mut(place)) {
+            (Some(taken), ..) => {
+                memory.push(taken);
                 continue;
             }
-            if !is_chosen_by_auto(index) {
-                return Err(Error::unsupported(format!(
-                    "the encoding {} of the index {} takes {bytes} bytes of memory for the {rows} rows of a segment, and the build \
+            (None, Some(index), Some(encoding)) if is_first => {
+                if !is_chosen_by_auto(index) {
+                    return Err(Error::unsupported(format!(
+                        "the encoding {} of the index {} takes {bytes} bytes of memory for the {rows} rows of a segment, and the build \
                      may use {}: allow more with --memory, or declare the index with a smaller files_per_segment",
-                    index.encoding,
-                    index.name,
-                    context.budget.limit()
-                )));
+                        index.encoding,
+                        index.name,
+                        context.budget.limit()
+                    )));
+                }
+                tracing::warn!(
+                    index = index.name,
+                    bytes,
+                    limit = context.budget.limit(),
+                    "the memory limit does not allow for the encoding that auto chose; segments get the encoding equality instead"
+                );
+                *encoding = Encoding::Equality;
             }
-            tracing::warn!(
-                index = index.name,
-                bytes,
-                limit = context.budget.limit(),
-                "the memory limit does not allow for the encoding that auto chose; segments get the encoding equality instead"
-            );
-            *encoding = Encoding::Equality;
+            _ => break,
         }
     }
     // Files without rows need no memory, and a turn all the same.

@@ -13,23 +13,31 @@ import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.expressions.aggregate.Sum;
-import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 
 /**
  * Spark's aggregates to the JSON that {@code rust/jni/src/aggregate.rs} reads.
  *
  * <p>Taken are groups of plain columns, and counts, extremes and sums of plain columns; a mean is
- * not, for which Spark then asks for a sum and a count. Strings with a collation have an equality
- * of their own and stay with Spark.
+ * not, for which Spark then asks for a sum and a count. Columns that Spark knows by another type
+ * than the table has (a schema that users declared, strings with a collation) stay with Spark: a
+ * value that is cast may be another value's equal.
  */
 final class AggregateTranslator {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
   private final StructType schema;
+  private final StructType tableSchema;
 
-  AggregateTranslator(StructType schema) {
+  /**
+   * Makes a translator.
+   *
+   * @param schema the columns as Spark knows them
+   * @param tableSchema the columns as the pinned table has them
+   */
+  AggregateTranslator(StructType schema, StructType tableSchema) {
     this.schema = schema;
+    this.tableSchema = tableSchema;
   }
 
   /** The question; empty if it holds anything that the marks could not answer. */
@@ -79,15 +87,12 @@ final class AggregateTranslator {
   private Optional<String> column(Expression expression) {
     if (expression instanceof NamedReference reference && reference.fieldNames().length == 1) {
       String name = reference.fieldNames()[0];
-      return schema.getFieldIndex(name).isDefined() && hasPlainEquality(name)
-          ? Optional.of(name)
-          : Optional.empty();
+      boolean sameType =
+          schema.getFieldIndex(name).isDefined()
+              && tableSchema.getFieldIndex(name).isDefined()
+              && schema.apply(name).dataType().equals(tableSchema.apply(name).dataType());
+      return sameType ? Optional.of(name) : Optional.empty();
     }
     return Optional.empty();
-  }
-
-  private boolean hasPlainEquality(String name) {
-    return !(schema.apply(name).dataType() instanceof StringType text)
-        || text.supportsBinaryEquality();
   }
 }

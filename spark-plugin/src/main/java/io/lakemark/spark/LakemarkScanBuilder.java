@@ -124,7 +124,7 @@ final class LakemarkScanBuilder
           ? Optional.of(LakemarkAnswer.counts(count.getAsLong(), functions.length))
           : Optional.empty();
     }
-    return new AggregateTranslator(schema)
+    return new AggregateTranslator(schema, table().schema())
         .question(wanted)
         .flatMap(question -> table().aggregate(filter, question));
   }
