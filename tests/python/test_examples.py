@@ -103,6 +103,7 @@ def test_set_query_benchmark_answers_equal_those_of_the_peers(tmp_path: Path) ->
         "lakemark",
         "lakemark, cache off",
         "lakemark, marks off",
+        "lakemark, count()",
         "datafusion",
         "duckdb",
         "duckdb native",
