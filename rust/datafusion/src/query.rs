@@ -15,7 +15,7 @@ use datafusion::functions_aggregate::expr_fn::count as count_rows;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_index::{Predicate, Reason, Truth};
-use lakemark_table::{Error, ErrorKind, FileProbe, ProbeOptions, ProbeReport, Result, Snapshot, Table};
+use lakemark_table::{Error, ErrorKind, ProbeOptions, ProbeReport, Result, Snapshot, Table};
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
@@ -41,7 +41,7 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
     let query = Query::new(table, options).await?;
     let rows = query.filtered(predicate)?;
     let probed = query.probe(&rows, true).await?;
-    if let Some(certain) = certain_count(&probed.files) {
+    if let Some(certain) = probed.certain_rows() {
         return Ok(certain);
     }
     let counted = rows.aggregate(Vec::new(), vec![count_rows(lit(1))]).map_err(from_engine)?;
@@ -241,13 +241,4 @@ fn predicate_of(rows: &DataFrame, snapshot: &Snapshot) -> Result<Predicate> {
         text: expr.human_display().to_string(),
     }));
     Ok(Predicate::And(parts).simplify())
-}
-
-/// The sum over files, if every row of every file is certain.
-fn certain_count(files: &[FileProbe]) -> Option<u64> {
-    files.iter().try_fold(0u64, |sum, file| match file {
-        FileProbe::Counted { rows } => Some(sum + rows),
-        FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(sum + u64::from(certain.len())),
-        FileProbe::Known { .. } | FileProbe::Unknown => None,
-    })
 }

@@ -35,10 +35,8 @@ pub async fn min_max(
     filter: Option<&str>,
     options: &QueryOptions,
 ) -> Result<DataFrame> {
-    let query = Query::new(table, options).await?;
-    let column = the_column(&query, column)?;
-    let extremes = vec![min(column.clone()).alias("min"), max(column).alias("max")];
-    query.filtered(filter)?.aggregate(Vec::new(), extremes).map_err(from_engine)
+    let extremes = |column: Expr| vec![min(column.clone()).alias("min"), max(column).alias("max")];
+    of_column(table, column, filter, options, extremes).await
 }
 
 /// The sum and the mean of a column: one row with `sum` and `mean`.
@@ -48,10 +46,8 @@ pub async fn sum_mean(
     filter: Option<&str>,
     options: &QueryOptions,
 ) -> Result<DataFrame> {
-    let query = Query::new(table, options).await?;
-    let column = the_column(&query, column)?;
-    let totals = vec![sum(column.clone()).alias("sum"), avg(column).alias("mean")];
-    query.filtered(filter)?.aggregate(Vec::new(), totals).map_err(from_engine)
+    let totals = |column: Expr| vec![sum(column.clone()).alias("sum"), avg(column).alias("mean")];
+    of_column(table, column, filter, options, totals).await
 }
 
 /// How many different values a column has; NULL is none.
@@ -61,9 +57,7 @@ pub async fn count_distinct(
     filter: Option<&str>,
     options: &QueryOptions,
 ) -> Result<u64> {
-    let query = Query::new(table, options).await?;
-    let column = the_column(&query, column)?;
-    let counted = query.filtered(filter)?.aggregate(Vec::new(), vec![distinct(column)]).map_err(from_engine)?;
+    let counted = of_column(table, column, filter, options, |column| vec![distinct(column)]).await?;
     let batches = counted.collect().await.map_err(from_engine)?;
     let number = batches
         .iter()
@@ -72,6 +66,19 @@ pub async fn count_distinct(
     number
         .and_then(|number| u64::try_from(number).ok())
         .ok_or_else(|| Error::new(ErrorKind::Internal, "a count gave no number"))
+}
+
+/// One row with what `measures` makes of a column.
+async fn of_column(
+    table: &Arc<Table>,
+    column: &str,
+    filter: Option<&str>,
+    options: &QueryOptions,
+    measures: impl FnOnce(Expr) -> Vec<Expr>,
+) -> Result<DataFrame> {
+    let query = Query::new(table, options).await?;
+    let column = the_column(&query, column)?;
+    query.filtered(filter)?.aggregate(Vec::new(), measures(column)).map_err(from_engine)
 }
 
 fn the_column(query: &Query, name: &str) -> Result<Expr> {

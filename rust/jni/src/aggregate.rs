@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
-use crate::plan::{certain_rows, probe};
+use crate::plan::probe;
 use crate::types::spark_type;
 
 /// The driver holds all groups; more of them are better computed by tasks.
@@ -58,7 +58,7 @@ enum Function {
 pub(crate) async fn answer(pinned: &Pinned, filter: &str, question: &Question) -> Result<Option<RecordBatch>> {
     let Some(mut groups) = Groups::new(pinned, question)? else { return Ok(None) };
     let probe = probe(pinned, filter).await?;
-    let Some(rows) = certain_rows(&probe) else { return Ok(None) };
+    let Some(rows) = probe.certain_rows() else { return Ok(None) };
     let answered = match question.groups.is_empty() {
         true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &probe).await?,
         false => groups.ask_groups(pinned, filter, &probe).await?,

@@ -55,30 +55,20 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
     Ok(probe)
 }
 
-/// The number of rows for which the filter is true, if that is certain for every file.
-pub(crate) fn certain_rows(probe: &Probe) -> Option<u64> {
-    let rows = probe.files.iter().map(|file| match file {
-        FileProbe::Counted { rows } => Some(*rows),
-        FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
-        FileProbe::Known { .. } | FileProbe::Unknown => None,
-    });
-    rows.sum()
-}
-
 /// Whether the marks alone tell which rows a filter chooses.
 pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
-    Ok(certain_rows(probe(pinned, filter).await?.as_ref()).is_some())
+    Ok(probe(pinned, filter).await?.certain_rows().is_some())
 }
 
 /// The number of rows for which a filter is true, if the marks alone know it.
 pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> {
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     if predicate != Predicate::Const(Truth::True) {
-        return Ok(certain_rows(probe(pinned, filter).await?.as_ref()));
+        return Ok(probe(pinned, filter).await?.certain_rows());
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
-    Ok(certain_rows(&pinned.snapshot.probe(&predicate, &options).await?))
+    Ok(pinned.snapshot.probe(&predicate, &options).await?.certain_rows())
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.

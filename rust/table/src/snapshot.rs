@@ -52,6 +52,19 @@ pub struct Probe {
     pub report: ProbeReport,
 }
 
+impl Probe {
+    /// The number of rows for which the predicate is true, if that is certain for every file.
+    #[must_use]
+    pub fn certain_rows(&self) -> Option<u64> {
+        let rows = self.files.iter().map(|file| match file {
+            FileProbe::Counted { rows } => Some(*rows),
+            FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
+            FileProbe::Known { .. } | FileProbe::Unknown => None,
+        });
+        rows.sum()
+    }
+}
+
 /// What a probe says of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileProbe {
