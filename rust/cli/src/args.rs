@@ -141,7 +141,7 @@ pub struct CreateArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// Column to index; several columns of one index are separated by commas
+    /// Column to index, or a field of a struct as in place.city; several columns of one index are separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
     /// Kind of index: bitmap, or auto to let Lakemark choose the encoding by a sample of the column

@@ -54,7 +54,8 @@ impl Facts {
         projection: Option<&Vec<usize>>,
     ) -> Option<Arc<Self>> {
         let schema = snapshot.schema();
-        let known = |column: usize| schema.fields().get(column).is_some_and(|field| snapshot.can_tell(field.name()));
+        let known =
+            |column: usize| schema.fields().get(column).is_some_and(|field| snapshot.can_tell_part(field.name()));
         if !projection?.iter().any(|column| known(*column)) {
             return None;
         }

@@ -23,12 +23,14 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, lit};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self as physical, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+use lakemark_format::column;
 use lakemark_index::{Predicate, RowSet, Truth};
 use lakemark_table::{FileProbe, ProbeOptions, ProbeReport, Reading, Snapshot};
 use object_store::path::Path;
 
 use crate::access::selection;
 use crate::error::to_engine;
+use crate::fields::{access_of, expression, type_of};
 use crate::translate::translate;
 
 /// What it takes to probe once more.
@@ -178,6 +180,11 @@ fn exact(expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
     if let Some(column) = expr.downcast_ref::<physical::Column>() {
         let field = output.fields().get(column.index()).filter(|field| !field.data_type().is_floating())?;
         return Some(Expr::Column(datafusion::common::Column::new_unqualified(field.name())));
+    }
+    if let Some((column, names)) = access_of(expr) {
+        let root = output.fields().get(column.index())?.name().as_str();
+        let name = column::join([root].into_iter().chain(names.iter().map(String::as_str)));
+        return type_of(output, &name).filter(|data_type| !data_type.is_floating()).map(|_| expression(&name));
     }
     if let Some(literal) = expr.downcast_ref::<physical::Literal>() {
         return Some(lit(literal.value().clone()));

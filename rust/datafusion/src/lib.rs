@@ -15,6 +15,7 @@ mod dynamic;
 pub mod error;
 mod exec;
 mod factory;
+mod fields;
 mod provider;
 pub mod query;
 mod reader;

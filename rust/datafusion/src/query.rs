@@ -14,11 +14,13 @@ use datafusion::error::Result as EngineResult;
 use datafusion::functions_aggregate::expr_fn::count as count_rows;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use lakemark_format::column;
 use lakemark_index::{Predicate, Reason, Truth};
 use lakemark_table::{Error, ErrorKind, ProbeOptions, ProbeReport, Result, Snapshot, Table};
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
+use crate::fields::expression;
 use crate::provider::LakemarkTable;
 use crate::session::session_context;
 use crate::translate::translate;
@@ -119,16 +121,17 @@ impl Query {
         }
     }
 
-    /// Columns by their exact names.
+    /// Columns by their exact names, and fields of structs with dots between the names on the way to them.
     pub(crate) fn columns(&self, names: &[String]) -> Result<Vec<Expr>> {
-        let schema = self.snapshot.schema();
-        let column = |name: &String| match schema.field_with_name(name) {
-            Ok(_) => Ok(Expr::Column(Column::new_unqualified(name))),
-            Err(_) => {
+        let column = |text: &String| match self.snapshot.resolve(text) {
+            Some(name) if column::is_field(&name) => Ok(expression(&name).alias(text)),
+            Some(name) => Ok(Expr::Column(Column::new_unqualified(name))),
+            None => {
+                let schema = self.snapshot.schema();
                 let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
                 Err(Error::new(
                     ErrorKind::NotFound,
-                    format!("the table has no column {name:?}; its columns are {}", known.join(", ")),
+                    format!("the table has no column {text:?}; its columns are {}", known.join(", ")),
                 ))
             }
         };

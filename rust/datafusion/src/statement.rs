@@ -10,6 +10,8 @@
 //! SHOW INDEXES FROM table
 //! ```
 //!
+//! A field of a struct is written as in a query: `place.city` or `place['city']`.
+//!
 //! Identifiers are folded and quoted as in the rest of DataFusion's SQL.
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
+use lakemark_format::column;
 
 /// A statement of ours, or one that DataFusion runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +57,7 @@ pub struct CreateIndex {
     pub name: Option<String>,
     /// The table to index.
     pub table: TableReference,
-    /// Columns, in order.
+    /// Columns, in order; fields of structs under their whole names, see [`lakemark_format::column`].
     pub columns: Vec<String>,
     /// Index kind, `auto` if it is left out.
     pub kind: String,
@@ -164,14 +167,35 @@ impl StatementParser<'_> {
         if !self.inner.parser.consume_token(&Token::LParen) {
             return self.expected("a list of columns in parentheses");
         }
-        let mut columns = vec![self.identifier()?];
+        let mut columns = vec![self.column()?];
         while self.inner.parser.consume_token(&Token::Comma) {
-            columns.push(self.identifier()?);
+            columns.push(self.column()?);
         }
         if !self.inner.parser.consume_token(&Token::RParen) {
             return self.expected("',' or ')' in the list of columns");
         }
         Ok(columns)
+    }
+
+    /// A column, or the way to a field: `a.b` or `a['b']`.
+    fn column(&mut self) -> Result<String> {
+        let mut names = vec![self.identifier()?];
+        loop {
+            if self.inner.parser.consume_token(&Token::Period) {
+                names.push(self.identifier()?);
+            } else if self.inner.parser.consume_token(&Token::LBracket) {
+                let Token::SingleQuotedString(name) = self.inner.parser.peek_token().token else {
+                    return self.expected("the name of a field in single quotes");
+                };
+                self.skip(1);
+                names.push(name);
+                if !self.inner.parser.consume_token(&Token::RBracket) {
+                    return self.expected("']' after the name of a field");
+                }
+            } else {
+                return Ok(column::join(names.iter().map(String::as_str)));
+            }
+        }
     }
 
     fn options(&mut self) -> Result<BTreeMap<String, String>> {

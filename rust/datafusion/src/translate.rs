@@ -14,6 +14,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 
+use crate::fields::{name_of, type_of};
+
 /// Translates the conjunction of `filters` over columns of `schema`.
 #[must_use]
 pub fn translate(filters: &[Expr], schema: &Schema) -> Predicate {
@@ -29,9 +31,10 @@ struct Translator<'a> {
     schema: &'a Schema,
 }
 
-/// A column of the table, perhaps seen through a cast.
+/// A column of the table or a field in one, perhaps seen through a cast.
 struct ColumnRef<'a> {
-    name: &'a str,
+    /// Its whole name, if it is a field of a struct.
+    name: String,
     data_type: &'a DataType,
     cast: Option<&'a DataType>,
 }
@@ -243,7 +246,7 @@ impl Translator<'_> {
 
     fn function(&self, expr: &Expr, function: &ScalarFunction) -> Predicate {
         let ("starts_with", [searched, prefix]) = (function.name(), function.args.as_slice()) else {
-            return declined(expr, Reason::ExpressionNotSupported);
+            return self.bare_boolean(expr);
         };
         match (self.text_column(searched), literal(prefix).and_then(ScalarValue::try_as_str)) {
             (Some(_), Some(None)) => Predicate::Const(Truth::Null),
@@ -256,14 +259,15 @@ impl Translator<'_> {
         self.column(expr).filter(|column| key_type_of(column.data_type) == Some(KeyType::Utf8))
     }
 
-    /// A column, or a cast of one that keeps value and order: between integers without loss, or
+    /// A column or field, or a cast of one that keeps value and order: between integers without loss, or
     /// between types whose keys are the same (plain, large, view and dictionary text).
     fn column<'e>(&'e self, expr: &'e Expr) -> Option<ColumnRef<'e>> {
         match expr {
             Expr::Alias(alias) => self.column(&alias.expr),
-            Expr::Column(column) => {
-                let field = self.schema.field_with_name(&column.name).ok()?;
-                Some(ColumnRef { name: field.name(), data_type: field.data_type(), cast: None })
+            Expr::Column(_) | Expr::ScalarFunction(_) => {
+                let name = name_of(expr)?;
+                let data_type = type_of(self.schema, &name)?;
+                Some(ColumnRef { name, data_type, cast: None })
             }
             Expr::Cast(cast) => self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type())),
             Expr::TryCast(cast) => self.column(&cast.expr).and_then(|column| seen_as(column, cast.field.data_type())),
@@ -419,11 +423,11 @@ fn constant(value: &ScalarValue) -> Option<Predicate> {
 }
 
 fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predicate {
-    Predicate::Leaf(Leaf { column: column.name.to_owned(), test: Test::Ranges(ranges), text: text(expr) })
+    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text(expr) })
 }
 
 fn null_leaf(column: &ColumnRef<'_>, expr: &Expr) -> Predicate {
-    Predicate::Leaf(Leaf { column: column.name.to_owned(), test: Test::IsNull, text: text(expr) })
+    Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::IsNull, text: text(expr) })
 }
 
 fn negate(predicate: Predicate) -> Predicate {

@@ -5,6 +5,7 @@
 
 pub mod bin_block;
 pub mod codec;
+pub mod column;
 pub mod container;
 pub mod error;
 pub mod key;

@@ -43,7 +43,7 @@ pub enum Predicate {
 /// A test of one column, which an index may answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaf {
-    /// Name of the column in the table's schema.
+    /// The column in the table's schema, or a field inside of its structs: see [`lakemark_format::column`].
     pub column: String,
     /// What is asked of the column.
     pub test: Test,

@@ -13,7 +13,7 @@ mod queries;
 mod report;
 mod sample;
 
-use lakemark_format::{Encoding, ManifestIndex};
+use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::bitmap::cost::Prediction;
 use lakemark_index::bitmap::cost::choice::choose;
 
@@ -107,7 +107,7 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
         if sampler.rows() >= MANY_ROWS && distinct >= UNIQUE * valued(sampler.rows(), &column) as f64 {
             tracing::warn!(
                 index = index.name,
-                column = index.column,
+                column = %column::shown(&index.column),
                 predicted_bytes = bytes,
                 "nearly every row has a value of its own: the index will take about {:.1} bytes a row; \
                  an index of the kind `key`, made for unique values, does not exist yet, so that this is the one to take if searches \

@@ -11,11 +11,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lakemark_format::{Manifest, ManifestIndex};
+use lakemark_format::{Manifest, ManifestIndex, column};
 
 use crate::error::{Error, Result};
+use crate::fields::{Presence, has_other_calendar};
 use crate::footer::{FileShape, fingerprint};
-use crate::moments::is_rebased;
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::{BuildReport, Finding};
 use crate::schema;
@@ -171,9 +171,28 @@ impl Shapes {
         self.get(file).map_or(0, |shape| shape.row_groups.iter().copied().map(u64::from).sum())
     }
 
-    /// Whether the file's values of the column are of another calendar.
-    fn is_rebased(&self, file: usize, column: &str) -> bool {
-        self.get(file).is_some_and(|shape| shape.schema.field_with_name(column).is_ok_and(is_rebased))
+    /// Why a file cannot be indexed.
+    fn obstacle(&self, snapshot: &Snapshot, file: usize, index: &ManifestIndex) -> Option<String> {
+        let shape = self.get(file)?;
+        let name = snapshot.shown_name(&index.column)?;
+        let shown = snapshot.shown_text(&name);
+        if has_other_calendar(&shape.schema, &index.column) {
+            return Some(format!(
+                "its writer says that {shown} is of the hybrid Julian calendar, which readers convert differently; \
+                 queries scan the file, write it again with a newer Spark to index it"
+            ));
+        }
+        if snapshot.presence(&shape.schema, &name) == Presence::Unclear {
+            return Some(format!(
+                "it has another struct than the table around {shown}; queries scan the file, write it again to index it"
+            ));
+        }
+        shape.hollow.contains(&index.column).then(|| {
+            format!(
+                "it says that {shown} is never NULL and its struct may be, so that readers see a value where the struct is NULL; \
+                 queries scan the file, write it again with a field that may be NULL to index it"
+            )
+        })
     }
 }
 
@@ -192,7 +211,7 @@ async fn plan(
         } else {
             tracing::warn!(
                 index = index.name,
-                column = index.column,
+                column = %column::shown(&index.column),
                 "the column is gone or has another type; the index is left out"
             );
         }
@@ -204,10 +223,17 @@ async fn plan(
     let mut declined: Vec<Finding> = Vec::new();
     let mut passes: Vec<(Vec<usize>, usize, Vec<ManifestIndex>)> = Vec::new();
     for (index, files) in lacking {
-        let (rebased, files): (Vec<usize>, Vec<usize>) =
-            files.into_iter().partition(|file| shapes.is_rebased(*file, &index.column));
-        let paths = rebased.into_iter().filter_map(|file| snapshot.files().get(file));
-        declined.extend(paths.map(|file| not_gregorian(&file.path, &index.column)));
+        let mut fit = Vec::with_capacity(files.len());
+        for file in files {
+            match shapes.obstacle(snapshot, file, index) {
+                None => fit.push(file),
+                Some(problem) => {
+                    let path = snapshot.files().get(file).map(|file| file.path.clone());
+                    declined.extend(path.map(|path| Finding { path, problem }));
+                }
+            }
+        }
+        let files = fit;
         let per_segment = files_per_segment(index);
         match passes.iter_mut().find(|(have, group, _)| *have == files && *group == per_segment) {
             Some((_, _, sharing)) => sharing.push(index.clone()),
@@ -224,14 +250,6 @@ async fn plan(
     declined.sort();
     declined.dedup();
     Ok(Plan { groups, rows, declined })
-}
-
-fn not_gregorian(path: &str, column: &str) -> Finding {
-    let problem = format!(
-        "its writer says that {column} is of the hybrid Julian calendar, which readers convert differently; \
-         queries scan the file, write it again with a newer Spark to index it"
-    );
-    Finding { path: path.to_owned(), problem }
 }
 
 /// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again unless they are adopted.

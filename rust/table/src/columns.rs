@@ -1,4 +1,4 @@
-//! Reading single columns of a row group, with the fingerprint of their bytes.
+//! Reading single columns and fields of a row group, with the fingerprint of their bytes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use bytes::{Buf, Bytes};
-use lakemark_format::KeyType;
+use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
 use lakemark_index::key_type_of;
 use object_store::{ObjectMeta, ObjectStore};
@@ -16,6 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
+use crate::fields::{field_of, leaf_values};
 use crate::footer::{Footer, fingerprint, read_range};
 
 /// Rows that are decoded at a time.
@@ -32,10 +33,14 @@ pub(crate) struct ColumnChunk {
     pub hash: u64,
 }
 
-/// The leaf column of a flat column; none if the file lacks it.
-fn leaf_of(footer: &Footer, column: &str) -> Option<usize> {
-    let columns = footer.metadata.file_metadata().schema_descr().columns();
-    columns.iter().position(|leaf| matches!(leaf.path().parts(), [name] if name == column))
+/// The leaf of a flat column, or of a field in structs; none if the file lacks it.
+fn leaf_of(footer: &Footer, name: &str) -> Option<usize> {
+    // What repeats has a way to its leaves that fields could have, too.
+    if column::is_field(name) && field_of(&footer.schema, name).is_none_or(|field| field.data_type().is_nested()) {
+        return None;
+    }
+    let leaves = footer.metadata.file_metadata().schema_descr().columns();
+    leaves.iter().position(|leaf| column::names(name).eq(leaf.path().parts().iter().map(String::as_str)))
 }
 
 fn chunk_range(footer: &Footer, row_group: usize, leaf: usize, name: &str) -> Result<Range<u64>> {
@@ -120,8 +125,9 @@ fn decode_column(
 }
 
 fn key_type(field: &FieldRef) -> Result<KeyType> {
-    key_type_of(field.data_type())
-        .ok_or_else(|| Error::unsupported(format!("the column {} has a type that no index serves", field.name())))
+    key_type_of(field.data_type()).ok_or_else(|| {
+        Error::unsupported(format!("the column {} has a type that no index serves", column::shown(field.name())))
+    })
 }
 
 /// A column of a row group that is read to be measured.
@@ -150,10 +156,12 @@ pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_
     tokio::task::spawn_blocking(move || builder.finish()).await.map_err(|error| Error::task(&error))
 }
 
-/// Bytes of a column, nested or not, in the row groups of a footer, compressed.
-pub(crate) fn column_bytes(footer: &Footer, column: &str) -> u64 {
+/// Bytes of a column, nested or not, or of a field, in the row groups of a footer, compressed.
+pub(crate) fn column_bytes(footer: &Footer, name: &str) -> u64 {
     let chunks = footer.metadata.row_groups().iter().flat_map(|group| group.columns());
-    let of_column = chunks.filter(|chunk| chunk.column_path().parts().first().is_some_and(|root| root == column));
+    let names: Vec<&str> = column::names(name).collect();
+    let is_inside = |way: &[String]| way.len() >= names.len() && names.iter().zip(way).all(|(name, part)| name == part);
+    let of_column = chunks.filter(|chunk| is_inside(chunk.column_path().parts()));
     of_column.map(|chunk| chunk.byte_range().1).sum()
 }
 
@@ -206,7 +214,7 @@ fn push_rows(
     let damaged = |error: Box<dyn std::error::Error + Send + Sync>| {
         Error::corrupt(format!(
             "the column {} of the data file {name} cannot be read; write the file again",
-            field.name()
+            column::shown(field.name())
         ))
         .with_source(error)
     };
@@ -225,11 +233,12 @@ fn push_rows(
     for batch in reader.build().map_err(|error| damaged(error.into()))? {
         let batch = batch.map_err(|error| damaged(error.into()))?;
         let Some(array) = batch.columns().first() else { continue };
+        let array = leaf_values(array).map_err(|error| damaged(error.into()))?;
         let pushed = if key_type_of(array.data_type()) == Some(key_type) {
             builder.push(array.as_ref())
         } else {
             // As the engine does when it reads a file whose type is not the table's.
-            cast_to(array, field.data_type()).and_then(|array| builder.push(array.as_ref()))
+            cast_to(&array, field.data_type()).and_then(|array| builder.push(array.as_ref()))
         };
         pushed.map_err(|error| damaged(error.into()))?;
     }

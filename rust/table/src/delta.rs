@@ -183,8 +183,9 @@ fn data_file(
     let partition_values = partition_columns
         .iter()
         .map(|field| {
-            let stored = names.and_then(|names| names.stored(field.name())).unwrap_or(field.name());
-            partition_value(field, raw.get(stored).and_then(Option::as_deref), &path)
+            let stored = names.and_then(|names| names.stored(field.name()));
+            let value = raw.get(stored.as_ref().unwrap_or(field.name()));
+            partition_value(field, value.and_then(Option::as_deref), &path)
         })
         .collect::<Result<_>>()?;
     let vector =

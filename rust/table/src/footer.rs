@@ -10,6 +10,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::fields::hollow;
 use crate::moments::{Calendar, with_moments};
 use crate::schema::normalize;
 
@@ -30,6 +31,8 @@ pub(crate) struct Footer {
     pub hash: u64,
     /// Rows per row group.
     pub row_groups: Vec<u32>,
+    /// Fields that have values where their struct is NULL, see [`hollow`].
+    pub hollow: Arc<[String]>,
 }
 
 /// The stable 64-bit hash of all fingerprints.
@@ -83,7 +86,8 @@ impl Footer {
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups =
             row_groups.collect::<Result<Vec<u32>, _>>().map_err(|_| damaged("has an impossible number of rows"))?;
-        Ok(Self { schema, hash: fingerprint(&bytes), row_groups, metadata: Arc::new(metadata) })
+        let hollow = hollow(columns).into();
+        Ok(Self { schema, hash: fingerprint(&bytes), row_groups, hollow, metadata: Arc::new(metadata) })
     }
 }
 
@@ -131,6 +135,8 @@ pub(crate) fn modified_ns(meta: &ObjectMeta) -> i64 {
 pub(crate) struct FileShape {
     pub schema: SchemaRef,
     pub row_groups: Vec<u32>,
+    /// Fields that have values where their struct is NULL.
+    pub hollow: Arc<[String]>,
 }
 
 /// Schemas of files that were opened before.
@@ -145,7 +151,7 @@ impl FooterCache {
             return Ok(known.clone());
         }
         let footer = Footer::read(store, meta, name).await?;
-        let shape = FileShape { schema: footer.schema, row_groups: footer.row_groups };
+        let shape = FileShape { schema: footer.schema, row_groups: footer.row_groups, hollow: footer.hollow };
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHE_ENTRIES {
             cache.clear();

@@ -20,6 +20,7 @@ mod cache;
 mod columns;
 mod delta;
 pub mod error;
+mod fields;
 mod footer;
 mod listing;
 mod location;

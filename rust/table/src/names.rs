@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use lakemark_format::column;
 use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
@@ -58,26 +59,44 @@ impl ColumnNames {
         self.fingerprint
     }
 
-    /// The stored name of a column.
-    pub(crate) fn stored<'a>(&'a self, shown: &str) -> Option<&'a str> {
-        self.columns.iter().find(|(_, column)| column.shown == shown).map(|(stored, _)| stored.as_str())
+    /// The stored name of a column or field.
+    pub(crate) fn stored(&self, shown: &str) -> Option<String> {
+        self.walk(shown, |columns, name| columns.iter().find(|(_, column)| column.shown == name))
+            .map(|way| column::join(way.iter().map(|(stored, _)| *stored)))
     }
 
-    /// The name that a stored column shows; none if the table has it no more.
-    pub(crate) fn shown<'a>(&'a self, stored: &str) -> Option<&'a str> {
-        self.columns.get(stored).map(|column| column.shown.as_str())
+    /// The name that a stored column or field shows; none if the table has it no more.
+    pub(crate) fn shown(&self, stored: &str) -> Option<String> {
+        self.walk(stored, |columns, name| columns.get_key_value(name))
+            .map(|way| column::join(way.iter().map(|(_, column)| column.shown.as_str())))
     }
 
-    /// The schema of a file with the names that its columns show. What the table has no more is left out.
+    /// The columns on the way to one of them, each under its stored name.
+    fn walk<'a>(
+        &'a self,
+        name: &str,
+        find: impl Fn(&'a Columns, &str) -> Option<(&'a String, &'a Column)>,
+    ) -> Option<Vec<(&'a str, &'a Column)>> {
+        let (mut inside, mut way) = (Some(&self.columns), Vec::new());
+        for part in column::names(name) {
+            let (stored, column) = find(inside?, part)?;
+            way.push((stored.as_str(), column));
+            inside = match &column.inner {
+                Inner::Struct(columns) => Some(columns),
+                Inner::Flat | Inner::List(_) | Inner::Map(..) => None,
+            };
+        }
+        Some(way)
+    }
+
+    /// The schema of a file with the names that its columns show, also inside. Columns that the table has no more are left out.
     pub(crate) fn shown_schema(&self, stored: &Schema) -> SchemaRef {
-        let shown = |field: &FieldRef| Some(field.as_ref().clone().with_name(self.shown(field.name())?));
+        let shown = |field: &FieldRef| {
+            let column = self.columns.get(field.name())?;
+            let data_type = shown_type(field.data_type(), &column.inner);
+            Some(field.as_ref().clone().with_name(&column.shown).with_data_type(data_type))
+        };
         Arc::new(Schema::new(stored.fields().iter().filter_map(shown).collect::<Vec<_>>()))
-    }
-
-    /// Some columns of the table with the names that they are stored under.
-    pub(crate) fn stored_schema(&self, shown: &Schema) -> SchemaRef {
-        let stored = |field: &FieldRef| Some(field.as_ref().clone().with_name(self.stored(field.name())?));
-        Arc::new(Schema::new(shown.fields().iter().filter_map(stored).collect::<Vec<_>>()))
     }
 
     /// The same footer, from which readers take the shown names.

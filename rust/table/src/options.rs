@@ -19,7 +19,8 @@ pub struct TableOptions {
 pub struct IndexSpec {
     /// Its name, unique in the table; made from kind and column if none is given.
     pub name: Option<String>,
-    /// Its columns; this release takes one.
+    /// Its columns; this release takes one. A field inside of structs is named by the way to it, as in `place.city`: see
+    /// [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
     /// `auto` or `bitmap`; empty means `auto`, which chooses the encoding unless the options name one.
     pub kind: String,

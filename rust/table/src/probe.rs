@@ -73,7 +73,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     for_each_condition(predicate, &mut |condition| {
         leaves.push(LeafReport {
             reason: Some(condition.reason().unwrap_or(Reason::IndexDisabled)),
-            ..condition.report()
+            ..condition.report(snapshot)
         });
     });
     let files = vec![FileProbe::Unknown; snapshot.files().len()];
@@ -99,9 +99,9 @@ impl Condition<'_> {
         }
     }
 
-    fn report(&self) -> LeafReport {
+    fn report(&self, snapshot: &Snapshot) -> LeafReport {
         let (text, column) = match self {
-            Self::Leaf(leaf) => (leaf.text.clone(), Some(leaf.column.clone())),
+            Self::Leaf(leaf) => (leaf.text.clone(), Some(snapshot.shown_text(&leaf.column))),
             Self::Unknown(_, text) => ((*text).to_owned(), None),
         };
         LeafReport { text, column, index: None, encoding: None, choice: None, reason: self.reason(), rows: None }
@@ -225,7 +225,7 @@ fn summarize(
     let mut leaves = Vec::new();
     let mut place = 0;
     for_each_condition(predicate, &mut |condition| {
-        let mut report = condition.report();
+        let mut report = condition.report(snapshot);
         if let Condition::Leaf(_) = condition {
             answers.fill(place, &mut report);
             if let Some(index) = report.index.as_ref().and_then(|index| index_of(snapshot, index)) {

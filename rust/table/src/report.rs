@@ -102,7 +102,7 @@ pub struct IndexInfo {
     pub kind: String,
     /// Its encoding, e.g. `equality`.
     pub encoding: String,
-    /// Its column.
+    /// Its column, or the way to its field, with dots between the names.
     pub column: String,
     /// The column's Arrow type.
     pub data_type: String,
@@ -134,7 +134,7 @@ pub struct IndexInfo {
 pub struct LeafReport {
     /// The condition as the engine prints it.
     pub text: String,
-    /// The column, if the condition is about one.
+    /// The column, or the way to the field, if the condition is about one.
     pub column: Option<String>,
     /// The index that answered, at least for some files; `partition` for partition columns.
     pub index: Option<String>,

@@ -1,13 +1,14 @@
 //! A pinned state of a table.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex};
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, column};
 use lakemark_index::{Predicate, RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
@@ -15,6 +16,7 @@ use url::Url;
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::delta::DeltaState;
 use crate::error::Result;
+use crate::fields::{Presence, field_of};
 use crate::footer::{FileShape, modified_ns};
 use crate::listing::Listing;
 use crate::names::ColumnNames;
@@ -187,8 +189,7 @@ impl Snapshot {
             })
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
-        let shown =
-            |stored: SchemaRef| state.names.as_ref().map_or(Arc::clone(&stored), |names| names.shown_schema(&stored));
+        let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
         for mark in &mut marks {
             mark.schema = mark.schema.take().map(shown);
         }
@@ -277,22 +278,50 @@ impl Snapshot {
         self.names.as_ref()
     }
 
-    /// The columns in the files by the names that they have there.
-    pub(crate) fn stored_schema(&self) -> SchemaRef {
+    /// The column or field that a user's text names: the column of just this name, else the field with dots between the
+    /// names on the way to it (in double quotes where a name has dots itself). None if the table has neither.
+    #[must_use]
+    pub fn resolve(&self, text: &str) -> Option<String> {
+        let is_known = |name: &String| field_of(&self.schema, name).is_some();
+        Some(text.to_owned()).filter(is_known).or_else(|| column::parse(text).filter(is_known))
+    }
+
+    /// The text for a column or field that [`Snapshot::resolve`] takes for just this one.
+    #[must_use]
+    pub fn shown_text(&self, name: &str) -> String {
+        let text = column::shown(name);
+        let is_other = column::is_field(name) && self.schema.field_with_name(&text).is_ok();
+        if is_other { column::quoted(name) } else { text.into_owned() }
+    }
+
+    /// A column of the table, or a field inside of its structs, under its whole name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<FieldRef> {
+        field_of(&self.schema, name)
+    }
+
+    /// The column or field of the files that has this name there, typed as it is now; none if the table has it no more.
+    pub(crate) fn stored_field(&self, stored: &str) -> Option<FieldRef> {
+        let field = field_of(&self.file_schema, &self.shown_name(stored)?)?;
+        Some(Arc::new(field.as_ref().clone().with_name(stored)))
+    }
+
+    /// The name that a column or field of the table has in the files.
+    pub(crate) fn stored_name<'a>(&self, shown: &'a str) -> Cow<'a, str> {
+        self.names.as_ref().and_then(|names| names.stored(shown)).map_or(Cow::Borrowed(shown), Cow::Owned)
+    }
+
+    /// The name that a column or field of the files shows; none if the table has it no more.
+    pub(crate) fn shown_name<'a>(&self, stored: &'a str) -> Option<Cow<'a, str>> {
         match &self.names {
-            Some(names) => names.stored_schema(&self.file_schema),
-            None => self.file_schema(),
+            Some(names) => names.shown(stored).map(Cow::Owned),
+            None => Some(Cow::Borrowed(stored)),
         }
     }
 
-    /// The name that a column of the table has in the files.
-    pub(crate) fn stored_name<'a>(&'a self, shown: &'a str) -> &'a str {
-        self.names.as_ref().and_then(|names| names.stored(shown)).unwrap_or(shown)
-    }
-
-    /// The name that a column of the files shows; its own if the table has it no more.
-    fn shown_name<'a>(&'a self, stored: &'a str) -> &'a str {
-        self.names.as_ref().and_then(|names| names.shown(stored)).unwrap_or(stored)
+    /// How a file with this schema, by stored names, has a column or field of the table, by its shown name.
+    pub(crate) fn presence(&self, stored: &SchemaRef, shown: &str) -> Presence {
+        Presence::of(&shown_schema(self.names.as_deref(), stored), &self.file_schema, shown)
     }
 
     /// The version of the Delta table, if it is one.
@@ -326,15 +355,15 @@ impl Snapshot {
             rows += manifest.files.get(ordinal as usize).map_or(0, ManifestFile::rows);
         }
         let files_total = self.files.len() as u64;
-        let field = self.stored_schema().field_with_name(&index.column).cloned();
-        let data_type = field.map(|field| field.data_type().to_string());
+        let data_type = self.stored_field(&index.column).map(|field| field.data_type().to_string());
+        let shown = self.shown_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
         let recorded = Recorded::of(index);
         IndexInfo {
             name: index.name.clone(),
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
-            column: self.shown_name(&index.column).to_owned(),
-            data_type: data_type.unwrap_or_else(|_| "gone".to_owned()),
+            column: self.shown_text(&shown),
+            data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
             chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
             predicted_bytes: recorded.bytes_of(rows),
             reason: recorded.reason,
@@ -357,15 +386,18 @@ impl Snapshot {
 
     /// Whether the index is of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        let stored = self.stored_schema();
-        let field = stored.field_with_name(&index.column).ok();
-        field.and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
+        self.stored_field(&index.column).and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
     }
 
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe::probe(self, predicate, options))
     }
+}
+
+/// The schema of a file by the names that its columns show.
+fn shown_schema(names: Option<&ColumnNames>, stored: &SchemaRef) -> SchemaRef {
+    names.map_or_else(|| Arc::clone(stored), |names| names.shown_schema(stored))
 }
 
 /// Law 5: marks that cannot be read are as good as none.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use futures::future::BoxFuture;
-use lakemark_format::{Encoding, ManifestIndex};
+use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::{Precision, PrecisionError, key_type_of};
 use object_store::ObjectStore;
 use uuid::Uuid;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 use crate::advise::{Advice, QueryUse};
 use crate::delta::VectorCache;
 use crate::error::{Error, Result};
+use crate::fields::indexable;
 use crate::footer::FooterCache;
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
@@ -174,8 +176,8 @@ fn leaves_encoding_open(spec: &IndexSpec) -> bool {
 
 /// Checks a declaration against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
-    let column = match spec.columns.as_slice() {
-        [column] => column,
+    let given = match spec.columns.as_slice() {
+        [given] => given,
         [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
         _ => {
             return Err(Error::unsupported(
@@ -186,41 +188,66 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     if !matches!(spec.kind.as_str(), "" | AUTO | "bitmap") {
         return Err(Error::invalid(format!("there is no index kind {}; this release has auto and bitmap", spec.kind)));
     }
-    if snapshot.partition_columns().iter().any(|field| field.name() == column) {
+    let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
+    else {
+        return Err(unknown_column(given, snapshot));
+    };
+    let shown = snapshot.shown_text(&name);
+    if snapshot.partition_columns().iter().any(|field| *field.name() == name) {
         return Err(Error::unsupported(format!(
-            "{column} is a partition column: its value is constant in each file, so that no index is needed"
+            "{shown} is a partition column: its value is constant in each file, so that no index is needed"
         )));
     }
-    let schema = snapshot.schema();
-    let Ok(field) = schema.field_with_name(column) else {
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-        return Err(Error::not_found(format!("there is no column {column}; the table has {}", names.join(", "))));
-    };
-    let Some(key_type) = key_type_of(field.data_type()) else {
-        return Err(Error::unsupported(format!(
-            "a bitmap index cannot serve {column}, as no index kind has the type {}; index flat columns",
-            field.data_type()
-        )));
-    };
+    let Some(key_type) = key_type_of(field.data_type()) else { return Err(no_kind_for(&name, &field, snapshot)) };
     let (encoding, options) = check_options(&spec.options)?;
     if let Some(precision) = precision_of(&options)? {
-        precision.check(&key_type).map_err(|error| Error::invalid(format!("{column}: {error}")))?;
+        precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
-    let name = spec.name.clone().unwrap_or_else(|| format!("{column}_bitmap"));
-    if name.trim().is_empty() {
+    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_bitmap"));
+    if index.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));
     }
     let field_id = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY).and_then(|id| id.parse().ok());
     Ok(ManifestIndex {
         id: Uuid::new_v4().into_bytes(),
-        name,
+        name: index,
         kind: "bitmap".to_owned(),
         encoding: encoding.name().to_owned(),
-        column: snapshot.stored_name(column).to_owned(),
+        column: snapshot.stored_name(&name).into_owned(),
         field_id,
         key_type,
         options,
     })
+}
+
+/// The error of a name that the table does not have.
+fn unknown_column(given: &str, snapshot: &Snapshot) -> Error {
+    let schema = snapshot.schema();
+    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let fields = indexable(&snapshot.file_schema()).into_iter().filter(|name| column::is_field(name));
+    let fields: Vec<String> = fields.map(|name| snapshot.shown_text(&name)).collect();
+    let inside = if fields.is_empty() { String::new() } else { format!("; inside of them are {}", fields.join(", ")) };
+    Error::not_found(format!(
+        "there is no column {}; the table has {}{inside}",
+        column::shown(given),
+        columns.join(", ")
+    ))
+}
+
+/// The error of a column that no index can be on.
+fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
+    let inside = indexable(&snapshot.file_schema()).into_iter().filter(|inner| inner.starts_with(&format!("{name}\0")));
+    let inside: Vec<String> = inside.map(|inner| snapshot.shown_text(&inner)).collect();
+    let instead = if inside.is_empty() {
+        "index flat columns and fields of structs".to_owned()
+    } else {
+        format!("index a field of it: {}", inside.join(", "))
+    };
+    Error::unsupported(format!(
+        "a bitmap index cannot serve {}, as no index kind has the type {}; {instead}",
+        snapshot.shown_text(name),
+        field.data_type()
+    ))
 }
 
 /// The encoding, and the options to be stored beside it.

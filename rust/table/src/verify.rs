@@ -14,7 +14,9 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, value_block};
+use lakemark_format::{
+    Encoding, Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, column, value_block,
+};
 use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -67,11 +69,9 @@ async fn verify_segment(
             return Ok(());
         }
     };
-    let field = snapshot.stored_schema().fields().iter().find(|field| *field.name() == index.column).cloned();
-    let (Some(field), true) = (field, snapshot.is_usable(index)) else {
-        verdict
-            .stale
-            .push(Finding { path: index.column.clone(), problem: "the column is gone or has another type".to_owned() });
+    let (Some(field), true) = (snapshot.stored_field(&index.column), snapshot.is_usable(index)) else {
+        let path = column::shown(&index.column).into_owned();
+        verdict.stale.push(Finding { path, problem: "the column is gone or has another type".to_owned() });
         return Ok(());
     };
     let mut fresh: Vec<(usize, &SegmentFile)> = Vec::new();

@@ -19,6 +19,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::column;
 use lakemark_table::TallyRequest;
 use object_store::path::Path;
 use tokio::sync::OnceCell;
@@ -145,7 +146,8 @@ impl Asker {
 
 impl DisplayAs for IndexAggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IndexAggregateExec: columns=[{}]", self.question.columns.join(", "))?;
+        let columns: Vec<_> = self.question.columns.iter().map(|name| column::shown(name)).collect();
+        write!(f, "IndexAggregateExec: columns=[{}]", columns.join(", "))?;
         if let Some(aggregate) = self.input.downcast_ref::<AggregateExec>() {
             let groups: Vec<&str> = aggregate.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();
             let functions: Vec<&str> = aggregate.aggr_expr().iter().map(|function| function.name()).collect();

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
@@ -18,11 +18,13 @@ use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
+use lakemark_format::column;
 use lakemark_table::BoundsRequest;
 
 use super::Facts;
 use super::sums::can_be_exact;
 use crate::exec::LakemarkScanExec;
+use crate::fields::{access_of, type_of};
 
 /// An aggregate over a scan, in terms of the scan's columns.
 #[derive(Clone, Debug)]
@@ -53,19 +55,19 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
-    fn of(function: &AggregateFunctionExpr, below: Option<&ProjectionExec>, schema: &Schema) -> Option<Self> {
+    fn of(function: &AggregateFunctionExpr, read: &mut Read<'_>) -> Option<Self> {
         if !function.order_bys().is_empty() {
             return None;
         }
         let arguments: Vec<Arc<dyn PhysicalExpr>> =
-            function.expressions().into_iter().map(|argument| in_columns(argument, below)).collect::<Option<_>>()?;
+            function.expressions().into_iter().map(|argument| read.of(argument)).collect::<Option<_>>()?;
         let implementation = function.fun().inner();
         if implementation.is::<Count>() && !function.is_distinct() {
             return Some(Self::Count(arguments));
         }
         let [argument] = <[Arc<dyn PhysicalExpr>; 1]>::try_from(arguments).ok()?;
         if implementation.is::<Sum>() || implementation.is::<Avg>() {
-            let exact = !function.is_distinct() && can_be_exact(&argument, schema);
+            let exact = !function.is_distinct() && can_be_exact(&argument, &read.schema());
             let measure = if implementation.is::<Sum>() { Self::Sum } else { Self::Mean };
             return exact.then(|| measure(argument));
         }
@@ -129,10 +131,10 @@ impl Question {
             return None;
         }
         let facts = scan.facts()?;
-        let groups = aggregate.group_expr().input_exprs().into_iter().map(|group| in_columns(group, below));
+        let mut columns = Read { below, fields: scan.schema().fields().to_vec() };
+        let groups = aggregate.group_expr().input_exprs().into_iter().map(|group| columns.of(group));
         let groups: Vec<Arc<dyn PhysicalExpr>> = groups.collect::<Option<_>>()?;
-        let schema = scan.schema();
-        let measures = aggregate.aggr_expr().iter().map(|function| Measure::of(function, below, &schema));
+        let measures = aggregate.aggr_expr().iter().map(|function| Measure::of(function, &mut columns));
         let measures: Vec<Measure> = measures.collect::<Option<_>>()?;
         let read = || groups.iter().chain(measures.iter().flat_map(Measure::arguments));
         let columns: Vec<String> = read()
@@ -172,6 +174,41 @@ impl Question {
         }
         let request = |(column, extremes): (&str, bool)| BoundsRequest { column: column.to_owned(), extremes };
         Some(extremes.into_iter().map(request).collect())
+    }
+}
+
+/// What an aggregate reads: the columns of the scan, then the fields that it takes out of them, under their whole names.
+struct Read<'a> {
+    below: Option<&'a ProjectionExec>,
+    fields: Vec<FieldRef>,
+}
+
+impl Read<'_> {
+    fn schema(&self) -> Schema {
+        Schema::new(self.fields.clone())
+    }
+
+    /// An expression over what is read, where a projection below the aggregate computes parts of it.
+    fn of(&mut self, expr: Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+        let replaced = in_columns(expr, self.below)?.transform_down(|part| match self.field(&part) {
+            Some(field) => {
+                Ok(Transformed::new(Arc::new(field) as Arc<dyn PhysicalExpr>, true, TreeNodeRecursion::Jump))
+            }
+            None => Ok(Transformed::no(part)),
+        });
+        replaced.data().ok()
+    }
+
+    /// The field that an expression takes out of a column.
+    fn field(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Option<Column> {
+        let (root, names) = access_of(expr)?;
+        let name = column::join([root.name()].into_iter().chain(names.iter().map(String::as_str)));
+        let data_type = type_of(&self.schema(), &name)?.clone();
+        let place = self.fields.iter().position(|field| *field.name() == name).unwrap_or_else(|| {
+            self.fields.push(Arc::new(Field::new(&name, data_type, true)));
+            self.fields.len() - 1
+        });
+        Some(Column::new(&name, place))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::fixture::{FILE_ROWS, batch, both, mark, metric, ran, rows, session, w
 
 /// An inline deletion vector over an even number of rows: magic number, one 32-bit Roaring bitmap with one array
 /// container, all in Z85.
-fn vector(deleted: &[u16]) -> String {
+pub fn vector(deleted: &[u16]) -> String {
     assert!(deleted.len().is_multiple_of(2) && deleted.is_sorted());
     let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
     bytes.extend(1u64.to_le_bytes());

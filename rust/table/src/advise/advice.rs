@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lakemark_format::Encoding;
+use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::cost::choice::choose_for;
 use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
-use lakemark_index::key_type_of;
 
 use super::gain::{Column, Costs, Mark};
 use super::queries::{Condition, QueryUse, standard};
@@ -13,6 +12,8 @@ use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
 use crate::build::DEFAULT_FILES_PER_SEGMENT;
 use crate::error::Result;
+use crate::fields::indexable;
+use crate::report::IndexInfo;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 
@@ -37,20 +38,20 @@ pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Res
     let segment_rows = sampler.segment_rows(DEFAULT_FILES_PER_SEGMENT)?;
     let mut columns: BTreeMap<String, Column> = BTreeMap::new();
     for name in wanted {
-        let sampled = sampler.column(snapshot.stored_name(&name)).await?;
+        let stored = snapshot.stored_name(&name);
+        let sampled = sampler.column(&stored).await?;
         let segments = sampled.segments(&segment_rows);
         let shuffle = sampled.sample.shuffle();
-        let page_rows = sampler.page_rows(snapshot.stored_name(&name));
-        columns.insert(name, Column { segments, page_rows, shuffle, sampled });
+        let page_rows = sampler.page_rows(&stored);
+        columns.insert(name.clone(), Column { segments, page_rows, shuffle, sampled });
     }
-    let parquet: BTreeMap<String, u64> = (snapshot.file_schema().fields().iter())
-        .map(|field| (field.name().clone(), sampler.parquet_bytes(snapshot.stored_name(field.name()))))
-        .collect();
+    let all: Vec<String> = snapshot.file_schema().fields().iter().map(|field| field.name().clone()).collect();
+    let parquet: BTreeMap<String, u64> =
+        all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.stored_name(name)))).collect();
     let from_queries = queries.is_some();
     let weighed = match queries {
         Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
         None => {
-            let all: Vec<String> = parquet.keys().cloned().collect();
             let of = |(name, column): (&String, &Column)| standard(name, &column.sampled.sample, &all);
             let all = columns.iter().flat_map(of);
             all.map(|(query, condition)| Weighed { query, conditions: vec![condition] }).collect()
@@ -65,15 +66,12 @@ pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Res
     Ok(advisor.advice(&snapshot, rows, sampler.sampled_rows(), from_queries))
 }
 
-/// The columns that an index could be on: all, or those of the queries.
+/// The columns and fields that an index could be on: all, or those of the queries.
 fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet<String> {
     let names: Option<BTreeSet<String>> =
         queries.map(|queries| queries.iter().flat_map(QueryUse::indexed_columns).collect());
-    (snapshot.file_schema().fields().iter())
-        .filter(|field| key_type_of(field.data_type()).is_some())
-        .map(|field| field.name().clone())
-        .filter(|name| names.as_ref().is_none_or(|names| names.contains(name)))
-        .collect()
+    let is_wanted = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
+    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).collect()
 }
 
 fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {
@@ -90,18 +88,20 @@ struct Advisor<'a> {
 
 impl Advisor<'_> {
     fn advice(&self, snapshot: &Snapshot, rows: u64, sampled_rows: u64, from_queries: bool) -> Advice {
-        let indexes = snapshot.indexes();
+        let on = |index: IndexInfo| (snapshot.resolve(&index.column).unwrap_or_else(|| index.column.clone()), index);
+        let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
         let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
-        for index in &indexes {
+        for (column, index) in &indexes {
             let encoding = Encoding::from_name(&index.encoding);
-            let mark = encoding.zip(self.columns.get(&index.column)).and_then(|(e, column)| Mark::new(column, e));
+            let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| Mark::new(column, e));
             if let Some(mark) = mark {
-                marks.insert(index.column.clone(), mark);
+                marks.insert(column.clone(), mark);
             }
         }
         let now = self.reads(&marks);
-        let indexed = indexes.iter().map(|index| &index.column).collect();
-        let proposals = self.proposals(&mut marks, &indexed);
+        let indexed = indexes.iter().map(|(column, _)| column).collect();
+        let mut proposals = self.proposals(&mut marks, &indexed);
+        proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.shown_text(&proposal.column));
         let after = self.reads(&marks);
         let asked = self.columns_asked();
         Advice {
@@ -110,8 +110,8 @@ impl Advisor<'_> {
             queries: if from_queries { self.queries.len() as u64 } else { 0 },
             marks: proposals,
             unused: (indexes.iter())
-                .filter(|index| from_queries && !asked.contains(&index.column))
-                .map(|index| index.name.clone())
+                .filter(|(column, _)| from_queries && !asked.contains(column))
+                .map(|(_, index)| index.name.clone())
                 .collect(),
             layout: if from_queries { self.layout(&marks, &after) } else { Vec::new() },
             gains: (self.queries.iter().zip(now.iter().zip(&after)))
@@ -234,7 +234,7 @@ impl Advisor<'_> {
         if let Some((bytes, by)) = sorted.min_by(|a, b| a.0.total_cmp(&b.0))
             && bytes < (1.0 - LAYOUT_WORTH) * total
         {
-            hints.push(LayoutHint::new(format!("data sorted by {by}"), total, bytes));
+            hints.push(LayoutHint::new(format!("data sorted by {}", column::shown(by)), total, bytes));
         }
         let bytes = with(&|_, _, page_rows| *page_rows = page_rows.min(SMALL_PAGE_ROWS));
         if bytes < (1.0 - LAYOUT_WORTH) * total {

@@ -1,5 +1,6 @@
 //! Queries as advice sees them: conditions with a column each, and the columns whose rows are read.
 
+use lakemark_format::column;
 use lakemark_index::bitmap::cost::{ColumnSample, QueryShape, WEIGHTS};
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
@@ -21,10 +22,12 @@ pub struct QueryUse {
 }
 
 impl QueryUse {
-    /// Columns that a mark could answer something about.
+    /// Columns and fields that a mark could answer something about.
     pub(super) fn indexed_columns(&self) -> Vec<String> {
         let conditions = self.conditions.iter().flat_map(|condition| &condition.columns);
-        conditions.chain(self.output.iter().filter(|_| self.aggregated)).cloned().collect()
+        let leaves = self.conditions.iter().flat_map(|condition| condition.predicate.leaves());
+        let tested = leaves.map(|leaf| &leaf.column);
+        conditions.chain(tested).chain(self.output.iter().filter(|_| self.aggregated)).cloned().collect()
     }
 }
 
@@ -104,17 +107,20 @@ fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> (f64, QueryShape) {
 /// The queries that stand for all where none are given: for every column each standard shape, once counting and once fetching rows.
 pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<(QueryUse, Condition)> {
     let mut queries = Vec::new();
+    // Engines read a struct as a whole.
+    let read = column::names(column).next().unwrap_or(column);
+    let shown = column::shown(column);
     for (shape, weight) in WEIGHTS {
         let values = sample.values().max(1.0);
         let (text, share) = match shape {
-            QueryShape::Value => (format!("{column} = …"), sample.valued_share() / values),
+            QueryShape::Value => (format!("{shown} = …"), sample.valued_share() / values),
             QueryShape::In(count) => {
-                (format!("{column} IN ({count})"), sample.valued_share() * (f64::from(count) / values).min(1.0))
+                (format!("{shown} IN ({count})"), sample.valued_share() * (f64::from(count) / values).min(1.0))
             }
-            QueryShape::Range { share, one_sided: true } => (format!("{column} < …, {}%", share * 100.0), share),
-            QueryShape::Range { share, one_sided: false } => (format!("{column} BETWEEN, {}%", share * 100.0), share),
+            QueryShape::Range { share, one_sided: true } => (format!("{shown} < …, {}%", share * 100.0), share),
+            QueryShape::Range { share, one_sided: false } => (format!("{shown} BETWEEN, {}%", share * 100.0), share),
         };
-        let columns = vec![column.to_owned()];
+        let columns = vec![read.to_owned()];
         for (verb, output) in [("count", Vec::new()), ("rows", all.to_vec())] {
             let used = QueryUse { text: format!("{verb} where {text}"), output, weight, ..QueryUse::default() };
             let searches = Some(vec![(column.to_owned(), shape)]);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use lakemark_format::column;
 use lakemark_index::bitmap::cost::{ColumnSample, ColumnShape};
 
 use crate::build::group::cut;
@@ -125,11 +126,10 @@ impl<'a> Sampler<'a> {
         Ok(groups.iter().map(|files| files.iter().map(|file| rows_of(*file)).sum()).collect())
     }
 
-    /// Reads and measures a column, named as it is in the files.
+    /// Reads and measures a column or field, named as it is in the files.
     pub(crate) async fn column(&self, stored: &str) -> Result<SampledColumn> {
-        let schema = self.snapshot.stored_schema();
-        let field = schema.fields().iter().find(|field| field.name() == stored).cloned();
-        let field = field.ok_or_else(|| Error::internal(format!("the column {stored} is gone")))?;
+        let field = self.snapshot.stored_field(stored);
+        let field = field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::shown(stored))))?;
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let (Some(file), Some(footer)) = (self.snapshot.files().get(part.file), self.footers.get(&part.file))

@@ -7,7 +7,7 @@ use arrow::datatypes::{FieldRef, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
-use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
 use lakemark_index::bitmap::{BuildError, SegmentMeta, coarse_memory_bytes, merge};
 use object_store::ObjectStoreExt;
 use tokio::sync::Semaphore;
@@ -125,10 +125,9 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
 }
 
 fn fields_of(context: &Context, group: &Group) -> Result<Vec<FieldRef>> {
-    let schema = context.snapshot.stored_schema();
     let field = |index: &ManifestIndex| {
-        let found = schema.fields().iter().find(|field| *field.name() == index.column).cloned();
-        found.ok_or_else(|| Error::internal(format!("the column {} of an index is gone", index.column)))
+        let found = context.snapshot.stored_field(&index.column);
+        found.ok_or_else(|| Error::internal(format!("the column {} of an index is gone", column::shown(&index.column))))
     };
     group.indexes.iter().map(field).collect()
 }

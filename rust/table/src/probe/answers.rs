@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::is_same_data;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::moments::is_rebased;
+use crate::fields::{Presence, field_of, has_other_calendar};
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;
@@ -275,16 +275,14 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
         return (answers, Some(PARTITION.to_owned()));
     }
     let has_index = !snapshot.indexes_of(&leaf.column).is_empty();
-    let field = snapshot.file_schema();
-    let indexable = field.field_with_name(&leaf.column).is_ok_and(|field| key_type_of(field.data_type()).is_some());
+    let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
+    let indexable = field_of(&table, name).is_some_and(|field| key_type_of(field.data_type()).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
     let answers = snapshot.marks.iter().map(|mark| match &mark.schema {
-        Some(schema) if schema.field_with_name(&leaf.column).is_err() => Answer::Constant(null),
+        Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => Answer::Constant(null),
         _ if !indexable => Answer::Unknown(Reason::TypeNotIndexed),
         _ if !has_index => Answer::Unknown(Reason::NoIndex),
-        Some(schema) if schema.field_with_name(&leaf.column).is_ok_and(is_rebased) => {
-            Answer::Unknown(Reason::CalendarRebased)
-        }
+        Some(schema) if has_other_calendar(schema, name) => Answer::Unknown(Reason::CalendarRebased),
         _ if mark.changed => Answer::Unknown(Reason::FileChanged),
         _ => Answer::Unknown(Reason::FileNotCovered),
     });

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, new_null_array};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
-use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
 use super::is_same_data;
+use crate::fields::Presence;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 
@@ -16,10 +17,19 @@ use crate::snapshot::Snapshot;
 const CONCURRENT_SEGMENTS: usize = 32;
 
 impl Snapshot {
-    /// Whether the values of a column may be told without reading it: it is a partition column, or it has an index.
+    /// Whether the values of a column or field may be told without reading it: it is a partition column, or it has an index.
     #[must_use]
     pub fn can_tell(&self, column: &str) -> bool {
         self.partition_columns().iter().any(|field| field.name() == column) || !self.indexes_of(column).is_empty()
+    }
+
+    /// Whether that is so for a column or for any field inside of it.
+    #[must_use]
+    pub fn can_tell_part(&self, column: &str) -> bool {
+        let stored = self.stored_name(column);
+        let is_inside = |index: &ManifestIndex| column::names(&index.column).next() == Some(&stored);
+        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        self.can_tell(column) || indexes.into_iter().any(|index| is_inside(index) && self.is_usable(index))
     }
 }
 
@@ -57,7 +67,7 @@ impl Sources {
         wanted: &[bool],
         counter: &Arc<ReadCounter>,
     ) -> Option<Self> {
-        let data_type = snapshot.schema().field_with_name(column).ok()?.data_type().clone();
+        let data_type = snapshot.field(column)?.data_type().clone();
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
         let (open, lacking) = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
@@ -101,7 +111,7 @@ impl Sources {
         wanted: &[bool],
     ) -> (HashMap<u32, usize>, Vec<usize>) {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
-        let (mut open, mut lacking) = (HashMap::new(), Vec::new());
+        let (mut open, mut lacking, table) = (HashMap::new(), Vec::new(), snapshot.file_schema());
         for (file, mark) in snapshot.marks.iter().enumerate() {
             if !wanted.get(file).copied().unwrap_or(false) {
                 continue;
@@ -111,7 +121,8 @@ impl Sources {
                 self.constants.extend(value.map(|value| (file, Arc::clone(value))));
                 continue;
             }
-            if mark.schema.as_ref().is_some_and(|schema| schema.field_with_name(column).is_err()) {
+            let presence = mark.schema.as_ref().map(|schema| Presence::of(schema, &table, column));
+            if presence == Some(Presence::Lacking) {
                 lacking.push(file);
             }
             open.extend(mark.ordinal.map(|ordinal| (ordinal, file)));

@@ -16,8 +16,8 @@ use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
-use lakemark_format::posting;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
+use lakemark_format::{column, posting};
 use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
@@ -122,7 +122,7 @@ async fn add_values(
             Err(damage) => {
                 let reason = damage.reason.code();
                 tracing::warn!(
-                    column,
+                    column = %column::shown(column),
                     reason,
                     problem = damage.problem,
                     "a mark cannot be used; its files are scanned"

@@ -12,6 +12,7 @@ mod layer;
 mod locations;
 mod mapping;
 mod moments;
+mod nested;
 mod probing;
 mod tallies;
 mod transactions;

@@ -18,8 +18,12 @@ use rand::rngs::StdRng;
 /// A column of a random table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Its name: `c0`, `c1`, …
+    /// What it is called in SQL: `c0`, `c1`, … or, as a field of the struct `st`, `st['c0']`, …
     pub name: String,
+    /// Its name in the files.
+    stored: String,
+    /// Whether it is a field of the struct.
+    pub inside: bool,
     /// Its type in the files.
     pub data_type: DataType,
     /// The values that rows draw from, their neighbours, wild values.
@@ -49,12 +53,15 @@ enum Layout {
     Runs,
 }
 
+/// The column that holds the fields.
+pub const STRUCT: &str = "st";
+
 const WILD_VALUES: usize = 3;
 const NEIGHBOURS: usize = 12;
 
 impl Column {
-    /// A column of a random type.
-    pub fn random(rng: &mut StdRng, ordinal: usize) -> Self {
+    /// A column of a random type, or a field of the struct.
+    pub fn random(rng: &mut StdRng, ordinal: usize, inside: bool) -> Self {
         let data_type = random_type(rng);
         let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
         let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
@@ -64,12 +71,19 @@ impl Column {
         let near = neighbours(rng, &own, NEIGHBOURS);
         let domain = concat(&[own.as_ref(), near.as_ref(), others.as_ref()]).unwrap();
         let ranks = ranks(&domain);
-        Self { name: format!("c{ordinal}"), data_type, wild: used + near.len(), domain, used, ranks, null_rate, layout }
+        let (stored, wild) = (format!("c{ordinal}"), used + near.len());
+        let name = if inside { format!("{STRUCT}['{stored}']") } else { stored.clone() };
+        Self { name, stored, inside, data_type, wild, domain, used, ranks, null_rate, layout }
     }
 
-    /// The column as a field of a schema.
+    /// The column as a field of a schema, or of the struct.
     pub fn field(&self) -> Field {
-        Field::new(&self.name, self.data_type.clone(), true)
+        Field::new(&self.stored, self.data_type.clone(), true)
+    }
+
+    /// What an index on it is declared with.
+    pub fn path(&self) -> String {
+        if self.inside { format!("{STRUCT}.{}", self.stored) } else { self.stored.clone() }
     }
 
     /// For each of `rows` rows the place of its value in the domain.

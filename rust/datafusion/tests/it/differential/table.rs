@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, UInt32Array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StructArray, UInt32Array};
+use arrow::compute::{not, nullif};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_format::Encoding;
 use lakemark_index::{Precision, key_type_of};
@@ -17,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use super::column::{Column, pick};
+use super::column::{Column, STRUCT, pick};
 
 /// A random table: its columns, and the folder that holds its files and its marks.
 pub struct RandomTable {
@@ -70,8 +71,14 @@ impl RandomTable {
     /// Writes and marks the table of a seed.
     pub async fn create(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let columns: Vec<Column> =
-            (0..rng.random_range(2..8)).map(|ordinal| Column::random(&mut rng, ordinal)).collect();
+        let count = rng.random_range(2..8);
+        // Some tables have a struct with some of the columns in it.
+        let inside = *pick(&mut rng, &[0.0, 0.0, 0.5, 1.0]);
+        let column = |ordinal: usize| {
+            let inside = rng.random_bool(inside);
+            Column::random(&mut rng, ordinal, inside)
+        };
+        let columns: Vec<Column> = (0..count).map(column).collect();
         let folder = tempfile::tempdir().unwrap();
         let parts = random_parts(&mut rng, columns.len());
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
@@ -143,13 +150,29 @@ impl Part {
         let last_id = self.first_id + i64::try_from(self.rows).unwrap();
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(self.first_id..last_id))];
         let mut picks: Vec<Option<UInt32Array>> = Vec::new();
+        let valid = random_validity(rng, self.rows);
+        // Files with the struct have all of its fields: other structs would be another type.
+        let without_struct = self.lacks.is_some_and(|lacks| columns[lacks].inside);
+        let mut inner: Vec<(FieldRef, ArrayRef)> = Vec::new();
         for (ordinal, column) in columns.iter().enumerate() {
-            let here = (self.lacks != Some(ordinal)).then(|| column.picks(rng, self.rows));
-            if let Some(here) = &here {
-                fields.push(column.field());
-                arrays.push(column.values(here));
+            let lacking = self.lacks == Some(ordinal) || without_struct && column.inside;
+            let mut here = (!lacking).then(|| column.picks(rng, self.rows));
+            if let Some(here) = &mut here {
+                if column.inside {
+                    *here = nullif(here, &not(&valid).unwrap()).unwrap().as_primitive().clone();
+                    inner.push((Arc::new(column.field()), column.values(here)));
+                } else {
+                    fields.push(column.field());
+                    arrays.push(column.values(here));
+                }
             }
             picks.push(here);
+        }
+        if !inner.is_empty() {
+            let (names, values): (Vec<FieldRef>, Vec<ArrayRef>) = inner.into_iter().unzip();
+            let outer = StructArray::new(names.into(), values, Some(valid.values().clone().into()));
+            fields.push(Field::new(STRUCT, outer.data_type().clone(), true));
+            arrays.push(Arc::new(outer));
         }
         let samples = (0..SAMPLES_PER_FILE.min(self.rows))
             .map(|_| {
@@ -177,6 +200,12 @@ impl Part {
     }
 }
 
+/// In which rows a struct is no NULL.
+fn random_validity(rng: &mut StdRng, rows: usize) -> BooleanArray {
+    let share = *pick(rng, &[1.0, 0.9, 0.4]);
+    (0..rows).map(|_| Some(rng.random_bool(share))).collect()
+}
+
 /// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be marked in an empty folder.
 async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
@@ -198,7 +227,7 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         };
         let options = [("files_per_segment", files_per_segment), (option, value)];
         let spec = IndexSpec {
-            columns: vec![column.name.clone()],
+            columns: vec![column.path()],
             kind: "bitmap".into(),
             options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             ..IndexSpec::default()

@@ -1,0 +1,71 @@
+//! Fields of structs as DataFusion writes them: calls of `get_field` with names, under the whole names of
+//! [`lakemark_format::column`].
+//!
+//! A field that Parquet's readers give where its struct is NULL is NULL, too: files in which it might not be have no marks for it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Fields, Schema};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::functions::core::get_field;
+use datafusion::functions::core::getfield::GetFieldFunc;
+use datafusion::logical_expr::{Expr, lit};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, expressions as physical};
+use lakemark_format::column;
+
+/// The whole name of a column, or of the field that a call takes out of a column.
+pub(crate) fn name_of(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Alias(alias) => name_of(&alias.expr),
+        // A name with a separator would be another column's field.
+        Expr::Column(column) => (!column::is_field(&column.name)).then(|| column.name.clone()),
+        Expr::ScalarFunction(call) if call.func.inner().is::<GetFieldFunc>() => {
+            let (outer, names) = call.args.split_first()?;
+            let literal = |expr: &Expr| match expr {
+                Expr::Literal(value, _) => field_name(value),
+                _ => None,
+            };
+            let names = names.iter().map(literal).collect::<Option<Vec<_>>>()?;
+            let outer = name_of(outer)?;
+            Some(column::join([outer.as_str()].into_iter().chain(names.iter().map(String::as_str))))
+        }
+        _ => None,
+    }
+}
+
+/// The column that a call takes a field out of, and the names on the way to the field.
+pub(crate) fn access_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(&physical::Column, Vec<String>)> {
+    let call = ScalarFunctionExpr::try_downcast_func::<GetFieldFunc>(expr.as_ref())?;
+    let (outer, names) = call.args().split_first()?;
+    let (column, mut way) = match outer.downcast_ref::<physical::Column>() {
+        Some(column) => (column, Vec::new()),
+        None => access_of(outer)?,
+    };
+    for name in names {
+        way.push(field_name(name.downcast_ref::<physical::Literal>()?.value())?);
+    }
+    Some((column, way))
+}
+
+/// The column, or the field as a call.
+pub(crate) fn expression(name: &str) -> Expr {
+    let mut names = column::names(name);
+    let root = Expr::Column(Column::new_unqualified(names.next().unwrap_or_default()));
+    names.fold(root, |outer, name| get_field().call(vec![outer, lit(name)]))
+}
+
+/// The type of a column or field; none if the schema has neither, or if a list or map is on the way.
+pub(crate) fn type_of<'a>(schema: &'a Schema, name: &str) -> Option<&'a DataType> {
+    let named = |fields: &'a Fields, name: &str| fields.iter().find(|field| field.name() == name);
+    let mut names = column::names(name);
+    let mut found = named(schema.fields(), names.next()?)?.data_type();
+    for name in names {
+        let DataType::Struct(fields) = found else { return None };
+        found = named(fields, name)?.data_type();
+    }
+    Some(found)
+}
+
+fn field_name(value: &ScalarValue) -> Option<String> {
+    value.try_as_str().flatten().filter(|name| !column::is_field(name)).map(str::to_owned)
+}

@@ -1,0 +1,183 @@
+//! Columns of a table and fields inside of its structs, by the names of [`lakemark_format::column`].
+//!
+//! A row in which a struct is NULL, at any level, has NULL for each field of it. Files may lack a field or say something else than
+//! their table; [`Presence`] tells where a file is like a file of NULLs and where it had better be read by an engine.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, make_array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow::error::ArrowError;
+use lakemark_format::column;
+use lakemark_index::key_type_of;
+use parquet::schema::types::SchemaDescriptor;
+
+use crate::moments::is_rebased;
+
+/// A column, or a field of a struct, under its whole name. None if the schema has none, or if a list or map is on the way.
+pub(crate) fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
+    let mut names = column::names(name);
+    let mut found = named(schema.fields(), names.next()?)?;
+    for name in names {
+        found = named(fields_of(found)?, name)?;
+    }
+    Some(Arc::new(found.as_ref().clone().with_name(name)))
+}
+
+/// The whole names of a schema's columns and fields that an index could be on.
+pub(crate) fn indexable(schema: &Schema) -> Vec<String> {
+    fn add(fields: &Fields, outer: &[&str], found: &mut Vec<String>) {
+        for field in fields {
+            let way = [outer, &[field.name().as_str()]].concat();
+            match fields_of(field) {
+                Some(inner) => add(inner, &way, found),
+                None if key_type_of(field.data_type()).is_some() => found.push(column::join(way)),
+                None => {}
+            }
+        }
+    }
+    let mut found = Vec::new();
+    add(schema.fields(), &[], &mut found);
+    found
+}
+
+/// How a data file has a column or field of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// Its values are stored.
+    Stored,
+    /// It is not there: every row has NULL.
+    Lacking,
+    /// The file has something else in its place, which engines may refuse or read in ways of their own.
+    Unclear,
+}
+
+impl Presence {
+    /// By the schema of the file, under the names that its table shows.
+    pub(crate) fn of(file: &Schema, table: &Schema, name: &str) -> Self {
+        let mut names = column::names(name);
+        let first = names.next().unwrap_or_default();
+        let Some(mut have) = named(file.fields(), first) else { return Self::Lacking };
+        if !column::is_field(name) {
+            return Self::Stored;
+        }
+        let Some(mut want) = named(table.fields(), first) else { return Self::Unclear };
+        for name in names {
+            let (Some(inside), Some(wanted)) = (fields_of(have), fields_of(want)) else { return Self::Unclear };
+            let Some(next) = named(wanted, name) else { return Self::Unclear };
+            want = next;
+            // Structs are read by name; one without any name in common is an error to engines.
+            let related = wanted.iter().any(|field| named(inside, field.name()).is_some());
+            match named(inside, name) {
+                Some(next) => have = next,
+                None if related && want.is_nullable() => return Self::Lacking,
+                None => return Self::Unclear,
+            }
+        }
+        if have.data_type().is_nested() { Self::Unclear } else { Self::Stored }
+    }
+}
+
+/// Whether the file with this schema has values of another calendar in a column or field.
+pub(crate) fn has_other_calendar(file: &Schema, name: &str) -> bool {
+    let root = column::names(name).next().and_then(|root| named(file.fields(), root));
+    let is_moment = || field_of(file, name).is_some_and(|field| field.data_type().is_temporal());
+    root.is_some_and(|root| is_rebased(root)) && (!column::is_field(name) || is_moment())
+}
+
+/// Fields of a file that are required in structs which are not. Arrow's readers give them a value where the struct is NULL, and
+/// engines take that value for the field's.
+pub(crate) fn hollow(columns: &SchemaDescriptor) -> Vec<String> {
+    let is_hollow = |leaf: &parquet::schema::types::ColumnDescriptor| {
+        leaf.max_def_level() > 0 && leaf.max_rep_level() == 0 && !leaf.self_type().is_optional()
+    };
+    let leaves = columns.columns().iter().filter(|leaf| is_hollow(leaf));
+    leaves.map(|leaf| column::join(leaf.path().parts().iter().map(String::as_str))).collect()
+}
+
+/// The values of the only leaf of an array, NULL where a struct around them is.
+pub(crate) fn leaf_values(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let (mut values, mut nulls) = (Arc::clone(array), None);
+    while let Some(outer) = values.as_struct_opt() {
+        nulls = NullBuffer::union(nulls.as_ref(), outer.nulls());
+        let Some(inner) = outer.columns().first() else { break };
+        values = Arc::clone(inner);
+    }
+    let Some(nulls) = NullBuffer::union(nulls.as_ref(), values.nulls()).filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(values);
+    };
+    Ok(make_array(values.to_data().into_builder().nulls(Some(nulls)).build()?))
+}
+
+fn named<'a>(fields: &'a Fields, name: &str) -> Option<&'a FieldRef> {
+    fields.iter().find(|field| field.name() == name)
+}
+
+/// The fields of a struct.
+fn fields_of(field: &Field) -> Option<&Fields> {
+    match field.data_type() {
+        DataType::Struct(fields) => Some(fields),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{Int32Array, StructArray};
+
+    fn of_fields(name: &str, fields: Vec<Field>) -> Field {
+        Field::new(name, DataType::Struct(fields.into()), true)
+    }
+
+    fn int(name: &str) -> Field {
+        Field::new(name, DataType::Int32, true)
+    }
+
+    #[test]
+    fn fields_are_found_by_the_names_on_the_way() {
+        let list = Field::new_list("l", of_fields("item", vec![int("x")]), true);
+        let schema =
+            Schema::new(vec![int("a.b"), of_fields("a", vec![int("b"), of_fields("c", vec![int("d"), list])])]);
+        let found = |name: &str| field_of(&schema, name).map(|field| (field.name().clone(), field.data_type().clone()));
+        for name in ["a.b", "a\0b", "a\0c\0d"] {
+            assert_eq!(found(name), Some((name.to_owned(), DataType::Int32)));
+        }
+        for name in ["b", "a\0x", "a.b\0c", "a\0b\0c", "a\0c\0l\0x", "a\0c\0l\0item\0x", "a\0"] {
+            assert_eq!(found(name), None, "{name:?}");
+        }
+        assert_eq!(indexable(&schema), ["a.b", "a\0b", "a\0c\0d"]);
+    }
+
+    #[test]
+    fn a_file_without_a_field_is_one_of_nulls_if_its_struct_is_related() {
+        let table =
+            Schema::new(vec![int("k"), of_fields("s", vec![int("a"), of_fields("t", vec![int("b"), int("c")])])]);
+        let of = |fields: Vec<Field>, name: &str| Presence::of(&Schema::new(fields), &table, name);
+        let inner = || of_fields("t", vec![int("c")]);
+        assert_eq!(of(vec![], "k"), Presence::Lacking);
+        assert_eq!(of(vec![], "s\0t\0b"), Presence::Lacking);
+        assert_eq!(of(vec![int("k")], "k"), Presence::Stored);
+        assert_eq!(of(vec![of_fields("s", vec![int("a")])], "s\0a"), Presence::Stored);
+        assert_eq!(of(vec![of_fields("s", vec![int("a")])], "s\0t\0b"), Presence::Lacking);
+        assert_eq!(of(vec![of_fields("s", vec![inner()])], "s\0t\0b"), Presence::Lacking);
+        assert_eq!(of(vec![of_fields("s", vec![inner()])], "s\0t\0c"), Presence::Stored);
+        assert_eq!(of(vec![of_fields("s", vec![int("x")])], "s\0a"), Presence::Unclear, "nothing in common");
+        assert_eq!(of(vec![of_fields("s", vec![int("a"), int("t")])], "s\0t\0b"), Presence::Unclear);
+        assert_eq!(of(vec![int("s")], "s\0a"), Presence::Unclear);
+        assert_eq!(of(vec![of_fields("s", vec![of_fields("a", vec![])])], "s\0a"), Presence::Unclear);
+    }
+
+    #[test]
+    fn a_field_is_null_where_its_struct_is() {
+        let values: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(3), Some(4)]));
+        let around = |values: ArrayRef, valid: Vec<bool>| -> ArrayRef {
+            let fields = Fields::from(vec![Field::new("x", values.data_type().clone(), true)]);
+            Arc::new(StructArray::new(fields, vec![values], Some(NullBuffer::from(valid))))
+        };
+        let nested = around(around(values, vec![true, true, false, true]), vec![true, true, true, false]);
+        let leaf = leaf_values(&nested).unwrap();
+        assert_eq!(leaf.as_ref(), &Int32Array::from(vec![Some(1), None, None, None]) as &dyn Array);
+    }
+}
