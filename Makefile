@@ -33,11 +33,11 @@ ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo bench-sqb fuzz-queries fuzz ci
-.PHONY: rust native jar wheel
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz ci
+.PHONY: bench-sqb bench-encodings bench-never-worse rust native native-release jar wheel
 
 help: ## list the verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-15s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned Python tool (once; later runs find it ready)
 
@@ -84,11 +84,15 @@ test-spark-all: ## the Spark tests on every supported PySpark, each in an enviro
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
-bench-sqb: setup ## the Set Query Benchmark at ROWS=10000000 beside DuckDB and plain DataFusion (first a release build)
-	$(CARGO) build --workspace --release
-	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
+bench-sqb: native-release ## the Set Query Benchmark at ROWS=10000000 beside its peers and T* (first a release build)
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	PYTHONPATH=$(CURDIR)/python LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
+	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
+
+bench-encodings: native-release ## bytes, reads and CPU of every bitmap encoding over the same counts at ROWS=10000000
+	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb_encodings.py --rows $(ROWS)
+
+bench-never-worse: native-release ## 1,000 random queries with marks and without, at ROWS=10000000
+	LAKEMARK_PROFILE=release $(PY) benchmarks/never_worse.py --rows $(ROWS) --random 1000
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
@@ -122,6 +126,10 @@ rust:
 # new inode, so that a process that has the old library open keeps it.
 native: rust setup
 	install -D -m 755 $(DEBUG)/liblakemark_python.so python/lakemark/_internal.abi3.so
+
+native-release: setup
+	$(CARGO) build --workspace --release
+	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
 
 jar: rust
 	install -D -m 755 $(DEBUG)/liblakemark_jni.so $(LAKEMARK_CACHE)/native/linux/$(ARCH)/liblakemark_jni.so

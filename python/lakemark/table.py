@@ -267,17 +267,18 @@ class Table:
             raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
         return Rows(self._inner.scan(filter, None if columns is None else list(columns), limit, use_index))
 
-    def count(self, filter: str | None = None, *, use_index: bool = True) -> int:
+    def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
         """Counts rows, from the marks alone where they are certain.
 
         Args:
             filter: A SQL condition; all rows without one.
             use_index: Whether the marks are used; the number is the same without.
+            use_cache: Whether rows that the marks found before may be taken from memory.
 
         Returns:
             How many rows there are for which it is true.
         """
-        return self._inner.count(filter, use_index)
+        return self._inner.count(filter, use_index, use_cache)
 
     def group_count(self, columns: str | Sequence[str], filter: str | None = None, *, use_index: bool = True) -> Rows:
         """Counts the rows of each value of a column, from the marks alone where they know every row.
@@ -354,17 +355,21 @@ class Table:
         """
         return self._inner.count_distinct(column, filter, use_index)
 
-    def explain(self, filter: str | None = None, *, use_index: bool = True) -> ExplainReport:
+    def explain(
+        self, filter: str | None = None, *, count: bool = False, use_index: bool = True, use_cache: bool = True
+    ) -> ExplainReport:
         """Tells what the marks say about a condition, and what would be left to read.
 
         Args:
             filter: A SQL condition.
+            count: Whether to tell of `count(filter)`, which asks the marks for less than a scan does.
             use_index: Whether the marks are used.
+            use_cache: Whether rows that the marks found before may be taken from memory, which reads nothing.
 
         Returns:
             A report: text by `str()`, values by `to_dict()`, a picture in a notebook.
         """
-        return ExplainReport.from_json(*self._inner.explain(filter, use_index))
+        return ExplainReport.from_json(*self._inner.explain(filter, count, use_index, use_cache))
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)

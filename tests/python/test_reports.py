@@ -44,6 +44,20 @@ def test_explain_counts_what_is_skipped(marked: Judged) -> None:
     assert report.coverage == 1.0
 
 
+def test_explain_of_a_count_reads_less_than_of_a_scan_and_nothing_is_read_of_what_is_remembered(marked: Judged) -> None:
+    condition = "city = 'Oslo'"
+    marked.table.explain(condition, use_cache=False)  # opens the segments
+    scan, count = (marked.table.explain(condition, count=count, use_cache=False) for count in (False, True))
+    assert scan.rows_certain == count.rows_certain == marked.count(condition)
+    assert 0 < count.index_bytes < scan.index_bytes
+    both = "city = 'Oslo' AND id < 2000"
+    expected = marked.count(both)
+    for _ in range(2):
+        assert marked.table.count(both) == marked.table.count(both, use_cache=False) == expected
+    assert marked.table.explain(both, count=True).index_bytes == 0
+    assert marked.table.explain(both, count=True, use_cache=False).index_bytes > 0
+
+
 def test_explain_without_marks_scans_everything(plain: Judged) -> None:
     report = plain.table.explain("city = 'Oslo'")
     assert (report.coverage, report.files_total, report.files_unknown) == (0.0, 4, 4)

@@ -35,7 +35,7 @@ pub use exec::LakemarkScanExec;
 pub use factory::LakemarkTableFactory;
 pub use lakemark_table::{Error, ErrorKind, Result};
 pub use provider::LakemarkTable;
-pub use query::{QueryOptions, count, explain, filter_of, scan};
+pub use query::{QueryOptions, count, explain, explain_count, filter_of, scan};
 pub use session::{LakemarkSession, session_context};
 pub use statement::Statement;
 pub use summaries::{count_distinct, group_count, min_max, sum_mean};

@@ -60,7 +60,8 @@ impl LakemarkTable {
         &self.snapshot
     }
 
-    async fn current(&self) -> Result<Arc<Snapshot>> {
+    /// The state that scans see.
+    pub(crate) async fn current(&self) -> Result<Arc<Snapshot>> {
         if self.pinned {
             return Ok(Arc::clone(&self.snapshot));
         }
@@ -157,7 +158,7 @@ pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
 }
 
 /// Our scan evaluates whatever gives the same answer each time and needs no other plan.
-fn pushdown(filter: &Expr) -> TableProviderFilterPushDown {
+pub(crate) fn pushdown(filter: &Expr) -> TableProviderFilterPushDown {
     let needs_plan = filter.contains_scalar_subquery() || filter.contains_outer() || has_subquery(filter);
     if filter.is_volatile() || needs_plan {
         TableProviderFilterPushDown::Unsupported

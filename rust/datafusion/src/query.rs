@@ -7,16 +7,20 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
+use chrono::{DateTime, Utc};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
+use datafusion::execution::SessionState;
 use datafusion::functions_aggregate::expr_fn::count as count_rows;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, lit};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, UNNAMED_TABLE, lit};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_format::column;
 use lakemark_index::{Predicate, Reason, Truth};
-use lakemark_table::{Error, ErrorKind, ProbeOptions, ProbeReport, Result, Snapshot, Table};
+use lakemark_table::{Error, ErrorKind, Probe, ProbeOptions, ProbeReport, Result, Snapshot, Table};
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
@@ -30,22 +34,24 @@ use crate::translate::translate;
 pub struct QueryOptions {
     /// Whether indexes may be used.
     pub use_index: bool,
+    /// Whether rows that an index found before may be taken from memory.
+    pub use_cache: bool,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        Self { use_index: true }
+        Self { use_index: true, use_cache: true }
     }
 }
 
 /// Counts the rows for which the predicate is true (all rows without one).
 pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<u64> {
     let query = Query::new(table, options).await?;
-    let rows = query.filtered(predicate)?;
-    let probed = query.probe(&rows, true).await?;
+    let probed = query.probe(&query.predicate(predicate)?, true).await?;
     if let Some(certain) = probed.certain_rows() {
         return Ok(certain);
     }
+    let rows = query.filtered(predicate)?;
     let counted = rows.aggregate(Vec::new(), vec![count_rows(lit(1))]).map_err(from_engine)?;
     let batches = counted.collect().await.map_err(from_engine)?;
     let number = batches
@@ -61,8 +67,14 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
 /// Says how the index answers the predicate, without reading data.
 pub async fn explain(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<ProbeReport> {
     let query = Query::new(table, options).await?;
-    let rows = query.filtered(predicate)?;
-    Ok(query.probe(&rows, false).await?.report)
+    let asked = predicate_of(&query.filtered(predicate)?, &query.snapshot)?;
+    Ok(query.probe(&asked, false).await?.report)
+}
+
+/// Says how [`count`] asks the index: only how many rows there are, which takes fewer bytes.
+pub async fn explain_count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<ProbeReport> {
+    let query = Query::new(table, options).await?;
+    Ok(query.probe(&query.predicate(predicate)?, true).await?.report)
 }
 
 /// Rows for which the filter is true: the named columns, at most `limit` rows.
@@ -138,10 +150,26 @@ impl Query {
         names.iter().map(column).collect()
     }
 
-    async fn probe(&self, rows: &DataFrame, count_only: bool) -> Result<lakemark_table::Probe> {
-        let predicate = predicate_of(rows, &self.snapshot)?;
-        let options = ProbeOptions { use_index: self.options.use_index, count_only, ..ProbeOptions::default() };
-        self.snapshot.probe(&predicate, &options).await
+    /// What a filter asks of the columns. The engine's rules for expressions make it plain, as its optimizer would; a plan
+    /// is not made, which would take longer than most counts.
+    fn predicate(&self, filter: Option<&str>) -> Result<Predicate> {
+        let Some(filter) = filter else { return Ok(Predicate::Const(Truth::True)) };
+        let schema = self.snapshot.schema();
+        let named = Arc::new(DFSchema::try_from_qualified_schema(UNNAMED_TABLE, &schema).map_err(from_engine)?);
+        let expr = parse(&self.context, filter, &named)?;
+        let state = self.context.state_ref();
+        let plain = made_plain(&state.read(), expr, named, Some(Utc::now()));
+        match plain {
+            Ok(plain) => Ok(translate(&[plain], &schema)),
+            // What is wrong with it the engine will say when it runs it.
+            Err(_) => Ok(Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() }),
+        }
+    }
+
+    async fn probe(&self, predicate: &Predicate, count_only: bool) -> Result<Probe> {
+        let QueryOptions { use_index, use_cache } = self.options;
+        let options = ProbeOptions { use_index, use_cache, count_only, ..ProbeOptions::default() };
+        self.snapshot.probe(predicate, &options).await
     }
 }
 
@@ -149,22 +177,33 @@ impl Query {
 struct Contexts {
     with_index: SessionContext,
     without_index: SessionContext,
+    without_cache: SessionContext,
     /// Folds names that are not quoted.
     folding: SessionContext,
 }
 
 static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
-    let exact = |use_index: bool| {
-        let mut config =
-            SessionConfig::new().with_option_extension(LakemarkOptions { use_index, ..LakemarkOptions::default() });
+    let exact = |use_index: bool, use_cache: bool| {
+        let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index, use_cache });
         config.options_mut().sql_parser.enable_ident_normalization = false;
         session_context(config)
     };
-    Contexts { with_index: exact(true), without_index: exact(false), folding: session_context(SessionConfig::new()) }
+    Contexts {
+        with_index: exact(true, true),
+        without_index: exact(false, true),
+        without_cache: exact(true, false),
+        folding: session_context(SessionConfig::new()),
+    }
 });
 
 fn context(options: &QueryOptions) -> SessionContext {
-    if options.use_index { CONTEXTS.with_index.clone() } else { CONTEXTS.without_index.clone() }
+    let contexts = &*CONTEXTS;
+    let chosen = match options {
+        QueryOptions { use_index: false, .. } => &contexts.without_index,
+        QueryOptions { use_cache: false, .. } => &contexts.without_cache,
+        QueryOptions { .. } => &contexts.with_index,
+    };
+    chosen.clone()
 }
 
 /// Reads a predicate, with names taken exactly or else folded.
@@ -209,10 +248,30 @@ fn beyond_a_row(expr: &Expr) -> Result<Option<String>> {
 }
 
 fn parse_as(context: &SessionContext, text: &str, schema: &DFSchema) -> EngineResult<Expr> {
-    let expr = context.state().create_logical_expr(text, schema)?;
+    let expr = context.state_ref().read().create_logical_expr(text, schema)?;
     // Names are resolved now, so that a wrong one is an error of this reading.
     expr.get_type(schema)?;
     Ok(expr)
+}
+
+/// The expression as the optimizer leaves it in a filter: types made equal, functions rewritten, constants evaluated.
+pub(crate) fn made_plain(
+    state: &SessionState,
+    expr: Expr,
+    schema: DFSchemaRef,
+    now: Option<DateTime<Utc>>,
+) -> EngineResult<Expr> {
+    let settings = state.config_options();
+    let rewritten = state.analyzer().function_rewrites().iter().try_fold(expr, |expr, rewrite| {
+        expr.transform_up(|part| rewrite.rewrite(part, &schema, settings)).map(|expr| expr.data)
+    })?;
+    let info = SimplifyContext::builder()
+        .with_schema(Arc::clone(&schema))
+        .with_config_options(Arc::clone(settings))
+        .with_query_execution_start_time(now)
+        .build();
+    let simplifier = ExprSimplifier::new(info);
+    simplifier.simplify(simplifier.coerce(rewritten, &schema)?)
 }
 
 /// The predicate that a scan of these rows would probe with.

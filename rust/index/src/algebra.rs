@@ -188,22 +188,48 @@ impl Candidates {
             Predicate::Leaf(test) => leaf(test),
             Predicate::Not(inner) => Self::of(inner, universe, leaf).not(),
             Predicate::And(parts) => {
-                // The fewest rows first: every later set is then combined with few.
-                let mut parts: Vec<Self> = parts.iter().map(|part| Self::of(part, universe, leaf)).collect();
-                parts.sort_by_key(Self::most_true);
-                let mut all = Self::constant(Truth::True, universe);
-                for part in &parts {
-                    if all.is_false() {
-                        break;
-                    }
-                    all = all.and(part);
-                }
-                all
+                Self::all(parts.iter().map(|part| Self::of(part, universe, leaf)).collect(), universe)
             }
             Predicate::Or(parts) => {
                 let start = Self::constant(Truth::False, universe);
                 parts.iter().fold(start, |any, part| any.or(&Self::of(part, universe, leaf)))
             }
         }
+    }
+
+    /// How many rows are TRUE, if every row that may be TRUE is certain; else the candidates. Of a conjunction no set of
+    /// rows is made then.
+    pub fn count(predicate: &Predicate, universe: u32, leaf: &mut impl FnMut(&Leaf) -> Self) -> Result<u32, Self> {
+        let Predicate::And(parts) = predicate else {
+            return Self::of(predicate, universe, leaf).counted();
+        };
+        let parts: Vec<Self> = parts.iter().map(|part| Self::of(part, universe, leaf)).collect();
+        let exact = |part: &Self| match &part.0 {
+            Form::Exact { t, .. } => Some(t.clone()),
+            Form::Bounds { .. } => None,
+        };
+        match parts.iter().map(exact).collect::<Option<Vec<RowSet>>>() {
+            // A conjunction is TRUE just where every part is.
+            Some(sets) => Ok(RowSet::count_common(&sets.iter().collect::<Vec<_>>(), universe)),
+            None => Self::all(parts, universe).counted(),
+        }
+    }
+
+    fn counted(self) -> Result<u32, Self> {
+        if self.uncertain_true().is_empty() { Ok(self.certain_true().len()) } else { Err(self) }
+    }
+
+    /// The candidates of a conjunction of these.
+    fn all(mut parts: Vec<Self>, universe: u32) -> Self {
+        // The fewest rows first: every later set is then combined with few.
+        parts.sort_by_key(Self::most_true);
+        let mut all = Self::constant(Truth::True, universe);
+        for part in &parts {
+            if all.is_false() {
+                break;
+            }
+            all = all.and(part);
+        }
+        all
     }
 }

@@ -16,6 +16,7 @@
 //! holds none or all of the rows).
 
 mod builder;
+mod common;
 mod lists;
 mod words;
 

@@ -134,16 +134,16 @@ impl Table {
         use_index: bool,
     ) -> PyResult<Rows> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
         wait(py, move || async move {
             lakemark_datafusion::scan(&table, filter.as_deref(), columns.as_deref(), limit, &options).await
         })
         .map(Rows::new)
     }
 
-    fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<u64> {
+    fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, use_cache: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, use_cache };
         wait(py, move || async move { lakemark_datafusion::count(&table, filter.as_deref(), &options).await })
     }
 
@@ -155,7 +155,7 @@ impl Table {
         use_index: bool,
     ) -> PyResult<Rows> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
         let counted = move || async move {
             lakemark_datafusion::group_count(&table, &columns, filter.as_deref(), &options).await
         };
@@ -164,7 +164,7 @@ impl Table {
 
     fn min_max(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
         let extremes =
             move || async move { lakemark_datafusion::min_max(&table, &column, filter.as_deref(), &options).await };
         wait(py, extremes).map(Rows::new)
@@ -172,7 +172,7 @@ impl Table {
 
     fn sum_mean(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<Rows> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
         let totals =
             move || async move { lakemark_datafusion::sum_mean(&table, &column, filter.as_deref(), &options).await };
         wait(py, totals).map(Rows::new)
@@ -180,18 +180,30 @@ impl Table {
 
     fn count_distinct(&self, py: Python<'_>, column: String, filter: Option<String>, use_index: bool) -> PyResult<u64> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
         wait(py, move || async move {
             lakemark_datafusion::count_distinct(&table, &column, filter.as_deref(), &options).await
         })
     }
 
-    /// The report as JSON and as text.
-    fn explain(&self, py: Python<'_>, filter: Option<String>, use_index: bool) -> PyResult<(String, String)> {
+    /// The report as JSON and as text, of a scan or of a count.
+    fn explain(
+        &self,
+        py: Python<'_>,
+        filter: Option<String>,
+        count: bool,
+        use_index: bool,
+        use_cache: bool,
+    ) -> PyResult<(String, String)> {
         let table = Arc::clone(&self.0);
-        let options = QueryOptions { use_index };
-        let report =
-            wait(py, move || async move { lakemark_datafusion::explain(&table, filter.as_deref(), &options).await })?;
+        let options = QueryOptions { use_index, use_cache };
+        let report = wait(py, move || async move {
+            if count {
+                lakemark_datafusion::explain_count(&table, filter.as_deref(), &options).await
+            } else {
+                lakemark_datafusion::explain(&table, filter.as_deref(), &options).await
+            }
+        })?;
         Ok((to_json(py, &report)?, report.to_string()))
     }
 

@@ -19,11 +19,11 @@ mod pairs;
 mod sources;
 mod tally;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use lakemark_format::ManifestIndex;
-use lakemark_index::{Candidates, Predicate, Reason, RowSet};
+use lakemark_index::{Candidates, Leaf, Predicate, Reason, RowSet};
 use tokio::task::JoinSet;
 
 use crate::advise::Recorded;
@@ -42,6 +42,9 @@ pub use tally::{Tally, TallyPart, TallyRequest};
 const FILES_PER_TASK: usize = 64;
 /// Rows from which the algebra is spread over the cores.
 const PARALLEL_ROWS: u64 = 1 << 18;
+
+/// Cores of the machine, asked once: the system answers out of several files.
+static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
 
 /// Probes a snapshot.
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
@@ -87,7 +90,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
 
 /// A condition of a predicate: a leaf, or what could not be translated.
 enum Condition<'a> {
-    Leaf(&'a lakemark_index::Leaf),
+    Leaf(&'a Leaf),
     Unknown(Reason, &'a str),
 }
 
@@ -153,8 +156,7 @@ async fn combine(
     let mut tasks = JoinSet::new();
     let predicate = Arc::new(predicate.clone());
     let count_only = options.count_only;
-    let per_task =
-        FILES_PER_TASK.min(files.div_ceil(std::thread::available_parallelism().map_or(2, Into::into))).max(1);
+    let per_task = FILES_PER_TASK.min(files.div_ceil(*CORES)).max(1);
     for first in (0..files).step_by(per_task) {
         let batch: Vec<Work> = (first..files.min(first + per_task)).map(work).collect();
         let predicate = Arc::clone(&predicate);
@@ -187,11 +189,19 @@ impl Work {
         // Without row positions the answers that hold for whole files still may rule the file out.
         let rows = self.row_groups.as_ref().map_or(1, |groups| groups.iter().copied().fold(0u32, u32::saturating_add));
         let mut answers = self.answers.iter();
-        let candidates = Candidates::of(predicate, rows, &mut |_| match answers.next() {
+        let mut leaf = |_: &Leaf| match answers.next() {
             Some(answer) if self.row_groups.is_some() => answer.candidates(rows),
             Some(answer) => answer.of_whole_file(),
             None => Candidates::unknown(rows),
-        });
+        };
+        let candidates = if count_only && self.row_groups.is_some() && self.deleted.is_none() {
+            match Candidates::count(predicate, rows, &mut leaf) {
+                Ok(rows) => return FileProbe::Counted { rows: u64::from(rows) },
+                Err(candidates) => candidates,
+            }
+        } else {
+            Candidates::of(predicate, rows, &mut leaf)
+        };
         let (mut certain, mut uncertain) = (candidates.certain_true(), candidates.uncertain_true());
         let Some(row_groups) = self.row_groups else {
             if certain.is_empty() && uncertain.is_empty() {

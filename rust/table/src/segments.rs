@@ -93,13 +93,17 @@ impl Segment {
         index: &ManifestIndex,
         counter: &ReadCounter,
     ) -> Result<Self, Damage> {
-        let key = segment_key(store, segment);
-        if let Some(opened) = DIRECTORIES.get(&key) {
-            return Ok(Self::of(store, segment, opened));
+        if let Some(remembered) = Self::remembered(store, segment) {
+            return Ok(remembered);
         }
         let (opened, bytes) = read_directory(store, segment, index, counter).await?;
-        DIRECTORIES.insert(key, opened.clone(), bytes);
+        DIRECTORIES.insert(segment_key(store, segment), opened.clone(), bytes);
         Ok(Self::of(store, segment, opened))
+    }
+
+    /// A segment that the process has opened before and still remembers.
+    pub(crate) fn remembered(store: &Arc<Store>, segment: &ManifestSegment) -> Option<Self> {
+        Some(Self::of(store, segment, DIRECTORIES.get(&segment_key(store, segment))?))
     }
 
     fn of(store: &Arc<Store>, segment: &ManifestSegment, opened: Opened) -> Self {

@@ -4,7 +4,7 @@ use lakemark_datafusion::{ErrorKind, QueryOptions, count, explain, scan};
 
 use crate::fixture::{FILE_ROWS, folder, mark, open, text};
 
-const WITHOUT: QueryOptions = QueryOptions { use_index: false };
+const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
 
 #[tokio::test]
 async fn counts_are_the_same_with_and_without_marks() {

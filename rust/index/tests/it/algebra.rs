@@ -133,6 +133,15 @@ proptest! {
                 prop_assert!(truth != Truth::True || certain.contains(index) || uncertain.contains(index));
             }
             prop_assert!(certain.and(&uncertain).is_empty());
+            // A count is told just where no row has to be looked at, and is the number of the certain ones.
+            let counted = Candidates::count(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
+            match counted {
+                Ok(count) => prop_assert_eq!((count, 0), (certain.len(), uncertain.len()), "{}", predicate),
+                Err(candidates) => {
+                    prop_assert!(!uncertain.is_empty());
+                    prop_assert_eq!(candidates, found);
+                }
+            }
         }
     }
 

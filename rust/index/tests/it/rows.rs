@@ -11,17 +11,28 @@ fn model(set: &RowSet) -> Model {
     set.iter().collect()
 }
 
-/// A universe and two sets in it, sparse, dense, of runs, empty or full.
+/// Rows of a universe: sparse, dense, of runs, empty or full.
+fn set(universe: u32) -> impl Strategy<Value = Vec<u32>> {
+    prop_oneof![
+        prop::collection::vec(0..universe.max(1), 0..20),
+        prop::collection::vec(0..universe.max(1), 0..2000),
+        (0..universe.max(1), 0..universe.max(1)).prop_map(|(a, b)| (a.min(b)..a.max(b)).collect()),
+        Just((0..universe).collect::<Vec<_>>()),
+    ]
+}
+
+/// A universe and two sets in it.
 fn two_sets() -> impl Strategy<Value = (u32, Vec<u32>, Vec<u32>)> {
-    let set = |universe: u32| {
-        prop_oneof![
-            prop::collection::vec(0..universe.max(1), 0..20),
-            prop::collection::vec(0..universe.max(1), 0..2000),
-            (0..universe.max(1), 0..universe.max(1)).prop_map(|(a, b)| (a.min(b)..a.max(b)).collect()),
-            Just((0..universe).collect::<Vec<_>>()),
-        ]
-    };
     (1u32..3000).prop_flat_map(move |universe| (Just(universe), set(universe), set(universe)))
+}
+
+/// A universe of several blocks of a count, and sets in it of which some are the same.
+fn several_sets() -> impl Strategy<Value = (u32, Vec<Vec<u32>>)> {
+    (1u32..100_000).prop_flat_map(|universe| {
+        let dense =
+            (0..universe, 1u32..8).prop_map(move |(from, step)| (from..universe).step_by(step as usize).collect());
+        (Just(universe), prop::collection::vec(prop_oneof![set(universe), dense], 0..6))
+    })
 }
 
 proptest! {
@@ -50,6 +61,13 @@ proptest! {
         prop_assert_eq!(a.and(&b).not(), a.not().or(&b.not()));
         prop_assert_eq!(a.not().not(), a.clone());
         prop_assert_eq!(a.minus(&b).or(&a.and(&b)), a);
+    }
+
+    #[test]
+    fn a_common_count_is_the_length_of_the_intersection((universe, sets) in several_sets()) {
+        let sets: Vec<RowSet> = sets.into_iter().map(|rows| RowSet::from_rows(rows, universe)).collect();
+        let common = sets.iter().fold(RowSet::full(universe), |common, set| common.and(set));
+        prop_assert_eq!(RowSet::count_common(&sets.iter().collect::<Vec<_>>(), universe), common.len());
     }
 
     #[test]

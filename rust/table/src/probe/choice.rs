@@ -18,6 +18,7 @@ use lakemark_format::{ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{Estimate, Weight};
 use lakemark_index::{Leaf, Predicate, Truth};
 
+use super::CORES;
 use crate::options::Reading;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
@@ -107,7 +108,7 @@ pub(super) async fn choose(
         let known = if partition { Some(<(Guess, Guess)>::default()) } else { None };
         bounds.push(known.or(guess(snapshot, segments, counter, false).await));
     }
-    let cores = std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64);
+    let cores = *CORES as f64;
     let mut guesses = Vec::with_capacity(leaves.len());
     for (segments, bounds) in searched.iter().zip(bounds) {
         guesses.push(match bounds {

@@ -1,0 +1,157 @@
+"""What the machine allows: T*, the least time in which the bytes of an answer can be read and its values be looked at.
+
+T* = max(bytes / bandwidth, reads / IOPS, values * ns / cores), where a value is a row of a posting, or a word of 64
+rows where that is fewer. All of it is measured in the run that it is compared with: bandwidth and reads a second past
+the page cache (O_DIRECT) for cold answers and out of the page cache for warm ones, nanoseconds as those of a running
+sum of gaps, without which no posting becomes rows.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+SECONDS_EACH = 1.5
+BLOCK = 1 << 20
+PAGE = 4096
+SEQUENTIAL_THREADS = 4
+RANDOM_THREADS = 32
+GAPS = 1 << 16
+WORD_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an answer takes, whoever gives it."""
+
+    bytes: int
+    reads: int
+    values: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the machine does at most, from the disk or from the page cache."""
+
+    bytes_per_second: float
+    reads_per_second: float
+    nanoseconds_per_value: float
+    cores: int
+
+    def seconds(self, work: Work) -> float:
+        """T* of an answer."""
+        return max(
+            work.bytes / self.bytes_per_second,
+            work.reads / self.reads_per_second,
+            work.values * self.nanoseconds_per_value * 1e-9 / self.cores,
+        )
+
+
+def values_of(rows: int, universe: int) -> int:
+    """Values to look at for a set of rows: the rows or the others, or words of 64 of them."""
+    return min(rows, universe - rows, -(-universe // WORD_ROWS))
+
+
+def measure_limits(paths: Iterable[Path]) -> dict[str, Limits]:
+    """The limits, `cold` and `warm`, measured on the given files."""
+    files = [path for path in paths if path.stat().st_size >= 2 * BLOCK]
+    nanoseconds, cores = nanoseconds_per_value(), os.cpu_count() or 1
+    limits = {}
+    for name, flags in (("cold", os.O_DIRECT), ("warm", 0)):
+        if name == "warm":
+            for path in files:
+                path.read_bytes()
+        sequential = rate(files, flags, BLOCK, SEQUENTIAL_THREADS, in_order)
+        scattered = rate(files, flags, PAGE, RANDOM_THREADS, at_random)
+        limits[name] = Limits(sequential * BLOCK, scattered, nanoseconds, cores)
+    return limits
+
+
+def nanoseconds_per_value() -> float:
+    """To add a gap to the row before, in the best of many blocks."""
+    gaps, rows = np.ones(GAPS, dtype=np.uint32), np.empty(GAPS, dtype=np.uint32)
+    best = float("inf")
+    for _ in range(200):
+        start = time.perf_counter_ns()
+        np.cumsum(gaps, out=rows)
+        best = min(best, time.perf_counter_ns() - start)
+    return best / GAPS
+
+
+def in_order(size: int, length: int, thread: int) -> Iterator[int]:
+    """The places of one block after the other, each thread from a place of its own."""
+    blocks = size // length
+    place = blocks * thread // SEQUENTIAL_THREADS
+    while True:
+        yield place % blocks * length
+        place += 1
+
+
+def at_random(size: int, length: int, thread: int) -> Iterator[int]:
+    """The places of blocks in no order."""
+    draw = random.Random(thread)  # noqa: S311 - no secret
+    while True:
+        yield draw.randrange(size // length) * length
+
+
+def rate(
+    files: Sequence[Path], flags: int, length: int, threads: int, places: Callable[[int, int, int], Iterator[int]]
+) -> float:
+    """How many reads of this length a second some threads do together."""
+    counts, start = [0] * threads, threading.Barrier(threads + 1)
+
+    def work(thread: int) -> None:
+        # Anonymous memory begins at a page, as reads past the page cache want it.
+        memory = mmap.mmap(-1, length)
+        handle = os.open(files[thread % len(files)], os.O_RDONLY | flags)
+        try:
+            size = os.fstat(handle).st_size
+            start.wait()
+            end = time.perf_counter() + SECONDS_EACH
+            for place in places(size, length, thread):
+                os.preadv(handle, [memory], place)
+                counts[thread] += 1
+                if time.perf_counter() > end:
+                    return
+        finally:
+            os.close(handle)
+
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
+    for worker in workers:
+        worker.start()
+    start.wait()
+    began = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    return sum(counts) / (time.perf_counter() - began)
+
+
+def forget(paths: Iterable[Path]) -> None:
+    """Takes files out of the page cache: these alone, so that nobody else's work on the machine becomes slow."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
+
+
+def disk_bytes() -> int:
+    """Bytes that this process had read from disk, so that a cold answer shows that it was cold."""
+    for line in Path("/proc/self/io").read_text(encoding="ascii").splitlines():
+        name, value = line.split(": ")
+        if name == "read_bytes":
+            return int(value)
+    raise RuntimeError("/proc/self/io has no read_bytes")
