@@ -34,7 +34,7 @@ MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlak
 PART := .ci/part
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz ci
-.PHONY: bench-sqb bench-encodings bench-never-worse rust native native-release jar wheel
+.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys rust native native-release jar wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
@@ -93,6 +93,10 @@ bench-encodings: native-release ## bytes, reads and CPU of every bitmap encoding
 
 bench-never-worse: native-release ## 1,000 random queries with marks and without, at ROWS=10000000
 	LAKEMARK_PROFILE=release $(PY) benchmarks/never_worse.py --rows $(ROWS) --random 1000
+
+bench-keys: native-release ## lookups of single keys, ROWS=10000000 in 10,000 row groups, beside DataFusion, DuckDB and Lance
+	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
+	LAKEMARK_PROFILE=release $(PY) benchmarks/keys.py --rows $(ROWS) --row-groups 10000
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries

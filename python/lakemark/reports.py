@@ -34,9 +34,9 @@ class Index:
 
     Attributes:
         name: Its name, unique in the table.
-        kind: Its kind, for example `bitmap`.
+        kind: Its kind, `bitmap` or `key`.
         encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality`,
-            `range-equality` or `binned`.
+            `range-equality` or `binned`; `packed` for the kind `key`.
         column: The column that it is on.
         data_type: The column's Arrow type.
         chosen_by: Who chose the encoding: `auto` or `user`.

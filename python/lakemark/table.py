@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from lakemark import _internal
@@ -112,8 +112,8 @@ class Table:
 
         Args:
             columns: The column, or columns, to index; a field of a struct with dots between its names: `place.city`.
-            using: The kind of index; `auto` chooses the encoding as well, by a sample of the column, unless `encoding`
-                is given.
+            using: The kind of index, `bitmap` or `key`; `auto` chooses it and the encoding by a sample of the column,
+                unless `encoding` is given.
             name: A name for it; made from column and kind if there is none.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
@@ -267,6 +267,41 @@ class Table:
             raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
         return Rows(self._inner.scan(filter, None if columns is None else list(columns), limit, use_index))
 
+    def lookup(
+        self,
+        keys: object,
+        columns: Sequence[str] | None = None,
+        *,
+        on: str | None = None,
+        use_index: bool = True,
+    ) -> Rows:
+        """Finds the rows of some keys, in an index of the kind `key` with one small read for each key.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"))
+        >>> table.create_index("flight", using="key", progress=False).kind
+        'key'
+        >>> table.lookup([7, 8], columns=["flight"]).to_arrow()["flight"].to_pylist()
+        [7, 8]
+
+        Args:
+            keys: One key, a sequence of keys, or an Arrow array. None equals nothing, and a key that the column's type
+                cannot hold is in no row.
+            columns: The columns to read, in this order. All columns without any.
+            on: The column of the keys; the one with an index of the kind `key` if it is not named.
+            use_index: Whether the marks are used; the rows are the same without.
+
+        Returns:
+            All rows of these keys, in no particular order.
+
+        Raises:
+            NotFoundError: There is no index of the kind `key`, and no column is named.
+            InvalidInputError: Several columns have one, or the keys cannot be compared with the column.
+        """
+        if isinstance(columns, str):
+            raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
+        return Rows(self._inner.lookup(_key_array(keys), on, None if columns is None else list(columns), use_index))
+
     def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
         """Counts rows, from the marks alone where they are certain.
 
@@ -373,6 +408,20 @@ class Table:
 
     def __datafusion_table_provider__(self, session: object) -> object:
         return self._inner.__datafusion_table_provider__(session)
+
+
+def _key_array(keys: object) -> object:
+    """The keys as an Arrow array."""
+    if hasattr(keys, "__arrow_c_array__"):
+        return keys
+    import pyarrow as pa
+
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        keys = [keys]
+    try:
+        return pa.array(keys)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
+        raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
 
 
 def _option_text(value: object) -> str:

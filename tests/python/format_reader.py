@@ -168,6 +168,7 @@ ENCODINGS = {
     5: ("interval-equality", True, "interval"),
     6: ("range-equality", True, "range"),
     7: ("binned", False, None),
+    8: ("packed", False, None),
 }
 
 
@@ -205,17 +206,7 @@ def value_block(data: bytes, first: int | bytes) -> list[tuple[int | bytes, int,
     """Key, rows and posting length of each value."""
     cursor = Cursor(data)
     count = cursor.varint()
-    keys = [first]
-    if isinstance(first, int):
-        key = first
-        for gap in cursor.packed(count - 1, cursor.number(1)):
-            key += gap + 1
-            keys.append(key)
-    else:
-        text = first
-        for _ in range(count - 1):
-            text = text[: cursor.varint()] + cursor.blob()
-            keys.append(text)
+    keys = keys_from(cursor, first, count)
     columns = []
     for _ in range(2):
         least = cursor.varint()
@@ -246,6 +237,9 @@ def read_segment(data: bytes) -> Segment:
     if ENCODINGS[code][0] == "binned":
         orders = [cursor.varint() for _ in blocks]
         encoding, values = "binned", read_bins(stream, blocks, orders, universe)
+        assert not values or values[-1][0] == most
+    elif ENCODINGS[code][0] == "packed":
+        encoding, values = "packed", [entry for block in blocks for entry in leaf(stream, block, universe)]
         assert not values or values[-1][0] == most
     else:
         found = read_values(stream, blocks)
@@ -351,6 +345,97 @@ def read_bins(
                 values.setdefault(key, []).append(row)
         assert (posting_at, order_at - block.postings_end, total) == (block.postings_end, order_bytes, block.rows)
     return list(values.items())
+
+
+def leaf(stream: bytes, block: Block, universe: int) -> list[tuple[int | bytes, list[int]]]:
+    """Every key of a leaf with its rows."""
+    cursor = Cursor(stream[block.start : block.end])
+    count = cursor.varint()
+    heads = keys_from(cursor, block.key, count)
+    counts = column_of(cursor, count)
+    lengths = column_of(cursor, count)
+    assert sum(counts) == block.count
+    found = []
+    for head, keys, length in zip(heads, counts, lengths, strict=True):
+        found += embedded_segment(Cursor(cursor.take(length)), head, keys, (stream, block.start, universe))
+    cursor.end()
+    assert sum(len(rows) for _, rows in found) == block.rows
+    assert all(before[0] < after[0] for before, after in itertools.pairwise(found))
+    return found
+
+
+def keys_from(cursor: Cursor, first: int | bytes, count: int) -> list[int | bytes]:
+    """A key and those that follow it, packed or front coded."""
+    keys: list[int | bytes] = [first]
+    if isinstance(first, int):
+        for gap in cursor.packed(count - 1, cursor.number(1)):
+            first += gap + 1
+            keys.append(first)
+    else:
+        for _ in range(count - 1):
+            first = first[: cursor.varint()] + cursor.blob()
+            keys.append(first)
+    return keys
+
+
+def gaps_of(cursor: Cursor, count: int) -> list[int]:
+    """Packed gaps or Rice codes."""
+    width = cursor.number(1)
+    if width <= 64:
+        return cursor.packed(count, width)
+    low = width - 65
+    gaps = cursor.packed(count, low)
+    byte, left = 0, 0
+    for place in range(count):
+        high = 0
+        while True:
+            if left == 0:
+                byte, left = cursor.number(1), 8
+            bit, byte, left = byte & 1, byte >> 1, left - 1
+            if bit:
+                break
+            high += 1
+        gaps[place] |= high << low
+    assert byte == 0
+    return gaps
+
+
+def embedded_segment(
+    cursor: Cursor, head: int | bytes, count: int, context: tuple[bytes, int, int]
+) -> list[tuple[int | bytes, list[int]]]:
+    stream, start, universe = context
+    keys: list[int | bytes] = [head]
+    if isinstance(head, int):
+        for gap in gaps_of(cursor, count - 1):
+            head += gap + 1
+            keys.append(head)
+    else:
+        keys = keys_from(cursor, head, count)
+    rows = [1 + surplus for surplus in column_of(cursor, count)]
+    form = cursor.number(1)
+    held: list[list[int]] = []
+    if form == 0:
+        first = cursor.varint()
+        for number in rows:
+            held.append(list(range(first, first + number)))
+            first += number
+    elif form == 1:
+        firsts = column_of(cursor, count)
+        held = [list(range(first, first + number)) for first, number in zip(firsts, rows, strict=True)]
+    else:
+        assert form == 2
+        places = column_of(cursor, count)
+        offsets = [cursor.varint() if place % 2 else None for place in places]
+        for place, offset, number in zip(places, offsets, rows, strict=True):
+            if offset is None:
+                data = cursor.take(place // 2)
+            else:
+                data = stream[offset : offset + place // 2]
+                assert offset + place // 2 <= start
+            held.append(posting(data, number, universe))
+    cursor.end()
+    assert all(number < universe for numbers in held for number in numbers)
+    return list(zip(keys, held, strict=True))
 
 
 def ramps(cursor: Cursor, key: int, count: int) -> list[tuple[int, int]]:

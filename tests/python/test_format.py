@@ -35,7 +35,7 @@ def key_of(value: Any) -> int | bytes:
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
-    assert len(read) == 11
+    assert len(read) == 13
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -50,6 +50,15 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     mixed = [(-90, [3, 70]), (-80, [1]), (-72, [64, 65, 66]), (-50, [0, 2])]
     counted = [(10 + 3 * row, [4 + row]) for row in range(40)]
     assert bins.values == [(key_of(value), rows) for value, rows in [*mixed, *counted, (200, [67, 68, 69, 71])]]
+    packed = read["packed.lmx"]
+    assert (packed.encoding, packed.nulls[0], packed.opaque) == ("packed", 64, [74])
+    assert packed.values[:64] == [(key_of(2 * row), [row]) for row in range(64)]
+    assert packed.values[64:73] == [(key_of(210 - place), [64 + place]) for place in range(9, 0, -1)]
+    many = [128 + 5 * row + row % 3 for row in range(800)]
+    few = [row for row in range(128, 4224) if row not in many][:12]
+    assert packed.values[73:] == [(key_of(1000), few), (key_of(1_000_000), many)]
+    names = [(f"user/{n * 7:03}@example".encode(), [49 - n] if n < 50 else [n, n + 15]) for n in range(65)]
+    assert read["packed-strings.lmx"].values == names
     strings = read["strings.lmx"].values
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
@@ -77,8 +86,11 @@ CASES = [
 
 @pytest.mark.parametrize(("column", "encoding"), CASES)
 def test_a_built_segment_holds_the_values_of_the_data(plain: Judged, column: str, encoding: str) -> None:
-    option = {"precision": BINNED[column]} if encoding == "binned" else {"encoding": encoding}
-    plain.table.create_index(column, using="bitmap", progress=False, **option)
+    options: dict[str, dict[str, Any]] = {
+        "binned": {"using": "bitmap", "precision": BINNED.get(column)},
+        "packed": {"using": "key"},
+    }
+    plain.table.create_index(column, progress=False, **options.get(encoding, {"using": "bitmap", "encoding": encoding}))
     assert plain.table.indexes[0].encoding == encoding
     store = plain.folder / "_lakemark"
     manifest = read_manifest(max((store / "manifest").iterdir()).read_bytes())

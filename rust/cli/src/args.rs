@@ -78,6 +78,8 @@ pub enum Verb {
     Index(IndexVerb),
     /// Print how many rows satisfy a predicate, and nothing else
     Count(CountArgs),
+    /// Print the rows of some keys, found by an index of the kind key
+    Lookup(LookupArgs),
     /// Show which marks answer a predicate, what is skipped, and why not more
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, columns, indexes, coverage
@@ -144,7 +146,7 @@ pub struct CreateArgs {
     /// Column to index, or a field of a struct as in place.city; several columns of one index are separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
-    /// Kind of index: bitmap, or auto to let Lakemark choose the encoding by a sample of the column
+    /// Kind of index: bitmap, key, or auto to let Lakemark choose kind and encoding by a sample of the column
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub using: String,
     /// Name of the index; made from kind and column if it is left out
@@ -263,6 +265,26 @@ pub struct CountArgs {
     /// A condition in SQL, as after WHERE; all rows if it is left out
     #[arg(value_name = "PREDICATE")]
     pub predicate: Option<String>,
+}
+
+/// `lakemark lookup`.
+#[derive(Debug, Args)]
+pub struct LookupArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Values of the key column
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<String>,
+    /// The column of the keys; the one with an index of the kind key if it is left out
+    #[arg(long, value_name = "COLUMN")]
+    pub on: Option<String>,
+    /// The columns to print, separated by commas; all of them if it is left out
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
+    pub columns: Option<Vec<String>>,
+    /// How the rows are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
 }
 
 /// `lakemark explain`.

@@ -1,11 +1,14 @@
-//! `count` and `explain`: questions that the marks answer.
+//! `count`, `lookup` and `explain`: questions that the marks answer.
 
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, StringArray};
+use arrow::compute::concat_batches;
+use datafusion::error::DataFusionError;
 use lakemark_datafusion::QueryOptions;
 use lakemark_table::{Table, TableOptions};
 
-use crate::args::{CountArgs, ExplainArgs, TableArgs, TextFormat};
+use crate::args::{CountArgs, ExplainArgs, LookupArgs, TableArgs, TextFormat};
 use crate::failure::Failure;
 use crate::output;
 
@@ -19,6 +22,15 @@ pub(crate) async fn count(args: CountArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
     let rows = lakemark_datafusion::count(&table, args.predicate.as_deref(), &QueryOptions::default()).await?;
     output::text(&rows.to_string())
+}
+
+pub(crate) async fn lookup(args: LookupArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let keys: ArrayRef = Arc::new(StringArray::from(args.keys));
+    let options = QueryOptions::default();
+    let (schema, batches) =
+        lakemark_datafusion::lookup(&table, &keys, args.on.as_deref(), args.columns.as_deref(), &options).await?;
+    output::batch(concat_batches(&schema, &batches).map_err(DataFusionError::from)?, args.format)
 }
 
 pub(crate) async fn explain(args: ExplainArgs) -> Result<(), Failure> {

@@ -69,6 +69,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,
         Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,
         Some(Verb::Count(count)) => ask::count(count).await,
+        Some(Verb::Lookup(lookup)) => ask::lookup(lookup).await,
         Some(Verb::Explain(explain)) => ask::explain(explain).await,
         Some(Verb::Info(info)) => maintain::info(info).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,

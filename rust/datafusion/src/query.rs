@@ -12,7 +12,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, DFSchemaRef};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
-use datafusion::execution::SessionState;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::functions_aggregate::expr_fn::count as count_rows;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, UNNAMED_TABLE, lit};
@@ -133,21 +133,40 @@ impl Query {
         }
     }
 
+    /// The state that is asked.
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// What plans and runs scans without a statement.
+    pub(crate) fn runner(&self) -> &'static Runner {
+        if self.options.use_index { &RUNNERS.0 } else { &RUNNERS.1 }
+    }
+
     /// Columns by their exact names, and fields of structs with dots between the names on the way to them.
     pub(crate) fn columns(&self, names: &[String]) -> Result<Vec<Expr>> {
         let column = |text: &String| match self.snapshot.resolve(text) {
             Some(name) if column::is_field(&name) => Ok(expression(&name).alias(text)),
             Some(name) => Ok(Expr::Column(Column::new_unqualified(name))),
-            None => {
-                let schema = self.snapshot.schema();
-                let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-                Err(Error::new(
-                    ErrorKind::NotFound,
-                    format!("the table has no column {text:?}; its columns are {}", known.join(", ")),
-                ))
-            }
+            None => Err(self.unknown_column(text)),
         };
         names.iter().map(column).collect()
+    }
+
+    /// The places of columns in the table's schema, by their exact names.
+    pub(crate) fn positions(&self, names: &[String]) -> Result<Vec<usize>> {
+        let schema = self.snapshot.schema();
+        names.iter().map(|name| schema.index_of(name).map_err(|_| self.unknown_column(name))).collect()
+    }
+
+    /// The error of a name that the table does not have.
+    pub(crate) fn unknown_column(&self, name: &str) -> Error {
+        let schema = self.snapshot.schema();
+        let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        Error::new(
+            ErrorKind::NotFound,
+            format!("the table has no column {name:?}; its columns are {}", known.join(", ")),
+        )
     }
 
     /// What a filter asks of the columns. The engine's rules for expressions make it plain, as its optimizer would; a plan
@@ -194,6 +213,19 @@ static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
         without_cache: exact(true, false),
         folding: session_context(SessionConfig::new()),
     }
+});
+
+/// A session's state and the context of its tasks: both hold every function that there is, and copying them takes longer than a
+/// lookup.
+pub(crate) struct Runner {
+    pub(crate) state: SessionState,
+    pub(crate) task: Arc<TaskContext>,
+}
+
+/// With indexes, and without.
+static RUNNERS: LazyLock<(Runner, Runner)> = LazyLock::new(|| {
+    let runner = |context: &SessionContext| Runner { state: context.state(), task: context.task_ctx() };
+    (runner(&CONTEXTS.with_index), runner(&CONTEXTS.without_index))
 });
 
 fn context(options: &QueryOptions) -> SessionContext {

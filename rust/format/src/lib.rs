@@ -9,6 +9,7 @@ pub mod column;
 pub mod container;
 pub mod error;
 pub mod key;
+pub mod leaf;
 pub mod manifest;
 pub mod order;
 mod path;

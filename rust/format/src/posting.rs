@@ -25,7 +25,7 @@ pub const BLOCK_ROWS: usize = 4096;
 const TAG_WHOLE: u8 = 0;
 const TAG_LOCAL: u8 = 1;
 const TAG_BITMAP: u8 = 2;
-const TAG_RUNS: u8 = 3;
+pub(crate) const TAG_RUNS: u8 = 3;
 
 /// A bitmap is taken up to this many per cent of the smallest form's size, since it needs no decoding.
 const BITMAP_TOLERANCE_PERCENT: usize = 120;

@@ -46,10 +46,14 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
     }
     let mut out = Writer::new();
     out.length(values.len());
+    let keys: Vec<&Key> = values.iter().map(|value| &value.key).collect();
     if key_type.is_fixed() {
-        encode_fixed_keys(values, &mut out)?;
+        let gaps = gaps_of(&keys)?;
+        let width = width_of(gaps.iter().copied());
+        out.u8(width);
+        pack(gaps.into_iter(), width, &mut out);
     } else {
-        encode_byte_keys(values, &mut out)?;
+        encode_byte_keys(&keys, &mut out)?;
     }
     encode_column(values.iter().map(|value| u64::from(value.rows)), &mut out);
     encode_column(values.iter().map(|value| u64::from(value.posting_length)), &mut out);
@@ -86,10 +90,11 @@ pub(crate) fn decode_count(input: &mut Reader<'_>) -> Result<usize> {
     }
 }
 
-fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
-    let mut gaps = Vec::with_capacity(values.len());
-    for (before, after) in values.iter().zip(values.iter().skip(1)) {
-        let (Key::Fixed(before), Key::Fixed(after)) = (&before.key, &after.key) else {
+/// Each number key, but for the first, less the one before less 1.
+pub(crate) fn gaps_of(keys: &[&Key]) -> Result<Vec<u64>> {
+    let mut gaps = Vec::with_capacity(keys.len());
+    for (before, after) in keys.iter().zip(keys.iter().skip(1)) {
+        let (Key::Fixed(before), Key::Fixed(after)) = (before, after) else {
             return Err(FormatError::invalid("a key", "bytes", "a number"));
         };
         match after.checked_sub(*before) {
@@ -99,16 +104,17 @@ fn encode_fixed_keys(values: &[Value], out: &mut Writer) -> Result<()> {
             }
         }
     }
-    let width = width_of(gaps.iter().copied());
-    out.u8(width);
-    pack(gaps.into_iter(), width, out);
-    Ok(())
+    Ok(gaps)
 }
 
 fn decode_fixed_keys(input: &mut Reader<'_>, first: u64, count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
     let width = read_width(input)?;
-    let gaps = unpack(input, count - 1, width)?;
-    let mut keys = Vec::with_capacity(count);
+    keys_of_gaps(first, unpack(input, count - 1, width)?, key_type)
+}
+
+/// The number keys that begin with `first` and have these gaps between them.
+pub(crate) fn keys_of_gaps(first: u64, gaps: Vec<u64>, key_type: &KeyType) -> Result<Vec<Key>> {
+    let mut keys = Vec::with_capacity(gaps.len() + 1);
     let mut key = first;
     keys.push(Key::Fixed(key));
     for gap in gaps {
@@ -124,9 +130,10 @@ fn decode_fixed_keys(input: &mut Reader<'_>, first: u64, count: usize, key_type:
     Ok(keys)
 }
 
-fn encode_byte_keys(values: &[Value], out: &mut Writer) -> Result<()> {
-    for (before, after) in values.iter().zip(values.iter().skip(1)) {
-        let (Key::Bytes(before), Key::Bytes(after)) = (&before.key, &after.key) else {
+/// All keys but the first, front coded.
+pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut Writer) -> Result<()> {
+    for (before, after) in keys.iter().zip(keys.iter().skip(1)) {
+        let (Key::Bytes(before), Key::Bytes(after)) = (before, after) else {
             return Err(FormatError::invalid("a key", "a number", "bytes"));
         };
         if after <= before {
@@ -139,7 +146,12 @@ fn encode_byte_keys(values: &[Value], out: &mut Writer) -> Result<()> {
     Ok(())
 }
 
-fn decode_byte_keys(input: &mut Reader<'_>, first: &[u8], count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
+pub(crate) fn decode_byte_keys(
+    input: &mut Reader<'_>,
+    first: &[u8],
+    count: usize,
+    key_type: &KeyType,
+) -> Result<Vec<Key>> {
     let first_key = Key::Bytes(first.to_vec());
     key_type.check(&first_key)?;
     let mut keys = Vec::with_capacity(count);

@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+use lakemark_format::leaf::{Held, Leaf};
 use lakemark_format::order::Order;
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::{
@@ -45,6 +46,10 @@ fn read(bytes: &[u8]) -> Result<()> {
             bins(bytes, trailer, &directory, (number, &packed))?;
             continue;
         }
+        if directory.encoding == Encoding::Packed {
+            leaf(bytes, trailer, &directory, (number, &packed))?;
+            continue;
+        }
         let values = value_block::decode(&packed, &block.first_key, &directory.key_type)?;
         assert!(values.is_sorted_by(|a, b| a.key < b.key));
         let mut offset = block.postings_offset;
@@ -58,6 +63,36 @@ fn read(bytes: &[u8]) -> Result<()> {
                 rows(bytes, trailer, list, directory.universe)?;
             }
             offset += u64::from(value.posting_length);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a leaf of a packed tree apart.
+fn leaf(
+    bytes: &[u8],
+    trailer: &Trailer,
+    directory: &SegmentDirectory,
+    (number, packed): (usize, &[u8]),
+) -> Result<()> {
+    let (block, universe) = (&directory.blocks[number], directory.universe);
+    let leaf = Leaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
+    assert!(leaf.heads().is_sorted_by(|a, b| a < b));
+    for number in 0..leaf.heads().len() {
+        let entries = leaf.segment(number)?;
+        assert!(entries.is_sorted_by(|a, b| a.key < b.key));
+        for entry in entries {
+            match entry.held {
+                Held::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),
+                Held::Inline(posting) => {
+                    let mut rows: Vec<u32> = Vec::new();
+                    posting::decode(&posting, entry.rows, universe, &mut rows)?;
+                    assert_eq!(rows.len(), entry.rows as usize);
+                }
+                Held::Long { offset, length } => {
+                    rows(bytes, trailer, PostingRef { offset, length, rows: entry.rows }, universe)?;
+                }
+            }
         }
     }
     Ok(())

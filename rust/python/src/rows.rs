@@ -53,12 +53,7 @@ impl Rows {
             let first = query.limit(0, Some(rows.saturating_add(1))).map_err(from_engine)?;
             first.collect().await.map_err(from_engine)
         })?;
-        let schema = self.arrow_schema();
-        let columns = schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect();
-        let mut cells = cells(&batches).map_err(|cause| error::internal(py, cause.to_string()))?;
-        let more = cells.len() > rows;
-        cells.truncate(rows);
-        Ok((columns, cells, more))
+        preview(py, &self.arrow_schema(), &batches, rows)
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -70,6 +65,14 @@ impl Rows {
         let running = stream::Running::start(runtime(py)?, Arc::clone(&self.0));
         stream::capsule(py, &self.arrow_schema(), running, requested_schema)
     }
+}
+
+fn preview(py: Python<'_>, schema: &SchemaRef, batches: &[RecordBatch], rows: usize) -> PyResult<Preview> {
+    let columns = schema.fields().iter().map(|f| (f.name().clone(), f.data_type().to_string())).collect();
+    let mut cells = cells(batches).map_err(|cause| error::internal(py, cause.to_string()))?;
+    let more = cells.len() > rows;
+    cells.truncate(rows);
+    Ok((columns, cells, more))
 }
 
 fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, arrow::error::ArrowError> {
@@ -84,14 +87,33 @@ fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, arrow::error::Arro
 }
 
 /// Rows in memory; readers share them.
-#[pyclass(frozen, module = "lakemark._internal")]
+#[pyclass(frozen, skip_from_py_object, module = "lakemark._internal")]
+#[derive(Clone)]
 pub(crate) struct ArrowTable {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
 }
 
+impl ArrowTable {
+    pub(crate) fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Self { schema, batches }
+    }
+}
+
 #[pymethods]
 impl ArrowTable {
+    fn schema(&self) -> Schema {
+        Schema(Arc::clone(&self.schema))
+    }
+
+    fn collect(&self) -> Self {
+        self.clone()
+    }
+
+    fn preview(&self, py: Python<'_>, rows: usize) -> PyResult<Preview> {
+        preview(py, &self.schema, &self.batches, rows)
+    }
+
     fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }

@@ -11,12 +11,13 @@ use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions, VacuumOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
+use pyo3_arrow::PyArray;
 use serde_json::json;
 
 use crate::error;
 use crate::progress::Counters;
 use crate::provider::Guest;
-use crate::rows::Rows;
+use crate::rows::{ArrowTable, Rows};
 use crate::runtime::{runtime, wait, wait_cancellable};
 use crate::schema::Schema;
 
@@ -139,6 +140,24 @@ impl Table {
             lakemark_datafusion::scan(&table, filter.as_deref(), columns.as_deref(), limit, &options).await
         })
         .map(Rows::new)
+    }
+
+    /// Rows by key; `keys` is an Arrow array.
+    fn lookup(
+        &self,
+        py: Python<'_>,
+        keys: PyArray,
+        on: Option<String>,
+        columns: Option<Vec<String>>,
+        use_index: bool,
+    ) -> PyResult<ArrowTable> {
+        let table = Arc::clone(&self.0);
+        let options = QueryOptions { use_index, ..QueryOptions::default() };
+        let (keys, _) = keys.into_inner();
+        let found = wait(py, move || async move {
+            lakemark_datafusion::lookup(&table, &keys, on.as_deref(), columns.as_deref(), &options).await
+        });
+        found.map(|(schema, batches)| ArrowTable::new(schema, batches))
     }
 
     fn count(&self, py: Python<'_>, filter: Option<String>, use_index: bool, use_cache: bool) -> PyResult<u64> {

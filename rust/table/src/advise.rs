@@ -14,13 +14,13 @@ mod report;
 mod sample;
 
 use lakemark_format::{Encoding, ManifestIndex, column};
-use lakemark_index::bitmap::cost::Prediction;
 use lakemark_index::bitmap::cost::choice::choose;
+use lakemark_index::bitmap::cost::predicted_bytes;
 
 use crate::build::files_per_segment;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::table::{KEY, Table};
 use sample::Sampler;
 
 pub use queries::{ConditionUse, QueryUse};
@@ -89,34 +89,52 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     let segments = column.segments(&sampler.segment_rows(files_per_segment(index))?);
     let choice = choose(&segments.shapes);
     let distinct = segments.values();
+    let unique = is_unique(&sampler, &column, distinct);
     if open {
-        index.encoding = choice.encoding.name().to_owned();
+        let because = if unique {
+            KEY.clone_into(&mut index.kind);
+            index.encoding = Encoding::Packed.name().to_owned();
+            "nearly every row has its own, which the kind key finds with one read"
+        } else {
+            index.encoding = choice.encoding.name().to_owned();
+            &choice.reason
+        };
         let reason = match sampler.rows() {
             0 => "the table has no rows yet".to_owned(),
             rows => {
-                format!("{} of {rows} rows have about {distinct:.0} values; {}", valued(rows, &column), choice.reason)
+                format!("{} of {rows} rows have about {distinct:.0} values; {because}", valued(rows, &column))
             }
         };
         index.options.push((REASON.to_owned(), reason));
     }
-    let encoding = Encoding::from_name(&index.encoding);
-    if let Some(Prediction { bytes, .. }) = encoding.and_then(|encoding| choice.prediction(encoding)) {
-        let bytes = segments.scaled(*bytes);
+    let predicted = match Encoding::from_name(&index.encoding) {
+        Some(Encoding::Packed) => {
+            segments.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>()
+        }
+        Some(encoding) => choice.prediction(encoding).map(|prediction| prediction.bytes),
+        None => None,
+    };
+    if let Some(bytes) = predicted {
+        let bytes = segments.scaled(bytes);
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
-        if sampler.rows() >= MANY_ROWS && distinct >= UNIQUE * valued(sampler.rows(), &column) as f64 {
+        if unique && index.kind != KEY {
             tracing::warn!(
                 index = index.name,
                 column = %column::shown(&index.column),
                 predicted_bytes = bytes,
                 "nearly every row has a value of its own: the index will take about {:.1} bytes a row; \
-                 an index of the kind `key`, made for unique values, does not exist yet, so that this is the one to take if searches \
-                 for single rows are worth its size",
+                 an index of the kind `key` (--using key) finds single rows with half of the reads",
                 bytes as f64 / sampler.rows() as f64
             );
         }
     }
     Ok(())
+}
+
+/// Whether nearly every row of a large table has a value of its own.
+fn is_unique(sampler: &Sampler<'_>, column: &sample::SampledColumn, distinct: f64) -> bool {
+    sampler.rows() >= MANY_ROWS && distinct >= UNIQUE * valued(sampler.rows(), column) as f64
 }
 
 /// Rows with a value among all rows.

@@ -22,10 +22,10 @@ pub struct IndexSpec {
     /// Its columns; this release takes one. A field inside of structs is named by the way to it, as in `place.city`: see
     /// [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
-    /// `auto` or `bitmap`; empty means `auto`, which chooses the encoding unless the options name one.
+    /// `auto`, `bitmap` or `key`; empty means `auto`, which chooses kind and encoding unless the options name an encoding.
     pub kind: String,
-    /// `encoding` (the names of [`lakemark_format::Encoding`], `equality` if none is given), `precision` (digits or a
-    /// unit of the calendar, for the encoding `binned`) and `files_per_segment` (1 to 4096).
+    /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision` (digits or a
+    /// unit of the calendar, for the encoding `binned`). Of any kind: `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 

@@ -32,6 +32,10 @@ const PRECISION: &str = "precision";
 pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
 /// The kind that leaves the choice to us.
 const AUTO: &str = "auto";
+/// The kind that says for every value, or for bins of them, which rows hold it.
+const BITMAP: &str = "bitmap";
+/// The kind that finds single keys: a packed tree.
+pub(crate) const KEY: &str = "key";
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +131,11 @@ impl Table {
             // One that exists is left as it is, or is an error: nothing is read for it.
             if !snapshot.indexes().iter().any(|have| have.name == index.name) {
                 advise::settle(self, &snapshot, &mut index, leaves_encoding_open(&spec)).await;
+                // The name says the kind that was chosen.
+                if let (None, KEY, Some(column)) = (&spec.name, index.kind.as_str(), index.name.strip_suffix("_bitmap"))
+                {
+                    index.name = format!("{column}_{KEY}");
+                }
             }
             Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
         })
@@ -181,13 +190,19 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
         _ => {
             return Err(Error::unsupported(
-                "a bitmap index has one column; declare one index for each, predicates on several combine them",
+                "an index has one column; declare one index for each, predicates on several combine them",
             ));
         }
     };
-    if !matches!(spec.kind.as_str(), "" | AUTO | "bitmap") {
-        return Err(Error::invalid(format!("there is no index kind {}; this release has auto and bitmap", spec.kind)));
-    }
+    let kind = match spec.kind.as_str() {
+        "" | AUTO | BITMAP => BITMAP,
+        KEY => KEY,
+        other => {
+            return Err(Error::invalid(format!(
+                "there is no index kind {other}; this release has {AUTO}, {BITMAP} and {KEY}"
+            )));
+        }
+    };
     let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
     else {
         return Err(unknown_column(given, snapshot));
@@ -199,11 +214,11 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         )));
     }
     let Some(key_type) = key_type_of(field.data_type()) else { return Err(no_kind_for(&name, &field, snapshot)) };
-    let (encoding, options) = check_options(&spec.options)?;
+    let (encoding, options) = check_options(kind, &spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
-    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_bitmap"));
+    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_{kind}"));
     if index.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));
     }
@@ -211,7 +226,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     Ok(ManifestIndex {
         id: Uuid::new_v4().into_bytes(),
         name: index,
-        kind: "bitmap".to_owned(),
+        kind: kind.to_owned(),
         encoding: encoding.name().to_owned(),
         column: snapshot.stored_name(&name).into_owned(),
         field_id,
@@ -244,20 +259,30 @@ fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
         format!("index a field of it: {}", inside.join(", "))
     };
     Error::unsupported(format!(
-        "a bitmap index cannot serve {}, as no index kind has the type {}; {instead}",
+        "an index cannot serve {}, as no index kind has the type {}; {instead}",
         snapshot.shown_text(name),
         field.data_type()
     ))
 }
 
 /// The encoding, and the options to be stored beside it.
-fn check_options(options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
-    let mut encoding = Encoding::default();
+fn check_options(kind: &str, options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
+    let mut encoding = if kind == KEY { Encoding::Packed } else { Encoding::default() };
     for (key, value) in options {
         match key.as_str() {
+            FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
+            FILES_PER_SEGMENT => {
+                return Err(Error::invalid(format!(
+                    "{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096"
+                )));
+            }
+            _ if kind == KEY => {
+                return Err(Error::invalid(format!("there is no option {key}; a key index has {FILES_PER_SEGMENT}")));
+            }
             ENCODING => {
-                encoding = Encoding::from_name(value).ok_or_else(|| {
-                    let names = Encoding::ALL.map(Encoding::name).join(", ");
+                let named = Encoding::BITMAP.into_iter().find(|encoding| encoding.name() == value);
+                encoding = named.ok_or_else(|| {
+                    let names = Encoding::BITMAP.map(Encoding::name).join(", ");
                     Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
                 })?;
             }
@@ -270,12 +295,6 @@ fn check_options(options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(S
                     )));
                 }
             },
-            FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
-            FILES_PER_SEGMENT => {
-                return Err(Error::invalid(format!(
-                    "{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096"
-                )));
-            }
             _ => {
                 return Err(Error::invalid(format!(
                     "there is no option {key}; a bitmap index has {ENCODING}, {PRECISION} and {FILES_PER_SEGMENT}"

@@ -17,7 +17,7 @@ use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{
     Encoding, Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, column, value_block,
 };
-use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
+use lakemark_index::bitmap::{ChunkSource, EntryRows, SegmentMeta, entries_of_leaf, merge};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -279,6 +279,19 @@ impl<'a> Walk<'a> {
                 let orders = self.segment.read(&[self.segment.directory.orders_of(self.block - 1)], counter).await?;
                 let orders = orders.into_iter().next().unwrap_or_default();
                 self.bins = Some(BinWalk::new(&self.segment.directory, self.block - 1, &head, postings, orders)?);
+                continue;
+            }
+            if self.segment.directory.encoding == Encoding::Packed {
+                for (key, rows) in entries_of_leaf(&head, block, &self.segment.directory).map_err(Damage::corrupt)? {
+                    let rows = match rows {
+                        EntryRows::Known(rows) => rows,
+                        EntryRows::Posting(count, range) => {
+                            let read = self.segment.read(&[range], counter).await?.pop().unwrap_or_default();
+                            decode_rows(&read, count, self.segment)?
+                        }
+                    };
+                    self.values.push_back((key, rows));
+                }
                 continue;
             }
             let values = value_block::decode(&head, &block.first_key, &self.segment.directory.key_type)

@@ -55,6 +55,46 @@ async fn every_encoding_is_named_in_sql_and_answers() {
     }
 }
 
+/// Values come from the bitmaps where a column has both kinds, and from the data where it has only keys.
+#[tokio::test]
+async fn an_index_of_keys_is_made_in_sql_and_answers_beside_a_bitmap() {
+    let folder = folder(2);
+    let session = session(folder.path()).await;
+    let questions = [
+        "SELECT count(*) FROM t WHERE k BETWEEN 3 AND 5 OR k > 8",
+        "SELECT k, count(*) FROM t WHERE id >= 300 GROUP BY k ORDER BY k",
+        "SELECT count(DISTINCT k), min(k), max(k), sum(k) FROM t",
+        "SELECT id FROM t WHERE k = 4 ORDER BY id LIMIT 3",
+        "SELECT k, b, count(*) FROM t GROUP BY k, b ORDER BY k, b",
+    ];
+    let mut expected = Vec::new();
+    for sql in questions {
+        expected.push(rows(&session, sql).await);
+    }
+    for sql in [
+        "CREATE INDEX keys ON t USING key (k)",
+        "CREATE INDEX by_id ON t USING key (id) WITH (files_per_segment = 1)",
+        "CREATE INDEX bits ON t USING bitmap (k)",
+    ] {
+        rows(&session, sql).await;
+        for (question, expected) in questions.iter().zip(&expected) {
+            assert_eq!(rows(&session, question).await, *expected, "{question} after {sql}");
+        }
+    }
+    let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
+    let cells = |name: &str| -> Vec<String> {
+        let column = shown[0].column_by_name(name).unwrap().as_string::<i32>();
+        column.iter().map(|cell| cell.unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (cells("kind"), cells("encoding")),
+        (
+            ["key", "key", "bitmap"].map(str::to_owned).to_vec(),
+            ["packed", "packed", "equality"].map(str::to_owned).to_vec()
+        )
+    );
+}
+
 #[tokio::test]
 async fn an_index_can_be_declared_without_building_it() {
     let folder = folder(1);

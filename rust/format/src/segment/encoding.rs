@@ -12,7 +12,7 @@
 //!
 //! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999), and all of
 //! the slices (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins, which say themselves where
-//! inside them a row belongs ([`crate::bin_block`]). Which values exist, and in how many rows, is in the value blocks whatever the encoding.
+//! inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings ([`crate::leaf`]). Which values exist, and in how many rows, is in the value blocks whatever the encoding.
 
 use crate::error::{FormatError, Result};
 
@@ -37,6 +37,8 @@ pub enum Encoding {
     RangeEquality,
     /// A posting for each bin of values, and the order of keys and rows inside.
     Binned,
+    /// Leaves of a packed tree, each with its keys and their rows: the kind `key`.
+    Packed,
 }
 
 /// How the bitmaps of a coarse level are made.
@@ -52,7 +54,19 @@ pub enum CoarseLevel {
 
 impl Encoding {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Equality,
+        Self::Binary,
+        Self::Range,
+        Self::Interval,
+        Self::IntervalEquality,
+        Self::RangeEquality,
+        Self::Binned,
+        Self::Packed,
+    ];
+
+    /// Those of the kind `bitmap`.
+    pub const BITMAP: [Self; 7] = [
         Self::Equality,
         Self::Binary,
         Self::Range,
@@ -72,6 +86,7 @@ impl Encoding {
             Self::IntervalEquality => "interval-equality",
             Self::RangeEquality => "range-equality",
             Self::Binned => "binned",
+            Self::Packed => "packed",
         }
     }
 
@@ -90,13 +105,14 @@ impl Encoding {
             Self::IntervalEquality => 5,
             Self::RangeEquality => 6,
             Self::Binned => 7,
+            Self::Packed => 8,
         }
     }
 
     /// The encoding of a code.
     pub fn from_code(code: u8) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|encoding| encoding.code() == code);
-        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 7"))
+        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 8"))
     }
 
     /// Whether every value has a posting.
@@ -104,9 +120,9 @@ impl Encoding {
         matches!(self, Self::Equality | Self::IntervalEquality | Self::RangeEquality)
     }
 
-    /// Whether blocks point at postings: of values, or of bins.
+    /// Whether blocks point at postings: of values, or of bins; of a leaf these are the long ones.
     pub fn has_postings(self) -> bool {
-        self.has_fine_level() || self == Self::Binned
+        self.has_fine_level() || matches!(self, Self::Binned | Self::Packed)
     }
 
     /// Whether a coarse level is over bins of several values, so that the directory lists them.
@@ -117,7 +133,7 @@ impl Encoding {
     /// The coarse level, if there is one.
     pub fn coarse_level(self) -> Option<CoarseLevel> {
         match self {
-            Self::Equality | Self::Binned => None,
+            Self::Equality | Self::Binned | Self::Packed => None,
             Self::Binary => Some(CoarseLevel::Slices),
             Self::Range | Self::RangeEquality => Some(CoarseLevel::Range),
             Self::Interval | Self::IntervalEquality => Some(CoarseLevel::Interval),
@@ -172,7 +188,7 @@ mod tests {
             assert_eq!(usize::from(encoding.code()), place + 1);
         }
         assert_eq!(Encoding::from_name("Equality"), None);
-        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(8).is_err());
+        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(9).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use lakemark_format::*;
 
 use crate::bad_bins::bins;
 use crate::bad_containers::containers;
+use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_manifests::manifests;
 use crate::bad_segments::segments;
@@ -44,7 +45,7 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), levels(), bins(), manifests()].into_iter().flatten().collect()
+    [containers(), segments(), levels(), bins(), leaves(), manifests()].into_iter().flatten().collect()
 }
 
 /// The variant's name.

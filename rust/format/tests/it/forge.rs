@@ -107,9 +107,8 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         None => {}
     }
     use Encoding::*;
-    let codes =
-        [(Equality, 1), (Binary, 2), (Range, 3), (Interval, 4), (IntervalEquality, 5), (RangeEquality, 6), (Binned, 7)];
-    let code = codes.iter().find(|(encoding, _)| *encoding == directory.encoding).unwrap().1;
+    let codes = [Equality, Binary, Range, Interval, IntervalEquality, RangeEquality, Binned, Packed];
+    let code = codes.iter().position(|encoding| *encoding == directory.encoding).unwrap() as u8 + 1;
     out.u8(code);
     if code == 5 || code == 6 {
         list(&mut out, &directory.bins);

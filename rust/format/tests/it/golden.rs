@@ -159,6 +159,50 @@ pub fn binned() -> Segment {
     }
 }
 
+/// Leaves of a packed tree: embedded segments of consecutive rows, of single rows and of postings, one of which is long.
+pub fn packed() -> Segment {
+    let key = |value: i64| Key::Fixed(key_of_i64(value));
+    let following = (0..64).map(|row| (key(2 * i64::from(row)), vec![row]));
+    let scattered = [3u32, 9, 1, 7, 5, 8, 2, 6, 4].map(|place| (key(200 + i64::from(10 - place)), vec![64 + place]));
+    let mut single: Vec<_> = scattered.into();
+    single.sort();
+    let many: Vec<u32> = (0..800).map(|row| 128 + 5 * row + row % 3).collect();
+    let others: Vec<u32> = (128..4224).filter(|row| many.binary_search(row).is_err()).collect();
+    let (few, rest) = (others[..12].to_vec(), others[12..].to_vec());
+    Segment {
+        id: *b"segment-of-leafs",
+        index_id: *b"index-of-packed!",
+        column: "customer".into(),
+        key_type: KeyType::Int64,
+        files: files(&[&[64, 11], &[4096]]),
+        nulls: [vec![64], rest].concat(),
+        opaque: vec![74],
+        blocks: vec![following.chain(single).collect(), vec![(key(1000), few), (key(1_000_000), many)]],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
+/// Leaves of strings.
+pub fn packed_strings() -> Segment {
+    let key = |n: u32| Key::Bytes(format!("user/{:03}@example", n * 7).into_bytes());
+    Segment {
+        id: *b"segment-of-names",
+        index_id: *b"index-of-strings",
+        column: "name".into(),
+        key_type: KeyType::Utf8,
+        files: files(&[&[80]]),
+        nulls: vec![],
+        opaque: vec![],
+        blocks: vec![
+            (0..50).map(|n| (key(n), vec![49 - n])).collect(),
+            (50..65).map(|n| (key(n), vec![n, n + 15])).collect(),
+        ],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
 pub fn segments() -> Vec<(&'static str, Segment)> {
     vec![
         ("empty.lmx", empty()),
@@ -172,6 +216,8 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("interval-equality.lmx", encoded(Encoding::IntervalEquality)),
         ("range-equality.lmx", encoded(Encoding::RangeEquality)),
         ("binned.lmx", binned()),
+        ("packed.lmx", packed()),
+        ("packed-strings.lmx", packed_strings()),
     ]
 }
 

@@ -7,6 +7,7 @@ use lakemark_format::value_block::Value;
 use lakemark_format::*;
 
 use crate::model_bins::{self, Block, Packed};
+use crate::model_leaves;
 
 /// A segment, decoded completely.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +47,9 @@ impl Segment {
                 blocks.push(push_bins(&mut writer, packed));
                 orders.push(packed.orders.len() as u64);
             }
+        } else if self.encoding == Encoding::Packed {
+            let leaf = |values| model_leaves::push(&mut writer, values, self.key_type, self.universe());
+            blocks.extend(self.blocks.iter().map(leaf));
         } else {
             blocks.extend(self.blocks.iter().map(|values| self.push_block(&mut writer, values)));
         }
@@ -159,6 +163,10 @@ impl Segment {
                 let (values, own) = model_bins::read(&directory, number, read)?;
                 blocks.push(values);
                 sizes.extend(own);
+                continue;
+            }
+            if directory.encoding == Encoding::Packed {
+                blocks.push(model_leaves::read(&directory, number, read)?);
                 continue;
             }
             let packed = read(block.offset..block.offset + u64::from(block.length))?;

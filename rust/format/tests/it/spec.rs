@@ -1,6 +1,6 @@
 //! `docs/format.md` says what the code does: its tables of constants and its dump are compared with both.
 
-use lakemark_format::{container, key, manifest, order, posting, segment, value_block};
+use lakemark_format::{container, key, leaf, manifest, order, posting, segment, value_block};
 
 use crate::{forge, golden};
 
@@ -46,6 +46,7 @@ fn spec_constants_match() {
         ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
         ("MAX_BIN_ROWS", order::MAX_BIN_ROWS.to_string()),
+        ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();

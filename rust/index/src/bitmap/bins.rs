@@ -308,17 +308,17 @@ impl<'a> Edge<'a> {
 }
 
 /// Gathers rows, of which none may stand twice.
-struct Counted {
+pub(super) struct Counted {
     rows: RowSetBuilder,
     count: u64,
 }
 
 impl Counted {
-    fn new(universe: u32, expected: u64) -> Self {
+    pub(super) fn new(universe: u32, expected: u64) -> Self {
         Self { rows: RowSetBuilder::with_capacity(universe, expected), count: 0 }
     }
 
-    fn finish(self) -> Result<RowSet> {
+    pub(super) fn finish(self) -> Result<RowSet> {
         let found = self.rows.finish();
         if u64::from(found.len()) != self.count {
             return Err(FormatError::invalid("the rows of different bins", "shared", "one bin for each row"));

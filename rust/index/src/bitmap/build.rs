@@ -3,9 +3,10 @@
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
 //! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
 //! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
-//! (see the module `levels`), and `binned` the rows of the current bin (`bin_writer`).
+//! (see the module `levels`), `binned` the rows of the current bin (`bin_writer`), and `packed` the entries of the current leaf.
 
 mod binned;
+mod packed;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,6 +15,7 @@ use std::io;
 use lakemark_format::container::{ContainerWriter, ContentKind};
 use lakemark_format::error::FormatError;
 use lakemark_format::key::{Key, KeyType};
+use lakemark_format::leaf::LeafBuilder;
 use lakemark_format::posting::{self, BLOCK_ROWS};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};
@@ -197,6 +199,10 @@ struct SegmentWriter<'a> {
     /// With the encoding `binned`: the bin that is gathered, and those of the current block.
     bin_writer: Option<BinWriter>,
     orders: Vec<u64>,
+    /// With the encoding `packed`: the leaf that is gathered.
+    leaf_builder: Option<LeafBuilder>,
+    /// Where the last long posting ends.
+    long_end: u64,
 }
 
 impl<'a> SegmentWriter<'a> {
@@ -237,6 +243,8 @@ impl<'a> SegmentWriter<'a> {
             max_key: None,
             bin_writer,
             orders: Vec::new(),
+            leaf_builder: (meta.encoding == Encoding::Packed).then(|| LeafBuilder::new(meta.key_type)),
+            long_end: start,
         })
     }
 
@@ -264,7 +272,7 @@ impl<'a> SegmentWriter<'a> {
         if let Some(ranks) = &mut self.ranks {
             ranks.set(rows.clone(), self.value_count as u32);
         }
-        if self.encoding.has_fine_level() {
+        if self.encoding.has_fine_level() || self.encoding == Encoding::Packed {
             self.pending.extend(rows);
         } else {
             self.posting_rows += rows.len() as u32;
@@ -317,6 +325,9 @@ impl<'a> SegmentWriter<'a> {
     fn end_value(&mut self, key: Key) -> Result<(), BuildError> {
         if self.bin_writer.is_some() {
             return self.end_binned_value(key);
+        }
+        if self.leaf_builder.is_some() {
+            return self.end_packed_value(key);
         }
         let posting = self.end_posting()?;
         if let Key::Bytes(bytes) = &key {
@@ -398,6 +409,7 @@ impl<'a> SegmentWriter<'a> {
         let last = self.bin_writer.as_mut().and_then(BinWriter::finish);
         self.push_bin(last)?;
         self.end_bins()?;
+        self.end_leaves()?;
         self.end_block()?;
         let (bins, bitmaps) = self.write_coarse_level()?;
         let directory = SegmentDirectory {

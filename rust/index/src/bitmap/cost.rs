@@ -11,6 +11,7 @@
 //! order of rows has to do with the order of values.
 
 pub mod choice;
+mod leaves;
 mod positions;
 pub mod reads;
 pub mod sample;
@@ -74,13 +75,18 @@ impl Sizes {
 /// bins do.
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
+    if encoding == Encoding::Packed {
+        let nulls = Positions::of_runs(shape.nulls as f64, shape.null_runs, shape.rows as f64);
+        let bytes = FIXED_BYTES + nulls.posting_bytes(shape.rows as f64) + leaves::leaf_bytes(shape);
+        return Some((bytes * PAGE_SHARE) as u64);
+    }
     sizes(encoding, shape).map(|sizes| sizes.total)
 }
 
-/// Bytes of a segment by its parts; none if the encoding cannot have so many values, or has bins of a precision.
+/// Bytes of a segment by its parts; none if the encoding cannot have so many values, has bins of a precision, or has leaves.
 #[must_use]
 pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
-    if encoding == Encoding::Binned {
+    if matches!(encoding, Encoding::Binned | Encoding::Packed) {
         return None;
     }
     let (rows, values) = (shape.rows as f64, shape.values());

@@ -14,6 +14,7 @@ use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
 
 use super::bins::{self, Edge};
+use super::leaves;
 use super::place::{Place, places};
 use super::search::decode_block;
 use crate::predicate::Test;
@@ -70,6 +71,10 @@ impl<'a> Count<'a> {
         let mut wanted = Vec::new();
         for (bytes, &number) in first.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(number) else { continue };
+            if self.directory.encoding == Encoding::Packed {
+                self.known += leaves::count_rows(bytes, block, self.directory, &self.ranges)?;
+                continue;
+            }
             if self.directory.encoding != Encoding::Binned {
                 let values = decode_block(bytes, block, self.directory)?;
                 let passing = values.iter().filter(|value| self.ranges.contains(&value.key));

@@ -11,6 +11,7 @@ use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block;
 
 use super::bins;
+use super::leaves;
 use super::place::Place;
 
 use crate::predicate::Test;
@@ -39,8 +40,10 @@ pub struct Weight {
 }
 
 impl Weight {
-    fn of(block: &ValueBlockRef) -> Self {
-        Self::new(block.rows as f64, block.postings_length as f64)
+    fn of(block: &ValueBlockRef, encoding: Encoding) -> Self {
+        // The rows of a packed tree are in its leaves.
+        let leaf = if encoding == Encoding::Packed { f64::from(block.length) } else { 0.0 };
+        Self::new(block.rows as f64, block.postings_length as f64 + leaf)
     }
 
     /// Values without postings are in bitmaps of many values: a bit for each row, about.
@@ -93,7 +96,7 @@ impl<'a> Estimate<'a> {
             let last = blocks.get(index + 1).map(|next| &next.first_key).or(self.directory.max_key.as_ref());
             let whole = range.contains(&block.first_key) && last.is_some_and(|last| !range.ends_before(last));
             if whole {
-                self.inside = self.inside.plus(Weight::of(block));
+                self.inside = self.inside.plus(Weight::of(block, self.directory.encoding));
                 self.last_inside = Some(index);
             } else if self.edges.last() != Some(&index) && self.last_inside != Some(index) {
                 self.edges.push(index);
@@ -110,7 +113,8 @@ impl<'a> Estimate<'a> {
     /// All rows with a value.
     #[must_use]
     pub fn all(&self) -> Weight {
-        self.directory.blocks.iter().map(Weight::of).fold(Weight::default(), Weight::plus)
+        let weight = |block| Weight::of(block, self.directory.encoding);
+        self.directory.blocks.iter().map(weight).fold(Weight::default(), Weight::plus)
     }
 
     /// At least these rows pass, and no more than those.
@@ -129,7 +133,8 @@ impl<'a> Estimate<'a> {
     /// All of a block, with the orders of its bins.
     fn whole(&self, number: usize) -> Weight {
         let orders = self.directory.orders_of(number);
-        let mut weight = self.directory.blocks.get(number).map_or_else(Weight::default, Weight::of);
+        let weight = |block| Weight::of(block, self.directory.encoding);
+        let mut weight = self.directory.blocks.get(number).map_or_else(Weight::default, weight);
         weight.bytes += (orders.end - orders.start) as f64;
         weight
     }
@@ -161,8 +166,15 @@ impl<'a> Estimate<'a> {
                 found = found.plus(bins.map_or_else(|_| self.whole(number), |bins| self.bins_passing(&bins)));
                 continue;
             }
+            if self.directory.encoding == Encoding::Packed {
+                let rows = leaves::count_rows(bytes, block, self.directory, &self.ranges);
+                let rows = rows.map_or_else(|_| block.rows as f64, |rows| rows as f64);
+                // The whole leaf is read for any of its rows.
+                found = found.plus(Weight { rows, bytes: Weight::of(block, Encoding::Packed).bytes });
+                continue;
+            }
             let Ok(values) = value_block::decode(bytes, &block.first_key, &self.directory.key_type) else {
-                found = found.plus(Weight::of(block));
+                found = found.plus(Weight::of(block, self.directory.encoding));
                 continue;
             };
             for value in values.iter().filter(|value| self.ranges.contains(&value.key)) {

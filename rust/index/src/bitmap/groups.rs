@@ -67,11 +67,12 @@ impl<'a> Groups<'a> {
         blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
     }
 
-    /// At most so many values are in the ranges; more than any number if some of them share a posting, so that values cannot
-    /// be told by it.
+    /// At most so many values are in the ranges; more than any number if values cannot be told by it: some share a posting, or
+    /// they are in the leaves of a packed tree.
     #[must_use]
     pub fn value_limit(&self) -> u64 {
-        if self.directory.value_count > self.directory.entry_count() {
+        let leaves = self.directory.encoding == Encoding::Packed;
+        if leaves || self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;
         }
         let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
@@ -85,6 +86,9 @@ impl<'a> Groups<'a> {
     pub fn values(&self, bytes: &[Vec<u8>]) -> Result<Vec<GroupValue>> {
         if bytes.len() != self.blocks.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.blocks.len()));
+        }
+        if self.directory.encoding == Encoding::Packed {
+            return Err(FormatError::invalid("the encoding of a segment whose values are listed", "packed", "another"));
         }
         let mut found = Vec::new();
         for (bytes, &index) in bytes.iter().zip(&self.blocks) {

@@ -15,7 +15,8 @@
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
 //! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification. [`cost`]
-//! predicts the bytes of each encoding.
+//! predicts the bytes of each encoding. With the encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory
+//! and whose leaves hold keys and rows (`leaves`).
 
 mod bin_writer;
 mod bins;
@@ -26,6 +27,7 @@ pub mod cost;
 pub mod count;
 pub mod estimate;
 pub mod groups;
+mod leaves;
 mod levels;
 pub mod pairs;
 mod place;
@@ -41,6 +43,7 @@ pub use chunk::{Chunk, ChunkBuilder};
 pub use count::Count;
 pub use estimate::{Estimate, Weight};
 pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
+pub use leaves::{EntryRows, entries_of_leaf};
 pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;

@@ -6,7 +6,8 @@
 //!        bytes of those        ─▶ finish()         the rows
 //! ```
 //!
-//! With bins the second round reads postings and orders (see the module `bins`). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
+//! With bins the second round reads postings and orders (see the module `bins`), with a packed tree the first round reads
+//! leaves and the second one long postings (`leaves`). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
 //! blocks count.
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
 use super::bins::{self, BinPlan};
+use super::leaves::LeafPlan;
 use super::place::{Place, places};
 use super::plan::{Base, Plan, first_blocks};
 use super::slices::Slice;
@@ -59,6 +61,8 @@ pub struct Search<'a> {
     plan: Plan,
     /// In its place for bins.
     bins: Option<BinPlan>,
+    /// In its place for the leaves of a packed tree.
+    leaves: Option<LeafPlan>,
 }
 
 #[derive(Debug)]
@@ -72,16 +76,24 @@ impl<'a> Search<'a> {
     /// Plans the search: which value blocks say what is to be read.
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
+        let mut leaves = None;
         let (question, blocks) = match test {
             Test::IsNull => (Question::IsNull, Vec::new()),
             Test::Ranges(ranges) => {
                 let places = places(directory, ranges);
-                let blocks = first_blocks(directory, &places);
+                let blocks = if directory.encoding == Encoding::Packed {
+                    let (plan, blocks) = LeafPlan::new(directory, ranges, &places);
+                    leaves = Some(plan);
+                    blocks
+                } else {
+                    first_blocks(directory, &places)
+                };
                 (Question::Keys(ranges.clone(), places), blocks)
             }
         };
         let empty = RowSet::empty(directory.universe);
-        Self { directory, question, blocks, nulls: empty.clone(), opaque: empty, plan: Plan::default(), bins: None }
+        let (nulls, opaque) = (empty.clone(), empty);
+        Self { directory, question, blocks, nulls, opaque, plan: Plan::default(), bins: None, leaves }
     }
 
     /// Logical ranges of the first round, to be given to [`Self::second_ranges`] in this order.
@@ -121,6 +133,9 @@ impl<'a> Search<'a> {
         if let Some(opaque) = opaque {
             self.opaque = opaque;
         }
+        if let Some(leaves) = &mut self.leaves {
+            return leaves.take(self.directory, &self.blocks, block_bytes);
+        }
         if let (Encoding::Binned, Question::Keys(keys, places)) = (self.directory.encoding, &self.question) {
             let read = block_bytes.iter().zip(&self.blocks);
             let read = read.map(|(bytes, number)| Ok((*number, bins::decode_block(bytes, *number, self.directory)?)));
@@ -153,6 +168,10 @@ impl<'a> Search<'a> {
     pub fn finish(self, second: &[Vec<u8>]) -> Result<LeafRows> {
         if let Some(plan) = &self.bins {
             let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
+            return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
+        }
+        if let Some(leaves) = &self.leaves {
+            let t = leaves.rows(second, || self.valued_rows(), self.directory.universe)?;
             return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
         }
         let bitmaps = self.plan.base.bitmaps();

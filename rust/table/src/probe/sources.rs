@@ -12,6 +12,7 @@ use super::is_same_data;
 use crate::fields::Presence;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::table::KEY;
 
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
@@ -71,7 +72,10 @@ impl Sources {
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
         let (open, lacking) = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
-        for index in snapshot.indexes_of(column) {
+        let mut indexes = snapshot.indexes_of(column);
+        // The values of a packed tree are not listed by its directory.
+        indexes.sort_by_key(|index| index.kind == KEY);
+        for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
             let segments = all.filter(|segment| segment.index_id == index.id);
             let questions: Vec<(&ManifestSegment, Vec<usize>)> = segments

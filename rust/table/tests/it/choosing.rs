@@ -25,12 +25,16 @@ fn write_files(folder: &Path) {
         let text: StringArray = text.collect();
         let price = rows.clone().map(|_| rng.random_bool(0.9).then(|| f64::from(rng.random_range(0..3000)) / 4.0));
         let price: Float64Array = price.collect();
-        let unique = rows.clone().map(|row| row as i64 * 7_777_777_777 % 9_999_999_967);
-        let columns: [(&str, ArrayRef); 5] = [
+        let unique = rows.clone().map(|row| {
+            let mixed = (row as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+            (mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 24) as i64
+        });
+        let columns: [(&str, ArrayRef); 6] = [
             ("few", Arc::new(few)),
             ("city", Arc::new(text)),
             ("price", Arc::new(price)),
             ("unique", Arc::new(Int64Array::from_iter_values(unique))),
+            ("ordered", Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row as i64 / 3)))),
             ("id", Arc::new(Int64Array::from_iter_values(rows.map(|row| row as i64)))),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
@@ -52,7 +56,7 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
     let folder = tempfile::tempdir().unwrap();
     write_files(folder.path());
     let table = open(folder.path()).await;
-    for column in ["few", "city", "price", "unique", "id"] {
+    for column in ["few", "city", "price", "ordered", "unique", "id"] {
         table.create_index(spec(column), false).await.unwrap();
     }
     let declared = index_of(&table, "few_bitmap").await;
@@ -62,10 +66,13 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
         ("few", "equality", "500000 of 500000 rows have about 10 values"),
         ("city", "equality", "about 700 values"),
         ("price", "equality", "about 3000 values"),
-        ("unique", "equality", "about 500000 values"),
-        ("id", "range-equality", "about 500000 values; searches cost"),
+        ("ordered", "range-equality", "values; searches cost"),
+        ("unique", "packed", "about 500000 values; nearly every row has its own"),
+        ("id", "packed", "about 500000 values; nearly every row has its own"),
     ] {
-        let index = index_of(&table, &format!("{column}_bitmap")).await;
+        let kind = if encoding == "packed" { "key" } else { "bitmap" };
+        let index = index_of(&table, &format!("{column}_{kind}")).await;
+        assert_eq!(index.kind, kind);
         let reason = index.reason.as_deref().unwrap();
         assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "auto"), "{column}: {reason}");
         assert!(reason.contains(values), "{reason}");
@@ -75,10 +82,10 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
         assert_eq!(index.options, []);
     }
     let snapshot = table.snapshot().await.unwrap();
-    let found = probe(&snapshot, &leaf("id", KeyRanges::less_than(int_key(300_000), false))).await;
+    let found = probe(&snapshot, &leaf("ordered", KeyRanges::less_than(int_key(100_000), false))).await;
     assert_eq!((certain(&found.files[0]).len(), certain(&found.files[1]).len()), (FILE_ROWS, 50_000));
     let text = found.report.to_string();
-    assert!(text.contains("    auto chose range-equality: 500000 of 500000 rows have about 500000 values;"), "{text}");
+    assert!(text.contains("    auto chose range-equality: 500000 of 500000 rows have about 166"), "{text}");
     assert!(table.verify().await.unwrap().is_ok());
 }
 
@@ -113,17 +120,17 @@ async fn an_encoding_that_auto_chose_gives_way_to_a_small_memory_limit() {
     write_files(folder.path());
     let table = open(folder.path()).await;
     // An option that says nothing of encodings leaves the choice open.
-    table.create_index(spec_with("id", "files_per_segment", "2"), false).await.unwrap();
-    let declared = index_of(&table, "id_bitmap").await;
+    table.create_index(spec_with("ordered", "files_per_segment", "2"), false).await.unwrap();
+    let declared = index_of(&table, "ordered_bitmap").await;
     assert_eq!(declared.encoding, "range-equality");
     assert_eq!(declared.options, [("files_per_segment".to_owned(), "2".to_owned())]);
     // 500,000 rows of 4 bytes do not fit.
     let build = BuildOptions { memory_bytes: Some(1 << 20), ..BuildOptions::default() };
     table.build(build).await.unwrap();
-    let index = index_of(&table, "id_bitmap").await;
+    let index = index_of(&table, "ordered_bitmap").await;
     assert_eq!((index.coverage, index.segments), (1.0, 1));
-    let found = probe(&table.snapshot().await.unwrap(), &equals("id", 400_000)).await;
-    assert_eq!(certain(&found.files[1]), [150_000]);
+    let found = probe(&table.snapshot().await.unwrap(), &equals("ordered", 120_000)).await;
+    assert_eq!(certain(&found.files[1]), [110_000, 110_001, 110_002]);
     assert!(table.verify().await.unwrap().is_ok());
 }
 

@@ -226,10 +226,13 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
             (encoding, _) => ("encoding", encoding.name()),
         };
         let options = [("files_per_segment", files_per_segment), (option, value)];
+        // The encoding `packed` is the kind `key`, which has no option for it.
+        let is_key = value == Encoding::Packed.name();
+        let options = options.into_iter().take(if is_key { 1 } else { 2 });
         let spec = IndexSpec {
             columns: vec![column.path()],
-            kind: "bitmap".into(),
-            options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            kind: if is_key { "key" } else { "bitmap" }.into(),
+            options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await.unwrap();

@@ -42,7 +42,7 @@ pub struct Choice {
     pub encoding: Encoding,
     /// Why, for people.
     pub reason: String,
-    /// Every encoding that could be built, in the order of [`Encoding::ALL`].
+    /// Every encoding of the kind `bitmap` that could be built, in the order of [`Encoding::BITMAP`].
     pub predictions: Vec<Prediction>,
 }
 
@@ -57,7 +57,7 @@ impl Choice {
 /// Predicts every encoding for an index of these segments, for queries of these shapes and weights.
 #[must_use]
 pub fn predict(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Vec<Prediction> {
-    Encoding::ALL.into_iter().filter_map(|encoding| prediction(encoding, segments, queries)).collect()
+    Encoding::BITMAP.into_iter().filter_map(|encoding| prediction(encoding, segments, queries)).collect()
 }
 
 fn prediction(encoding: Encoding, segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Option<Prediction> {

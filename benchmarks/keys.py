@@ -1,0 +1,304 @@
+"""Looking up single keys: `make bench-keys [ROWS=10000000]`.
+
+Writes a table of many row groups, builds an index of the kind `key` on each of its key columns, and looks up keys that
+are there and keys that are not, through our calls and SQL and through the peers: DataFusion with and without Parquet
+Bloom filters, DuckDB's own table with and without its index, Lance with its B-tree and its Bloom filter. Same process,
+interleaved, equal answers. Reported are the medians and the 99th percentiles of a lookup, the reads and bytes of ours,
+and the sizes and costs of all indexes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import datafusion
+import duckdb
+import keys_table
+import matplotlib as mpl
+import measure
+import numpy as np
+
+import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Ask = Callable[[int], list[int]]
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
+# Bytes per row; `random` can hardly take fewer: 64 bits of key and place have no redundancy.
+GOALS = {"permuted": 4.8, "twelve": 4.8, "random": 8.0, "pk": 4.8, "att1": 4.8}
+
+
+def build(folder: Path, column: str) -> dict[str, Any]:
+    """Builds the index of one column in a process of its own, so that its peak of memory is known."""
+    code = (
+        "import json, resource, sys, time, lakemark\n"
+        "table = lakemark.Table(sys.argv[1])\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "start = time.perf_counter()\n"
+        "table.create_index(sys.argv[2], using='key', progress=False)\n"
+        "wall = time.perf_counter() - start\n"
+        "after = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime\n"
+        "print(json.dumps({'wall_seconds': wall, 'cpu_seconds': cpu, 'peak_bytes': after.ru_maxrss * 1024}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(folder), column], check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout))
+
+
+def build_indexes(folder: Path, rows: int) -> dict[str, Any]:
+    """Bytes and cost of the index of every key column."""
+    shutil.rmtree(folder / "_lakemark", ignore_errors=True)
+    costs = {column: build(folder, column) for column in keys_table.KEYS}
+    table = lakemark.Table(folder)
+    sizes = {index.column: index.bytes for index in table.indexes}
+    return {
+        column: {
+            "bytes": sizes[column],
+            "bytes_per_row": sizes[column] / rows,
+            "goal_bytes_per_row": GOALS[column],
+            "rows_per_second": rows / cost["wall_seconds"],
+            **cost,
+        }
+        for column, cost in costs.items()
+    }
+
+
+def bloom_copy(folder: Path, rows: int, row_groups: int) -> Path:
+    """The same rows with Parquet Bloom filters on the key, as DataFusion writes them."""
+    copy = folder.with_name(f"{folder.name}-bloom")
+    if not (copy / "_complete").exists():
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.mkdir(parents=True)
+        for path in sorted(folder.glob("*.parquet")):
+            context = datafusion.SessionContext()
+            context.register_parquet("t", str(path))
+            group_rows = max(1, rows // row_groups)
+            context.sql(
+                f"COPY (SELECT permuted, p0 FROM t) TO '{copy / path.name}' STORED AS PARQUET OPTIONS ("
+                f"'format.max_row_group_size' '{group_rows}', 'format.compression' 'zstd(3)', "
+                "'format.bloom_filter_enabled::permuted' 'true', "
+                f"'format.bloom_filter_ndv::permuted' '{group_rows}')"
+            ).collect()
+        (copy / "_complete").touch()
+    return copy
+
+
+def duckdb_table(folder: Path, *, indexed: bool) -> Ask:
+    """DuckDB's own table, with or without its index on the key."""
+    name = "art" if indexed else "native"
+    path = folder.with_name(f"{folder.name}-{name}.duckdb")
+    made = path.exists()
+    connection = duckdb.connect(str(path))
+    if not made:
+        connection.execute(f"CREATE TABLE t AS SELECT permuted, p0 FROM read_parquet('{folder}/*.parquet')")
+        if indexed:
+            connection.execute("CREATE UNIQUE INDEX by_key ON t (permuted)")
+        connection.execute("CHECKPOINT")
+    return lambda key: [
+        row[0] for row in connection.execute(f"SELECT p0 FROM t WHERE permuted = {key} ORDER BY p0").fetchall()
+    ]
+
+
+def datafusion_table(folder: Path) -> Ask:
+    """DataFusion's own package on Parquet files."""
+    config = datafusion.SessionConfig().set("datafusion.execution.parquet.pushdown_filters", "true")
+    context = datafusion.SessionContext(config)
+    context.register_parquet("t", str(folder))
+
+    def ask(key: int) -> list[int]:
+        batches = context.sql(f"SELECT p0 FROM t WHERE permuted = {key}").collect()
+        return sorted(value for batch in batches for value in batch.column(0).to_pylist())
+
+    return ask
+
+
+def lance_table(folder: Path, kind: str) -> Ask:
+    """Lance with one of its indexes on the key."""
+    import lance
+    import pyarrow.dataset as pads
+
+    path = folder.with_name(f"{folder.name}-{kind.lower()}.lance")
+    if not path.exists():
+        columns = ["permuted", "p0"]
+        made = lance.write_dataset(pads.dataset(sorted(map(str, folder.glob("*.parquet")))).scanner(columns), str(path))
+        made.create_scalar_index("permuted", kind)
+    dataset = lance.dataset(str(path))
+    return lambda key: sorted(dataset.to_table(columns=["p0"], filter=f"permuted = {key}").column("p0").to_pylist())
+
+
+def engines(folder: Path, rows: int, row_groups: int) -> dict[str, Ask]:
+    """All of them: each takes a key and returns its values of p0, sorted."""
+    table, session = lakemark.Table(folder), lakemark.connect()
+    session.table(folder, name="t")
+
+    def by_sql(key: int) -> list[int]:
+        found = session.sql(f"SELECT p0 FROM t WHERE permuted = {key}").to_arrow()
+        return sorted(found["p0"].to_pylist())
+
+    found: dict[str, Ask] = {
+        "lakemark lookup": lambda key: sorted(table.lookup([key], ["p0"], on="permuted").to_arrow()["p0"].to_pylist()),
+        "lakemark SQL": by_sql,
+        "datafusion": datafusion_table(folder),
+        "datafusion, Bloom filters": datafusion_table(bloom_copy(folder, rows, row_groups)),
+        "duckdb native": duckdb_table(folder, indexed=False),
+        "duckdb native, index": duckdb_table(folder, indexed=True),
+    }
+    if importlib.util.find_spec("lance") is None:
+        print("Lance is not installed and is left out: pip install --requirement benchmarks/requirements.txt")
+        return found
+    return {
+        **found,
+        "lance BTREE": lance_table(folder, "BTREE"),
+        "lance BLOOMFILTER": lance_table(folder, "BLOOMFILTER"),
+    }
+
+
+def look_up(asks: dict[str, Ask], keys: list[int], expected: int) -> dict[str, dict[str, float]]:
+    """Every engine looks up every key, in turn; each answer has `expected` rows."""
+    costs: dict[str, list[measure.Cost]] = {name: [] for name in asks}
+    names = list(asks)
+    for turn, key in enumerate(keys):
+        answers = {}
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            answers[name], cost = measure.measure(lambda ask=asks[name], key=key: ask(key))
+            costs[name].append(cost)
+        if len(measure.check_equal(str(key), answers)) != expected:  # type: ignore[arg-type]
+            raise AssertionError(f"{answers} for {key}: not {expected} rows")
+    # The first tenth warms every engine.
+    return {name: summary(paid[len(paid) // 10 :]) for name, paid in costs.items()}
+
+
+def summary(costs: list[measure.Cost]) -> dict[str, float]:
+    """Median and 99th percentile of a lookup, and what it read."""
+    wall = sorted(cost.wall_seconds for cost in costs)
+    return {
+        "wall_ms": statistics.median(wall) * 1e3,
+        "wall_ms_p99": wall[min(len(wall) - 1, len(wall) * 99 // 100)] * 1e3,
+        "cpu_ms": statistics.mean(cost.cpu_seconds for cost in costs) * 1e3,
+        "read_bytes": statistics.median(cost.read_bytes for cost in costs),
+    }
+
+
+def index_reads(folder: Path, keys: list[int]) -> dict[str, float]:
+    """Reads and bytes of the index for keys that were not looked up before, the directories being open."""
+    table = lakemark.Table(folder)
+    reports = [table.explain(f"permuted = {key}") for key in keys]
+    return {
+        "reads": statistics.mean(report.index_reads for report in reports),
+        "bytes": statistics.mean(report.index_bytes for report in reports),
+    }
+
+
+def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
+    """Writes, builds, looks up."""
+    folder = CACHE / f"keys-{rows}-{row_groups}"
+    start = time.perf_counter()
+    parquet_bytes = keys_table.write_table(folder, rows, row_groups)
+    print(
+        f"{rows:,} rows, {row_groups:,} row groups, {parquet_bytes / 1e6:.0f} MB, {time.perf_counter() - start:.1f} s"
+    )
+    indexes = build_indexes(folder, rows)
+    asks = engines(folder, rows, row_groups)
+    random = np.random.default_rng(7)
+    # Even numbers are keys; odd ones lie between them, where no statistics of a row group tell that they are not there.
+    hits = [2 * int(key) for key in random.choice(rows, probes, replace=False)]
+    misses = [2 * int(key) + 1 for key in random.choice(rows, probes, replace=False)]
+    fresh = [2 * int(key) for key in random.choice(rows, 100, replace=False)]
+    return {
+        "benchmark": "lookups of single keys",
+        "rows": rows,
+        "row_groups": row_groups,
+        "probes": probes,
+        "profile": os.environ.get("LAKEMARK_PROFILE", "unknown"),
+        "machine": measure.machine(),
+        "versions": {
+            "lakemark": lakemark.__version__,
+            "datafusion": datafusion.__version__,
+            "duckdb": duckdb.__version__,
+        },
+        "parquet_bytes": parquet_bytes,
+        "indexes": indexes,
+        "hit": look_up(asks, hits, 1),
+        "miss": look_up(asks, misses, 0),
+        "index_per_hit": index_reads(folder, fresh),
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def report(result: dict[str, Any]) -> None:
+    """Prints the result as tables."""
+    print(f"\n{'index':10}{'B/row':>8}{'goal':>6}{'M rows/s':>10}{'ns CPU/row':>12}{'peak MB':>9}")
+    for column, cost in result["indexes"].items():
+        print(
+            f"{column:10}{cost['bytes_per_row']:8.2f}{cost['goal_bytes_per_row']:6.1f}"
+            f"{cost['rows_per_second'] / 1e6:10.2f}{cost['cpu_seconds'] * 1e9 / result['rows']:12.0f}"
+            f"{cost['peak_bytes'] / 1e6:9.0f}"
+        )
+    print(f"\n{'a lookup':28}{'':6}{'median ms':>10}{'p99 ms':>9}{'CPU ms':>9}{'KB read':>10}{'x':>8}")
+    for kind in ("hit", "miss"):
+        ours = result[kind]["lakemark lookup"]["wall_ms"]
+        for name, cost in result[kind].items():
+            print(
+                f"{name:28}{kind:6}{cost['wall_ms']:10.3f}{cost['wall_ms_p99']:9.3f}{cost['cpu_ms']:9.3f}"
+                f"{cost['read_bytes'] / 1e3:10.1f}{cost['wall_ms'] / ours:8.1f}"
+            )
+    per_hit = result["index_per_hit"]
+    print(f"\nindex of a new key: {per_hit['reads']:.2f} reads, {per_hit['bytes']:,.0f} bytes")
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws the time of a lookup and the size of every index."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.8))
+    names = list(result["hit"])
+    places = np.arange(len(names))
+    for shift, kind in ((-0.2, "hit"), (0.2, "miss")):
+        left.barh(places + shift, [result[kind][name]["wall_ms"] for name in names], 0.38, label=kind)
+    left.set_yticks(places, names)
+    left.invert_yaxis()
+    left.set_xscale("log")
+    left.set_xlabel("median of a lookup, ms (log)")
+    left.set_title(f"{result['rows']:,} rows in {result['row_groups']:,} row groups, key in random order")
+    left.legend()
+    columns = list(result["indexes"])
+    right.bar(columns, [result["indexes"][column]["bytes_per_row"] for column in columns])
+    right.set_ylabel("bytes per row")
+    right.set_title("indexes of the kind key")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table (10,000,000 for the goals)")
+    parser.add_argument("--row-groups", type=int, default=1_000, help="row groups of the table (10,000 for the goals)")
+    parser.add_argument("--probes", type=int, default=100, help="keys that are looked up")
+    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for JSON and plot")
+    arguments = parser.parse_args()
+    result = run(arguments.rows, arguments.row_groups, arguments.probes)
+    report(result)
+    name = f"keys-{arguments.rows}"
+    written = measure.write_json(arguments.results, name, result)
+    plot(result, arguments.results / f"{name}.png")
+    print(f"\nwritten: {written} and {name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,480 @@
+//! Leaves of a packed tree: keys with their rows, cut into embedded segments that are decoded one at a time.
+//!
+//! ```text
+//! leaf      := count, heads, keys, lengths, embedded-segment*      head: the first key of each embedded segment
+//!              ┌───────┬──────────────┬──────────────┬───
+//!              │ heads │ keys, rows   │ keys, rows   │ …    a lookup decodes the heads and one embedded segment
+//!              └───────┴──────────────┴──────────────┴───
+//! ```
+//!
+//! After the leaves of the column-aware flash index (CaF, section 3.2: embedded segments, nodes that are full). Gaps of keys are
+//! packed or Rice codes (Rice 1979), byte keys are front coded. Rows of a key that are consecutive take their first row
+//! alone; others are a posting, in the leaf if it is short.
+
+use std::borrow::Cow;
+
+use crate::codec::{Reader, Writer};
+use crate::error::{FormatError, Result};
+use crate::key::{Key, KeyType};
+use crate::posting;
+use crate::value_block::{
+    decode_byte_keys, decode_column, encode_byte_keys, encode_column, gaps_of, keys_of_gaps, pack, read_width, unpack,
+    width_of,
+};
+
+mod gaps;
+
+/// The most keys of an embedded segment. Part of the format.
+pub const MAX_SEGMENT_KEYS: usize = 64;
+/// A writer closes an embedded segment when it has about so many bytes: an eighth of a leaf, nearly.
+pub const TARGET_SEGMENT_BYTES: usize = 440;
+/// Postings of more bytes lie outside of the leaf.
+pub const MAX_INLINE_POSTING: usize = 256;
+
+/// A key, how many rows hold it, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: Key,
+    /// Rows that hold it; at least one.
+    pub rows: u32,
+    /// Which rows.
+    pub held: Held<'a>,
+}
+
+/// Where the rows of a key are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held<'a> {
+    /// Consecutive rows, from this one on.
+    Run(u32),
+    /// A posting in the leaf.
+    Inline(Cow<'a, [u8]>),
+    /// A posting elsewhere in the stream.
+    Long {
+        /// Its logical offset.
+        offset: u64,
+        /// Its bytes, below 2^31.
+        length: u32,
+    },
+}
+
+/// How an embedded segment says which rows its keys have.
+mod form {
+    /// The rows of each key follow those of the key before.
+    pub(super) const FOLLOWING: u8 = 0;
+    /// The first row of each key.
+    pub(super) const STARTS: u8 = 1;
+    /// A posting for each key.
+    pub(super) const POSTINGS: u8 = 2;
+}
+
+/// Gathers entries with ascending keys into the embedded segments of a leaf.
+#[derive(Debug)]
+pub struct LeafBuilder {
+    key_type: KeyType,
+    closed: Vec<Closed>,
+    /// Bytes of the closed embedded segments.
+    bytes: usize,
+    open: Vec<Entry<'static>>,
+    open_bytes: usize,
+}
+
+/// An embedded segment that is encoded.
+#[derive(Debug)]
+struct Closed {
+    head: Key,
+    keys: u32,
+    rows: u64,
+    bytes: Vec<u8>,
+}
+
+/// A finished leaf.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LeafBytes {
+    /// Its smallest key, which goes to the directory.
+    pub first_key: Key,
+    /// Its keys.
+    pub keys: u32,
+    /// Rows of all of them.
+    pub rows: u64,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl LeafBuilder {
+    /// Starts the leaves of a segment.
+    #[must_use]
+    pub fn new(key_type: KeyType) -> Self {
+        Self { key_type, closed: Vec::new(), bytes: 0, open: Vec::new(), open_bytes: 0 }
+    }
+
+    /// Adds an entry above all before it; gives leaves of at most `room` bytes when there are keys for more. A single key that
+    /// takes more gets a leaf of its own.
+    ///
+    /// # Errors
+    /// Keys out of order, or of another type.
+    pub fn push(&mut self, entry: Entry<'static>, room: usize) -> Result<Vec<LeafBytes>> {
+        self.open_bytes += about_bytes(&entry);
+        self.open.push(entry);
+        let mut leaves = Vec::new();
+        while self.open.len() >= MAX_SEGMENT_KEYS || self.open_bytes >= TARGET_SEGMENT_BYTES {
+            let whole = self.encode_open(self.open.len())?;
+            if self.size_with(&whole) <= room {
+                self.close(whole);
+            } else {
+                leaves.push(self.cut(room)?);
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// The last leaves: what was not given yet. To be called until it gives none.
+    ///
+    /// # Errors
+    /// Those of [`Self::push`].
+    pub fn finish(&mut self, room: usize) -> Result<Option<LeafBytes>> {
+        if self.open.is_empty() {
+            return if self.closed.is_empty() { Ok(None) } else { self.leaf().map(Some) };
+        }
+        let whole = self.encode_open(self.open.len())?;
+        if self.size_with(&whole) <= room {
+            self.close(whole);
+            return self.leaf().map(Some);
+        }
+        self.cut(room).map(Some)
+    }
+
+    /// A leaf of what is closed and of as many open entries as fit.
+    fn cut(&mut self, room: usize) -> Result<LeafBytes> {
+        let (mut fits, mut best) = (0, None);
+        let mut beyond = self.open.len();
+        while fits + 1 < beyond {
+            let middle = usize::midpoint(fits, beyond);
+            let part = self.encode_open(middle)?;
+            if self.size_with(&part) <= room {
+                (fits, best) = (middle, Some(part));
+            } else {
+                beyond = middle;
+            }
+        }
+        if best.is_none() && self.closed.is_empty() {
+            best = Some(self.encode_open(1)?);
+        }
+        if let Some(part) = best {
+            self.close(part);
+        }
+        self.leaf()
+    }
+
+    /// The first open entries as an embedded segment.
+    fn encode_open(&self, keys: usize) -> Result<Closed> {
+        let entries = self.open.get(..keys).unwrap_or_default();
+        let Some(first) = entries.first() else {
+            return Err(FormatError::invalid("the keys of an embedded segment", 0, "at least 1"));
+        };
+        let bytes = encode_segment(entries, &self.key_type)?;
+        let rows = entries.iter().map(|entry| u64::from(entry.rows)).sum();
+        Ok(Closed { head: first.key.clone(), keys: keys as u32, rows, bytes })
+    }
+
+    fn close(&mut self, part: Closed) {
+        self.open.drain(..part.keys as usize);
+        self.open_bytes = self.open.iter().map(about_bytes).sum();
+        self.bytes += part.bytes.len();
+        self.closed.push(part);
+    }
+
+    /// Bytes of the leaf with one more embedded segment.
+    fn size_with(&self, part: &Closed) -> usize {
+        let mut header = Writer::new();
+        let parts = || self.closed.iter().chain(std::iter::once(part));
+        // Heads that are out of order are found when the leaf is made.
+        let _ = encode_header(parts, &mut header);
+        header.len() + self.bytes + part.bytes.len()
+    }
+
+    fn leaf(&mut self) -> Result<LeafBytes> {
+        let parts = std::mem::take(&mut self.closed);
+        self.bytes = 0;
+        let Some(first) = parts.first() else {
+            return Err(FormatError::invalid("the embedded segments of a leaf", 0, "at least 1"));
+        };
+        let first_key = first.head.clone();
+        let mut out = Writer::new();
+        encode_header(|| parts.iter(), &mut out)?;
+        parts.iter().for_each(|part| out.bytes(&part.bytes));
+        let keys = parts.iter().map(|part| part.keys).sum();
+        let rows = parts.iter().map(|part| part.rows).sum();
+        Ok(LeafBytes { first_key, keys, rows, bytes: out.into_vec() })
+    }
+}
+
+/// Bytes that an entry may take beyond the few of its packed numbers.
+fn about_bytes(entry: &Entry<'_>) -> usize {
+    let key = match &entry.key {
+        Key::Fixed(_) => 0,
+        Key::Bytes(key) => key.len(),
+    };
+    let rows = match &entry.held {
+        Held::Run(_) => 0,
+        Held::Inline(posting) => posting.len() + 2,
+        Held::Long { .. } => 8,
+    };
+    key + rows
+}
+
+fn encode_header<'a, I: Iterator<Item = &'a Closed>>(parts: impl Fn() -> I, out: &mut Writer) -> Result<()> {
+    out.length(parts().count());
+    let heads: Vec<&Key> = parts().map(|part| &part.head).collect();
+    match heads.first() {
+        Some(Key::Bytes(_)) => encode_byte_keys(&heads, out)?,
+        _ => {
+            let gaps = gaps_of(&heads)?;
+            let width = width_of(gaps.iter().copied());
+            out.u8(width);
+            pack(gaps.into_iter(), width, out);
+        }
+    }
+    let keys: Vec<u64> = parts().map(|part| u64::from(part.keys)).collect();
+    encode_column(keys.into_iter(), out);
+    let lengths: Vec<u64> = parts().map(|part| part.bytes.len() as u64).collect();
+    encode_column(lengths.into_iter(), out);
+    Ok(())
+}
+
+fn encode_segment(entries: &[Entry<'_>], key_type: &KeyType) -> Result<Vec<u8>> {
+    let mut out = Writer::new();
+    let keys: Vec<&Key> = entries.iter().map(|entry| &entry.key).collect();
+    if key_type.is_fixed() {
+        gaps::encode(&gaps_of(&keys)?, &mut out);
+    } else {
+        encode_byte_keys(&keys, &mut out)?;
+    }
+    encode_column(entries.iter().map(|entry| u64::from(entry.rows).saturating_sub(1)), &mut out);
+    let starts: Option<Vec<u32>> = entries
+        .iter()
+        .map(|entry| match entry.held {
+            Held::Run(first) => Some(first),
+            _ => None,
+        })
+        .collect();
+    match starts {
+        Some(starts) => encode_runs(entries, &starts, &mut out),
+        None => encode_postings(entries, &mut out)?,
+    }
+    Ok(out.into_vec())
+}
+
+fn encode_runs(entries: &[Entry<'_>], starts: &[u32], out: &mut Writer) {
+    let mut next = starts.first().copied().unwrap_or(0);
+    let following = entries.iter().zip(starts).all(|(entry, start)| {
+        let follows = *start == next;
+        next = start.wrapping_add(entry.rows);
+        follows
+    });
+    if following {
+        out.u8(form::FOLLOWING);
+        out.varint(starts.first().copied().unwrap_or(0).into());
+    } else {
+        out.u8(form::STARTS);
+        encode_column(starts.iter().map(|start| u64::from(*start)), out);
+    }
+}
+
+/// Runs among postings become postings, too.
+fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
+    let mut places: Vec<(u64, Cow<'_, [u8]>)> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        places.push(match &entry.held {
+            Held::Inline(posting) => ((posting.len() as u64) << 1, Cow::Borrowed(posting.as_ref())),
+            Held::Long { length, .. } if *length < 1 << 31 => (u64::from(*length) << 1 | 1, Cow::Borrowed(&[])),
+            Held::Long { length, .. } => {
+                return Err(FormatError::TooLong {
+                    what: "the length of a posting",
+                    got: u64::from(*length),
+                    limit: (1 << 31) - 1,
+                });
+            }
+            Held::Run(first) => {
+                let posting = run_posting(*first, entry.rows);
+                ((posting.len() as u64) << 1, Cow::Owned(posting))
+            }
+        });
+    }
+    out.u8(form::POSTINGS);
+    encode_column(places.iter().map(|(place, _)| *place), out);
+    for entry in entries {
+        if let Held::Long { offset, .. } = entry.held {
+            out.varint(offset);
+        }
+    }
+    places.iter().for_each(|(_, posting)| out.bytes(posting));
+    Ok(())
+}
+
+/// The posting of consecutive rows: runs, block by block.
+fn run_posting(first: u32, rows: u32) -> Vec<u8> {
+    let mut out = Writer::new();
+    let (mut start, mut left) = (first, rows);
+    while left > 0 {
+        let length = left.min(posting::BLOCK_ROWS as u32);
+        out.u8(posting::TAG_RUNS);
+        out.varint(1);
+        out.varint(start.into());
+        out.varint(length.into());
+        start = start.wrapping_add(length);
+        left -= length;
+    }
+    out.into_vec()
+}
+
+/// A leaf whose heads are decoded.
+#[derive(Debug)]
+pub struct Leaf<'a> {
+    key_type: KeyType,
+    universe: u32,
+    heads: Vec<Key>,
+    keys: Vec<u32>,
+    ends: Vec<usize>,
+    body: &'a [u8],
+}
+
+impl<'a> Leaf<'a> {
+    /// Reads the heads of a leaf of `keys` keys, whose smallest the directory gave.
+    ///
+    /// # Errors
+    /// Bytes that are not a leaf of `key_type`.
+    pub fn decode(bytes: &'a [u8], first_key: &Key, keys: u32, key_type: &KeyType, universe: u32) -> Result<Self> {
+        let mut input = Reader::new("a leaf", bytes);
+        let count = input.count("the number of embedded segments", 1)?;
+        if count == 0 {
+            return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
+        }
+        let heads = match first_key {
+            Key::Fixed(first) => {
+                let width = read_width(&mut input)?;
+                keys_of_gaps(*first, unpack(&mut input, count - 1, width)?, key_type)?
+            }
+            Key::Bytes(first) => decode_byte_keys(&mut input, first, count, key_type)?,
+        };
+        let of_segment = decode_column(&mut input, count, "the keys of an embedded segment")?;
+        let fits = |keys: &u32| (1..=MAX_SEGMENT_KEYS as u32).contains(keys);
+        let total: u64 = of_segment.iter().copied().map(u64::from).sum();
+        if !of_segment.iter().all(fits) || total != u64::from(keys) {
+            let expected = format!("{keys} in all, 1 to {MAX_SEGMENT_KEYS} in each");
+            return Err(FormatError::invalid("the keys of embedded segments", total, expected));
+        }
+        let lengths = decode_column(&mut input, count, "the length of an embedded segment")?;
+        let mut end = 0usize;
+        let ends: Vec<usize> = lengths
+            .into_iter()
+            .map(|length| {
+                end = end.saturating_add(length as usize);
+                end
+            })
+            .collect();
+        if end != input.remaining() {
+            return Err(FormatError::invalid("the length of embedded segments", end, input.remaining()));
+        }
+        let body = input.bytes(end)?;
+        Ok(Self { key_type: *key_type, universe, heads, keys: of_segment, ends, body })
+    }
+
+    /// The first key of each embedded segment.
+    #[must_use]
+    pub fn heads(&self) -> &[Key] {
+        &self.heads
+    }
+
+    /// Bytes of an embedded segment.
+    #[must_use]
+    pub fn segment_bytes(&self, number: usize) -> usize {
+        self.slice(number).map_or(0, <[u8]>::len)
+    }
+
+    fn slice(&self, number: usize) -> Option<&'a [u8]> {
+        let start = match number {
+            0 => 0,
+            _ => *self.ends.get(number - 1)?,
+        };
+        self.body.get(start..*self.ends.get(number)?)
+    }
+
+    /// The entries of an embedded segment.
+    ///
+    /// # Errors
+    /// Bytes that are not one; also keys that reach into the next.
+    pub fn segment(&self, number: usize) -> Result<Vec<Entry<'a>>> {
+        let (Some(bytes), Some(head), Some(&count)) =
+            (self.slice(number), self.heads.get(number), self.keys.get(number))
+        else {
+            return Err(FormatError::invalid(
+                "an embedded segment",
+                number,
+                format_args!("below {}", self.heads.len()),
+            ));
+        };
+        let count = count as usize;
+        let mut input = Reader::new("an embedded segment", bytes);
+        let keys = match head {
+            Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
+            Key::Bytes(first) => decode_byte_keys(&mut input, first, count, &self.key_type)?,
+        };
+        if let (Some(last), Some(next)) = (keys.last(), self.heads.get(number + 1))
+            && last >= next
+        {
+            return Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"));
+        }
+        let surplus = decode_column(&mut input, count, "the rows of a key beyond one")?;
+        let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
+        let rows =
+            rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))?;
+        let held = self.held(&mut input, &rows)?;
+        input.finish()?;
+        Ok(keys.into_iter().zip(rows).zip(held).map(|((key, rows), held)| Entry { key, rows, held }).collect())
+    }
+
+    fn held(&self, input: &mut Reader<'a>, rows: &[u32]) -> Result<Vec<Held<'a>>> {
+        match input.u8()? {
+            form::FOLLOWING => {
+                let mut next = u64::from(input.varint_u32("the first row of a key")?);
+                rows.iter()
+                    .map(|rows| {
+                        let start = next;
+                        next += u64::from(*rows);
+                        self.run(start, next)
+                    })
+                    .collect()
+            }
+            form::STARTS => {
+                let starts = decode_column(input, rows.len(), "the first row of a key")?;
+                let ends = starts.iter().zip(rows).map(|(start, rows)| (u64::from(*start), u64::from(*rows)));
+                ends.map(|(start, rows)| self.run(start, start + rows)).collect()
+            }
+            form::POSTINGS => {
+                let places = decode_column(input, rows.len(), "the place of a posting")?;
+                let offsets: Vec<u64> =
+                    places.iter().filter(|place| *place & 1 == 1).map(|_| input.varint()).collect::<Result<_>>()?;
+                let mut offsets = offsets.into_iter();
+                places
+                    .into_iter()
+                    .map(|place| match place & 1 {
+                        0 => Ok(Held::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?))),
+                        _ => Ok(Held::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 }),
+                    })
+                    .collect()
+            }
+            other => Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
+        }
+    }
+
+    fn run(&self, start: u64, end: u64) -> Result<Held<'a>> {
+        match u32::try_from(start) {
+            Ok(first) if end <= u64::from(self.universe) => Ok(Held::Run(first)),
+            _ => Err(FormatError::invalid("the rows of a key", end, format_args!("at most {}", self.universe))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Gaps between keys: packed to the width of the largest, or Rice codes where that is smaller.
+//!
+//! ```text
+//! width     0 to 64: every gap in so many bits; 65 + l: Rice codes with l low bits
+//! Rice      low bits packed, then for every gap its high part in unary: as many 0 bits, then a 1
+//! ```
+//!
+//! Gaps of spread keys are geometric: Rice codes take about 1.5 bits more than the mean's logarithm, packing 2.5.
+
+use crate::codec::{Reader, Writer};
+use crate::error::{FormatError, Result};
+use crate::value_block::{pack, unpack, width_of};
+
+/// Width codes above 64 are Rice codes with one low bit for each more.
+const RICE: u8 = 65;
+
+pub(super) fn encode(gaps: &[u64], out: &mut Writer) {
+    let width = width_of(gaps.iter().copied());
+    let packed = (gaps.len() * usize::from(width)).div_ceil(8);
+    match best_low_bits(gaps).filter(|(_, bytes)| *bytes < packed) {
+        None => {
+            out.u8(width);
+            pack(gaps.iter().copied(), width, out);
+        }
+        Some((low, _)) => {
+            out.u8(RICE + low);
+            pack(gaps.iter().map(|gap| gap & ((1 << low) - 1)), low, out);
+            let ends = gaps.iter().scan(0u64, |end, gap| {
+                *end += (gap >> low) + 1;
+                Some(*end - 1)
+            });
+            let mut unary = Vec::new();
+            for end in ends {
+                unary.resize(end as usize / 8 + 1, 0u8);
+                if let Some(byte) = unary.last_mut() {
+                    *byte |= 1 << (end % 8);
+                }
+            }
+            out.bytes(&unary);
+        }
+    }
+}
+
+/// The number of low bits that makes Rice codes smallest, and their bytes.
+fn best_low_bits(gaps: &[u64]) -> Option<(u8, usize)> {
+    if gaps.is_empty() {
+        return None;
+    }
+    let mean = gaps.iter().map(|gap| u128::from(*gap)).sum::<u128>() / gaps.len() as u128;
+    let about = (u128::BITS - mean.leading_zeros()).min(63) as u8;
+    let bytes = |low: u8| {
+        let high: u128 = gaps.iter().map(|gap| u128::from(gap >> low) + 1).sum();
+        (gaps.len() * usize::from(low)).div_ceil(8) + usize::try_from(high.div_ceil(8)).unwrap_or(usize::MAX / 2)
+    };
+    (about.saturating_sub(2)..=about).map(|low| (low, bytes(low))).min_by_key(|(_, bytes)| *bytes)
+}
+
+pub(super) fn decode(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
+    let width = input.u8()?;
+    if width < RICE {
+        return unpack(input, count, width);
+    }
+    let low = width - RICE;
+    if low > 63 {
+        return Err(FormatError::invalid("the width of gaps", width, "0 to 128"));
+    }
+    let mut gaps = unpack(input, count, low)?;
+    let (mut byte, mut bits) = (0u8, 0u32);
+    for gap in &mut gaps {
+        let mut high = 0u64;
+        while byte == 0 {
+            high += u64::from(bits);
+            byte = input.u8()?;
+            bits = 8;
+        }
+        let zeros = byte.trailing_zeros();
+        high += u64::from(zeros);
+        bits -= zeros + 1;
+        // A shift by all eight bits empties the byte.
+        byte = byte.checked_shr(zeros + 1).unwrap_or(0);
+        *gap |= high
+            .checked_mul(1 << low)
+            .ok_or_else(|| FormatError::invalid("a gap between keys", "beyond 64 bits", "a 64-bit number"))?;
+    }
+    Ok(gaps)
+}

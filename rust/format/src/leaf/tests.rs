@@ -1,0 +1,168 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::posting::{Decoder, encode};
+
+const UNIVERSE: u32 = 1 << 24;
+
+fn entry(key: Key, rows: &[u32]) -> Entry<'static> {
+    let (first, count) = (rows[0], rows.len() as u32);
+    let held = if rows[rows.len() - 1] - first + 1 == count {
+        Held::Run(first)
+    } else {
+        let mut bytes = Vec::new();
+        encode(rows, UNIVERSE, &mut bytes);
+        if bytes.len() > MAX_INLINE_POSTING {
+            Held::Long { offset: 64 + u64::from(first), length: bytes.len() as u32 }
+        } else {
+            Held::Inline(Cow::Owned(bytes))
+        }
+    };
+    Entry { key, rows: count, held }
+}
+
+fn leaves(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
+    let mut builder = LeafBuilder::new(key_type);
+    let mut leaves = Vec::new();
+    for entry in entries {
+        leaves.extend(builder.push(entry.clone(), room).unwrap());
+    }
+    while let Some(leaf) = builder.finish(room).unwrap() {
+        leaves.push(leaf);
+    }
+    leaves
+}
+
+/// Rows and postings become the same rows, whichever way they are kept.
+fn rows_of(entry: &Entry<'_>) -> (Key, u32, Vec<u32>) {
+    let mut rows = Vec::new();
+    match &entry.held {
+        Held::Run(first) => rows.extend(*first..*first + entry.rows),
+        Held::Inline(bytes) => Decoder::default().decode(bytes, entry.rows, UNIVERSE, &mut rows).unwrap(),
+        Held::Long { offset, length } => rows.extend([*offset as u32, *length]),
+    }
+    (entry.key.clone(), entry.rows, rows)
+}
+
+fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
+    let leaves = leaves(entries, key_type, room);
+    let mut found = Vec::new();
+    for leaf in &leaves {
+        let decoded = Leaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &key_type, UNIVERSE).unwrap();
+        for number in 0..decoded.heads().len() {
+            let part = decoded.segment(number).unwrap();
+            assert_eq!(part[0].key, decoded.heads()[number]);
+            found.extend(part.iter().map(rows_of));
+        }
+        assert_eq!(leaf.rows, found.iter().rev().take(leaf.keys as usize).map(|entry| u64::from(entry.1)).sum::<u64>());
+    }
+    assert_eq!(found, entries.iter().map(rows_of).collect::<Vec<_>>());
+    leaves
+}
+
+/// Numbers that look random and are the same in every run.
+fn spread(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+#[test]
+fn leaves_of_unique_random_keys_are_full_and_an_embedded_segment_is_an_eighth() {
+    let mut keys: Vec<u64> = (0..20_000).map(spread).collect();
+    keys.sort_unstable();
+    let entries: Vec<_> =
+        keys.iter().map(|key| entry(Key::Fixed(*key), &[(spread(*key) % u64::from(UNIVERSE)) as u32])).collect();
+    let leaves = round_trip(&entries, KeyType::UInt64, 4092);
+    let (last, full) = leaves.split_last().unwrap();
+    assert!(last.bytes.len() <= 4092);
+    for leaf in full {
+        assert!(leaf.bytes.len() > 4092 - 20 && leaf.bytes.len() <= 4092, "{} bytes", leaf.bytes.len());
+        let decoded = Leaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE).unwrap();
+        let largest = (0..decoded.heads().len()).map(|number| decoded.segment_bytes(number)).max().unwrap();
+        assert!(largest <= 640, "{largest} bytes");
+    }
+    // 2^64 / 20,000 is 50 bits, 24 bits of rows, and what the codes add.
+    let bytes: usize = leaves.iter().map(|leaf| leaf.bytes.len()).sum();
+    assert!(bytes * 8 <= keys.len() * (50 + 24 + 4), "{} bits a key", bytes as f64 * 8.0 / keys.len() as f64);
+}
+
+#[test]
+fn keys_in_the_order_of_rows_take_no_bits_of_either() {
+    let entries: Vec<_> = (0..100_000u32).map(|row| entry(Key::Fixed(u64::from(row) + 7), &[row])).collect();
+    let leaves = round_trip(&entries, KeyType::UInt64, 4092);
+    let bytes: usize = leaves.iter().map(|leaf| leaf.bytes.len()).sum();
+    assert!(bytes < 100_000 / 4, "{bytes}");
+}
+
+#[test]
+fn runs_postings_and_long_postings_stand_side_by_side() {
+    let scattered: Vec<u32> = (0..12).map(|n| n * 700_001).collect();
+    let many: Vec<u32> = (0..4000).map(|n| n * 4001 + n % 3).collect();
+    let lists: [&[u32]; 5] = [&[5], &[9, 10, 11], &scattered, &many, &[0, 2]];
+    let entries: Vec<_> = (0..1000u64).map(|n| entry(Key::Fixed(n * n), lists[n as usize % 5])).collect();
+    assert!(matches!(entries[3].held, Held::Long { .. }));
+    round_trip(&entries, KeyType::UInt64, 4092);
+}
+
+#[test]
+fn a_key_larger_than_a_leaf_has_one_of_its_own() {
+    let entries: Vec<_> =
+        (0..3u8).map(|n| entry(Key::Bytes([vec![n; 1], vec![7; 4000]].concat()), &[u32::from(n)])).collect();
+    let leaves = round_trip(&entries, KeyType::Binary, 1000);
+    assert_eq!(leaves.iter().map(|leaf| leaf.keys).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[test]
+fn disorder_is_refused() {
+    let mut builder = LeafBuilder::new(KeyType::UInt64);
+    builder.push(entry(Key::Fixed(3), &[1]), 4092).unwrap();
+    builder.push(entry(Key::Fixed(3), &[2]), 4092).unwrap();
+    assert!(builder.finish(4092).is_err());
+}
+
+proptest! {
+    #[test]
+    fn number_keys_round_trip(
+        keys in prop::collection::btree_set(any::<u64>(), 1..400),
+        lists in prop::collection::vec(prop::collection::btree_set(0..UNIVERSE, 1..40), 1..9),
+        room in 100usize..5000,
+    ) {
+        let lists: Vec<Vec<u32>> = lists.into_iter().map(|list| list.into_iter().collect()).collect();
+        let entries: Vec<_> =
+            keys.into_iter().zip(lists.iter().cycle()).map(|(key, rows)| entry(Key::Fixed(key), rows)).collect();
+        round_trip(&entries, KeyType::UInt64, room);
+    }
+
+    #[test]
+    fn byte_keys_round_trip(
+        keys in prop::collection::btree_set(prop::collection::vec(0u8..4, 0..30), 1..300),
+        room in 100usize..5000,
+    ) {
+        let entries: Vec<_> =
+            keys.into_iter().zip(0..).map(|(key, row)| entry(Key::Bytes(key), &[row * 3, row * 3 + 1])).collect();
+        round_trip(&entries, KeyType::Binary, room);
+    }
+
+    #[test]
+    fn gaps_round_trip(gaps in prop::collection::vec(any::<u64>(), 0..64), shift in 0u32..64) {
+        let gaps: Vec<u64> = gaps.into_iter().map(|gap| gap >> shift).collect();
+        let mut out = Writer::new();
+        gaps::encode(&gaps, &mut out);
+        let bytes = out.into_vec();
+        let mut input = Reader::new("gaps", &bytes);
+        prop_assert_eq!(gaps::decode(&mut input, gaps.len()).unwrap(), gaps);
+        prop_assert!(input.finish().is_ok());
+    }
+
+    #[test]
+    fn arbitrary_bytes_give_ascending_keys_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), keys in 1u32..99) {
+        for (first, key_type) in [(Key::Fixed(3), KeyType::UInt64), (Key::Bytes(vec![1]), KeyType::Binary)] {
+            let Ok(leaf) = Leaf::decode(&bytes, &first, keys, &key_type, UNIVERSE) else { continue };
+            for number in 0..leaf.heads().len() {
+                if let Ok(entries) = leaf.segment(number) {
+                    prop_assert!(entries.is_sorted_by(|a, b| a.key < b.key));
+                    prop_assert!(entries.iter().all(|entry| entry.rows > 0));
+                }
+            }
+        }
+    }
+}

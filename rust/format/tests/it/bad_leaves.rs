@@ -1,0 +1,54 @@
+//! Bad leaves of a packed tree.
+
+use lakemark_format::*;
+
+use crate::bad::{Bad, bad};
+use crate::bad_segments::with;
+use crate::{forge, golden};
+
+/// The golden leaf with another byte.
+fn leaf(at: usize, from: u8, byte: u8) -> Vec<u8> {
+    let segment = golden::packed();
+    let (file, directory) = segment.write();
+    let mut stream = forge::stream(&file);
+    let slot = &mut stream[directory.blocks[0].offset as usize + at];
+    assert_eq!(*slot, from, "the byte {at} of the leaf");
+    *slot = byte;
+    forge::container(ContentKind::Segment, segment.id, &stream, &forge::directory(&directory))
+}
+
+/// The first leaf of the golden file has two embedded segments, of 64 keys and of 9. Its bytes: 0 the number of embedded segments,
+/// 1 the width of the gap of heads, 2 the gap, 3 to 6 the column of keys, 7 to 9 that of lengths; then the first embedded segment: 10 the
+/// width of its gaps, 11 to 18 the gaps, 19 and 20 the column of rows, 21 the form, 22 the first row.
+pub fn leaves() -> Vec<Bad> {
+    let directory = |change: fn(&mut SegmentDirectory)| with(&golden::packed(), change);
+    vec![
+        bad("leaf-of-no-segment.lmx", "Invalid", "a leaf has no embedded segment", leaf(0, 2, 0)),
+        bad("leaf-of-many-segments.lmx", "TooLong", "a leaf has more embedded segments than bytes", leaf(0, 2, 0x7f)),
+        bad("leaf-wide-heads.lmx", "Invalid", "the gaps of heads have 65 bits", leaf(1, 8, 65)),
+        bad("leaf-of-fewer-keys.lmx", "Invalid", "the keys of a leaf are fewer than the directory says", leaf(3, 9, 8)),
+        bad("leaf-form.lmx", "Invalid", "the form of the rows of an embedded segment is 3", leaf(21, 0, 3)),
+        bad(
+            "leaf-wide-gaps.lmx",
+            "Invalid",
+            "the gaps of an embedded segment are Rice codes of 64 low bits",
+            leaf(10, 1, 129),
+        ),
+        bad("leaf-rows-outside.lmx", "Invalid", "the rows of a key go on behind the row space", leaf(19, 0, 0x7f)),
+        bad(
+            "leaf-of-more-rows.lmx",
+            "Invalid",
+            "the directory says another number of rows than the leaf has",
+            directory(|directory| {
+                directory.blocks[0].rows += 1;
+                directory.blocks[1].rows -= 1;
+            }),
+        ),
+        bad(
+            "leaf-behind-max-key.lmx",
+            "Invalid",
+            "the largest key is below the first key of the last leaf",
+            directory(|directory| directory.max_key = Some(Key::Fixed(0))),
+        ),
+    ]
+}

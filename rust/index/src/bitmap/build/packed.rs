@@ -1,0 +1,98 @@
+//! Writing the leaves of a packed tree: each fills a page, so that a lookup is one read of it.
+
+use std::borrow::Cow;
+
+use lakemark_format::container;
+use lakemark_format::key::Key;
+use lakemark_format::leaf::{Entry, Held, LeafBytes, MAX_INLINE_POSTING};
+use lakemark_format::posting;
+use lakemark_format::segment::ValueBlockRef;
+
+use super::{BuildError, SINK_BYTES, SegmentWriter};
+
+/// Bytes of the stream in a page.
+const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
+/// A leaf goes on in the page that is begun if so much of it is left.
+const MIN_ROOM: usize = PAGE_PAYLOAD / 2;
+
+impl SegmentWriter<'_> {
+    /// Takes the key whose rows are gathered.
+    pub(super) fn end_packed_value(&mut self, key: Key) -> Result<(), BuildError> {
+        let (rows, held) = self.held()?;
+        self.max_key = Some(key.clone());
+        self.value_count += 1;
+        let room = self.room();
+        let Some(builder) = &mut self.leaf_builder else { return Ok(()) };
+        let leaves = builder.push(Entry { key, rows, held }, room)?;
+        leaves.into_iter().try_for_each(|leaf| self.push_leaf(leaf))
+    }
+
+    /// Where the rows of the current key go; long postings are written at once.
+    fn held(&mut self) -> Result<(u32, Held<'static>), BuildError> {
+        if self.posting_rows == 0 {
+            let rows = self.pending.len() as u32;
+            if let (Some(&first), Some(&last)) = (self.pending.first(), self.pending.last())
+                && last - first + 1 == rows
+            {
+                self.pending.clear();
+                return Ok((rows, Held::Run(first)));
+            }
+            self.encoded.clear();
+            posting::encode(&self.pending, self.universe, &mut self.encoded);
+            if self.encoded.len() <= MAX_INLINE_POSTING {
+                self.pending.clear();
+                return Ok((rows, Held::Inline(Cow::Owned(self.encoded.clone()))));
+            }
+        }
+        let posting = self.end_posting()?;
+        self.long_end = self.container.offset();
+        Ok((posting.rows, Held::Long { offset: posting.offset, length: posting.length }))
+    }
+
+    /// Bytes that the leaf may have to lie in one page.
+    fn room(&self) -> usize {
+        let left = self.left_in_page();
+        if left >= MIN_ROOM { left } else { PAGE_PAYLOAD }
+    }
+
+    fn left_in_page(&self) -> usize {
+        PAGE_PAYLOAD - (self.container.offset() % PAGE_PAYLOAD as u64) as usize
+    }
+
+    fn push_leaf(&mut self, leaf: LeafBytes) -> Result<(), BuildError> {
+        let LeafBytes { first_key, keys, rows, bytes } = leaf;
+        let left = self.left_in_page();
+        let postings_length = self.long_end.saturating_sub(self.block_start);
+        if bytes.len() > left && bytes.len() <= PAGE_PAYLOAD {
+            self.container.push(&vec![0; left]);
+        }
+        self.blocks.push(ValueBlockRef {
+            first_key,
+            offset: self.container.offset(),
+            length: bytes.len() as u32,
+            values: keys,
+            rows,
+            postings_offset: self.block_start,
+            postings_length,
+        });
+        self.container.push(&bytes);
+        self.block_start = self.container.offset();
+        self.posting_start = self.block_start;
+        self.long_end = self.block_start;
+        if self.container.offset() - self.drained > SINK_BYTES {
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the last leaves.
+    pub(super) fn end_leaves(&mut self) -> Result<(), BuildError> {
+        loop {
+            let room = self.room();
+            let Some(leaf) = self.leaf_builder.as_mut().map(|leaves| leaves.finish(room)).transpose()?.flatten() else {
+                return Ok(());
+            };
+            self.push_leaf(leaf)?;
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What the leaves of a packed tree will take.
+
+use lakemark_format::container::PAGE_PAYLOAD;
+use lakemark_format::leaf::{MAX_INLINE_POSTING, MAX_SEGMENT_KEYS, TARGET_SEGMENT_BYTES};
+
+use super::shape::{Class, ColumnShape};
+
+/// Bits by which the largest of the gaps of a value block exceeds what a Rice code takes.
+const PACKED_BEYOND_RICE: f64 = 1.9;
+/// Bits of an embedded segment beside its keys and rows: widths and forms, and its length in the header of the leaf.
+const SEGMENT_BITS: f64 = 8.0 * 8.0;
+/// Runs of rows that are as good as one.
+const ONE_RUN: f64 = 1.02;
+/// Rows in the order of values are one apart, where rows in random order are a third of all rows apart.
+const IN_ORDER: f64 = 4.0;
+/// Bits of the number of rows and of the place of a posting.
+const POSTING_BITS: f64 = 11.0;
+/// Bytes of a leaf that no key fits into.
+const UNUSED_BYTES: f64 = 12.0;
+/// A leaf in the directory without its first key.
+const REFERENCE_BYTES: f64 = 8.0;
+
+/// Bytes of all leaves, their long postings and their part of the directory.
+pub(super) fn leaf_bytes(shape: &ColumnShape) -> f64 {
+    let values = shape.values();
+    if values <= 0.0 {
+        return 0.0;
+    }
+    let (mut inside, mut outside) = (0.0, 0.0);
+    for class in &shape.classes {
+        let (bits, long) = row_bits(shape, class);
+        inside += class.values * bits;
+        outside += class.values * long / 8.0;
+    }
+    let key_bits = if shape.key_bits > 4.0 { shape.key_bits - PACKED_BEYOND_RICE } else { shape.key_bits };
+    let bits = key_bits + inside / values;
+    let per_segment = (TARGET_SEGMENT_BYTES as f64 * 8.0 / bits.max(1.0)).clamp(1.0, MAX_SEGMENT_KEYS as f64);
+    let bits = bits + (SEGMENT_BITS + key_bits) / per_segment;
+    let leaves = (values * bits / 8.0 / (PAGE_PAYLOAD as f64 - UNUSED_BYTES)).ceil();
+    let first_key = (key_bits + (values / leaves).log2()).max(7.0) / 7.0;
+    leaves * (PAGE_PAYLOAD as f64 + REFERENCE_BYTES + first_key) + outside
+}
+
+/// Bits of the rows of a value of a class in its leaf, and outside of it.
+fn row_bits(shape: &ColumnShape, class: &Class) -> (f64, f64) {
+    if class.each.runs <= ONE_RUN {
+        // The first rows of neighbouring values are packed to the range in which they lie; in order they take nothing.
+        let range = shape.rows as f64 * shape.shuffle;
+        return (if range < IN_ORDER { 0.0 } else { range.log2().ceil() }, 0.0);
+    }
+    let posting = class.each.posting_bytes(shape.rows as f64);
+    if posting > MAX_INLINE_POSTING as f64 {
+        return (POSTING_BITS + 40.0, posting * 8.0);
+    }
+    (POSTING_BITS + posting * 8.0, 0.0)
+}

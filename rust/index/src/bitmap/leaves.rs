@@ -1,0 +1,206 @@
+//! Searching the leaves of a packed tree: the kind `key`.
+//!
+//! ```text
+//! directory (in memory)    first key of leaf 0 │ of leaf 1 │ of leaf 2 │ …
+//!                                              ▼ one page
+//! leaf                     heads │ embedded segment │ embedded segment │ …
+//!                                  ▼ one is decoded
+//! keys with their rows     key → run of rows, posting, or the place of a long posting (a second read)
+//! ```
+//!
+//! A search reads the leaves that the ranges touch, or all others if those are fewer bytes.
+
+use std::ops::{Bound, Range};
+
+use lakemark_format::error::{FormatError, Result};
+use lakemark_format::key::Key;
+use lakemark_format::leaf::{Entry, Held, Leaf};
+use lakemark_format::posting::{Decoder, RowSink};
+use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
+
+use super::bins::Counted;
+use super::place::Place;
+use crate::ranges::KeyRanges;
+use crate::rows::RowSet;
+
+/// Which leaves are read, and what was found in them.
+#[derive(Debug)]
+pub(super) struct LeafPlan {
+    /// The rows of these keys are found: those asked for, or all others.
+    found: KeyRanges,
+    opposite: bool,
+    /// Consecutive rows: the first one and how many.
+    runs: Vec<(u32, u32)>,
+    rows: Vec<u32>,
+    /// Rows of each long posting, in the order in which they are read.
+    long: Vec<u32>,
+}
+
+impl LeafPlan {
+    /// Plans which leaves to read, ascending.
+    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[Place]) -> (Self, Vec<usize>) {
+        let bytes = |unwanted: Place| -> u64 {
+            let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
+            read.map(|(block, _)| u64::from(block.length) + block.postings_length).sum()
+        };
+        let opposite = bytes(Place::Inside) < bytes(Place::Outside);
+        let (found, unwanted) =
+            if opposite { (keys.complement(), Place::Inside) } else { (keys.clone(), Place::Outside) };
+        let leaves = (0..).zip(places).filter(|(_, place)| **place != unwanted).map(|(leaf, _)| leaf).collect();
+        (Self { found, opposite, runs: Vec::new(), rows: Vec::new(), long: Vec::new() }, leaves)
+    }
+
+    /// Takes leaves and gives the logical ranges of the long postings that are needed besides.
+    ///
+    /// # Errors
+    /// Bytes that are not what the directory says.
+    pub(super) fn take(
+        &mut self,
+        directory: &SegmentDirectory,
+        leaves: &[usize],
+        bytes: &[Vec<u8>],
+    ) -> Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut decoder = Decoder::default();
+        for (&number, bytes) in leaves.iter().zip(bytes) {
+            let Some(block) = directory.blocks.get(number) else { continue };
+            let leaf = decode_leaf(bytes, block, directory)?;
+            each_entry(&leaf, &self.found, |entry| {
+                match entry.held {
+                    Held::Run(first) => self.runs.push((first, entry.rows)),
+                    Held::Inline(posting) => {
+                        decoder.decode(&posting, entry.rows, directory.universe, &mut self.rows)?;
+                    }
+                    Held::Long { offset, length } => {
+                        ranges.push(long_range(offset, length, block)?);
+                        self.long.push(entry.rows);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(ranges)
+    }
+
+    /// The rows asked for, from the bytes of the long postings; `valued` are all rows with a value.
+    ///
+    /// # Errors
+    /// Bytes that are not the postings; also a row that has two keys.
+    pub(super) fn rows(&self, long: &[Vec<u8>], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
+        if long.len() != self.long.len() {
+            return Err(FormatError::invalid("the ranges read", long.len(), self.long.len()));
+        }
+        let counts = self.runs.iter().map(|(_, rows)| rows).chain(&self.long).copied().map(u64::from);
+        let mut found = Counted::new(universe, counts.sum::<u64>() + self.rows.len() as u64);
+        self.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
+        // Postings of different keys interleave: in order they go into the set at once.
+        let mut rows = self.rows.clone();
+        rows.sort_unstable();
+        found.rows(&rows);
+        let mut decoder = Decoder::default();
+        for (bytes, rows) in long.iter().zip(&self.long) {
+            decoder.decode(bytes, *rows, universe, &mut found)?;
+        }
+        let found = found.finish()?;
+        Ok(if self.opposite { valued().minus(&found) } else { found })
+    }
+}
+
+/// Reads the heads of a leaf of the directory.
+pub(super) fn decode_leaf<'a>(
+    bytes: &'a [u8],
+    block: &ValueBlockRef,
+    directory: &SegmentDirectory,
+) -> Result<Leaf<'a>> {
+    Leaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
+}
+
+/// Visits the entries of a leaf whose keys are in the ranges, decoding only the embedded segments that the ranges touch.
+pub(super) fn each_entry<'a>(
+    leaf: &Leaf<'a>,
+    ranges: &KeyRanges,
+    mut visit: impl FnMut(Entry<'a>) -> Result<()>,
+) -> Result<()> {
+    let heads = leaf.heads();
+    for (number, head) in heads.iter().enumerate() {
+        let mut rest = ranges.ranges().iter().skip(ranges.ranges().partition_point(|range| range.ends_before(head)));
+        let touched = match (rest.next().map(|range| &range.low), heads.get(number + 1)) {
+            (None, _) => return Ok(()),
+            (Some(Bound::Included(low) | Bound::Excluded(low)), Some(next)) => low < next,
+            (Some(_), _) => true,
+        };
+        if touched {
+            for entry in leaf.segment(number)?.into_iter().filter(|entry| ranges.contains(&entry.key)) {
+                visit(entry)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a leaf whose keys are in the ranges.
+pub(super) fn count_rows(
+    bytes: &[u8],
+    block: &ValueBlockRef,
+    directory: &SegmentDirectory,
+    ranges: &KeyRanges,
+) -> Result<u64> {
+    let mut rows = 0;
+    each_entry(&decode_leaf(bytes, block, directory)?, ranges, |entry| {
+        rows += u64::from(entry.rows);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Long postings lie before the leaf that names them.
+fn long_range(offset: u64, length: u32, block: &ValueBlockRef) -> Result<Range<u64>> {
+    match offset.checked_add(u64::from(length)) {
+        Some(end) if end <= block.offset => Ok(offset..end),
+        _ => {
+            let got = format!("{length} bytes at {offset}");
+            Err(FormatError::invalid("a long posting", got, format_args!("before the leaf at {}", block.offset)))
+        }
+    }
+}
+
+/// The rows of a key of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryRows {
+    /// These.
+    Known(Vec<u32>),
+    /// As many as this, in the posting at this logical range.
+    Posting(u32, Range<u64>),
+}
+
+/// The keys of a leaf with their rows: what a verification compares.
+///
+/// # Errors
+/// Bytes that are not such a leaf; also one of other rows than the directory says.
+pub fn entries_of_leaf(
+    bytes: &[u8],
+    block: &ValueBlockRef,
+    directory: &SegmentDirectory,
+) -> Result<Vec<(Key, EntryRows)>> {
+    let leaf = decode_leaf(bytes, block, directory)?;
+    let (mut entries, mut total) = (Vec::new(), 0u64);
+    let mut decoder = Decoder::default();
+    each_entry(&leaf, &KeyRanges::all(), |entry| {
+        total += u64::from(entry.rows);
+        let rows = match entry.held {
+            Held::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
+            Held::Inline(posting) => {
+                let mut rows = Vec::new();
+                decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
+                EntryRows::Known(rows)
+            }
+            Held::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
+        };
+        entries.push((entry.key, rows));
+        Ok(())
+    })?;
+    if total != block.rows {
+        return Err(FormatError::invalid("the rows of a leaf", total, block.rows));
+    }
+    Ok(entries)
+}

@@ -1,0 +1,81 @@
+"""`Table.lookup` and `lakemark lookup`; DuckDB says what is right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from conftest import Judged
+
+COLUMNS = ["id", "city"]
+
+
+def looked_up(judged: Judged, keys: object, on: str) -> list[tuple[object, ...]]:
+    found = judged.table.lookup(keys, COLUMNS, on=on).to_arrow().to_pylist()
+    without = judged.table.lookup(keys, COLUMNS, on=on, use_index=False).to_arrow().to_pylist()
+    assert sorted(map(repr, found)) == sorted(map(repr, without))
+    return sorted((tuple(row[name] for name in COLUMNS) for row in found), key=repr)
+
+
+@pytest.mark.parametrize(
+    ("on", "keys", "condition"),
+    [
+        ("id", 1234, "id = 1234"),
+        ("id", [1, 3999, 4000, None], "id IN (1, 3999, 4000)"),
+        ("id", range(10, 20), "id BETWEEN 10 AND 19"),
+        ("id", pa.array([7, 8], pa.uint8()), "id IN (7, 8)"),
+        ("city", "Oslo", "city = 'Oslo'"),
+        ("city", ["Rom", "Nowhere"], "city = 'Rom'"),
+        ("city", [], "false"),
+    ],
+)
+def test_keys_give_the_rows_of_the_condition(plain: Judged, on: str, keys: object, condition: str) -> None:
+    expected = plain.rows(COLUMNS, condition)
+    assert looked_up(plain, keys, on) == expected
+    plain.table.create_index(on, using="key", progress=False)
+    assert looked_up(plain, keys, on) == expected
+
+
+def test_the_column_of_the_only_key_index_is_meant(plain: Judged) -> None:
+    with pytest.raises(lakemark.NotFoundError, match="--using key"):
+        plain.table.lookup(5)
+    index = plain.table.create_index("id", using="key", progress=False)
+    assert (index.name, index.kind, index.encoding) == ("id_key", "key", "packed")
+    assert plain.table.lookup(5).to_arrow()["id"].to_pylist() == [5]
+    assert [field.name for field in plain.table.lookup(5, ["city"]).to_arrow().schema] == ["city"]
+    assert "id" in repr(plain.table.lookup(5))
+    plain.table.create_index("city", using="key", progress=False)
+    with pytest.raises(lakemark.InvalidInputError, match="city, id"):
+        plain.table.lookup(5)
+
+
+def test_bad_keys_are_worded_errors(plain: Judged) -> None:
+    for keys, text in ((["a", 1], "one type"), ("x", "not be looked up|cannot be looked up")):
+        with pytest.raises(lakemark.InvalidInputError, match=text):
+            plain.table.lookup(keys, on="id")
+    with pytest.raises(lakemark.InvalidInputError, match="columns must be a list"):
+        plain.table.lookup(1, "id", on="id")
+    with pytest.raises(lakemark.InvalidInputError, match="there is no option encoding"):
+        plain.table.create_index("id", using="key", encoding="equality", progress=False)
+
+
+def test_the_command_prints_the_rows(plain: Judged) -> None:
+    plain.table.create_index("id", using="key", progress=False)
+    command = [sys.executable, "-m", "lakemark", "lookup", str(plain.folder), "17", "3000", "--columns", "id"]
+    done = subprocess.run([*command, "--format", "json"], check=True, capture_output=True, text=True)
+    assert sorted(row["id"] for row in json.loads(done.stdout)) == [17, 3000]
+
+
+def test_rows_of_a_key_column_are_verified(plain: Judged) -> None:
+    for column in ("id", "city", "day"):
+        plain.table.create_index(column, using="key", progress=False)
+    report = plain.table.verify()
+    assert [index.files_ok for index in report.indexes] == [4, 4, 4]
