@@ -26,7 +26,7 @@ def run(command: list[str | Path], **variables: str) -> subprocess.CompletedProc
 def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
     notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert len(cells) == 9
+    assert len(cells) == 11
     names: dict[str, object] = {}
     for number, cell in enumerate(cells):
         exec(compile(cell, f"quickstart.ipynb, code cell {number}", "exec"), names)  # noqa: S102 - our own notebook
@@ -35,6 +35,8 @@ def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
     assert names["count"] == len(zurich)
     assert names["report"].rows_certain + names["report"].rows_uncertain > 0
     assert names["found"].num_rows == sum(1 for n in ids if n * 7919 % 9973 == 42 and n * 37 % 100_003 / 4 > 100)
+    assert sorted(names["by_key"].to_arrow()["id"].to_pylist()) == [17, 199_999]
+    assert (names["searched"].index_reads, names["searched"].index_bytes) == (1, 4096)
     assert names["before"] == 40_000 + 20
 
 

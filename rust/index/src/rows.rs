@@ -16,7 +16,7 @@
 //! holds none or all of the rows).
 
 mod builder;
-mod common;
+mod count;
 mod lists;
 mod words;
 

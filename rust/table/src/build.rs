@@ -21,7 +21,7 @@ use crate::report::{BuildReport, Finding};
 use crate::schema;
 use crate::snapshot::{Snapshot, read_shapes};
 use crate::store::Store;
-use crate::table::{FILES_PER_SEGMENT, Table};
+use crate::table::{FILES_PER_SEGMENT, KEY, Table};
 use crate::transaction::{Built, Edit, commit};
 
 pub(crate) use adopt::Adoption;
@@ -30,6 +30,8 @@ use spill::Budget;
 
 /// Data files that share a segment by default.
 pub(crate) const DEFAULT_FILES_PER_SEGMENT: usize = 16;
+/// The same for the kind `key`: a lookup reads every segment that may have the key, so that there should be few.
+const KEY_FILES_PER_SEGMENT: usize = 1024;
 /// Bytes for unfinished parts where the machine does not tell its memory.
 const FALLBACK_MEMORY: u64 = 1 << 30;
 
@@ -268,7 +270,8 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize
 /// Data files that share a segment of the index.
 pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
     let option = index.options.iter().find(|(key, _)| key == FILES_PER_SEGMENT);
-    option.and_then(|(_, value)| value.parse().ok()).unwrap_or(DEFAULT_FILES_PER_SEGMENT)
+    let default = if index.kind == KEY { KEY_FILES_PER_SEGMENT } else { DEFAULT_FILES_PER_SEGMENT };
+    option.and_then(|(_, value)| value.parse().ok()).unwrap_or(default)
 }
 
 /// A quarter of the physical memory.

@@ -52,6 +52,25 @@ async fn every_encoding_is_built_probed_shown_and_verified() {
     }
 }
 
+/// A lookup asks every segment: keys of many files share one.
+#[tokio::test]
+async fn keys_of_many_files_share_a_segment_unless_told_otherwise() {
+    let folder = folder(20);
+    let table = open(folder.path()).await;
+    let key = |name: &str, options: &[(&str, &str)]| IndexSpec {
+        name: Some(name.to_owned()),
+        kind: "key".to_owned(),
+        columns: vec!["k".to_owned()],
+        options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    };
+    table.create_index(key("shared", &[]), false).await.unwrap();
+    table.create_index(key("apart", &[("files_per_segment", "8")]), false).await.unwrap();
+    table.create_index(spec_as("s", Encoding::Equality), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let segments: Vec<u64> = table.snapshot().await.unwrap().indexes().iter().map(|index| index.segments).collect();
+    assert_eq!(segments, [1, 3, 2]);
+}
+
 /// Files come and go: what is stored has other ranks than what is derived again.
 #[tokio::test]
 async fn verification_compares_the_files_that_are_left() {
