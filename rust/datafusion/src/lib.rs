@@ -24,6 +24,7 @@ mod reading;
 mod scan;
 mod schema;
 mod session;
+mod shortcut;
 pub mod statement;
 pub mod summaries;
 pub mod translate;

@@ -18,6 +18,7 @@ use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::provider::LakemarkTable;
 use crate::schema::PinningSchema;
+use crate::shortcut::shortened;
 use crate::statement::{self, CreateIndex, Statement};
 
 /// What `TIMESTAMP WITH TIME ZONE` means where the session does not say. DataFusion's own default is no zone at all, which
@@ -129,7 +130,7 @@ impl LakemarkSession {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                         self.context.execute_logical_plan(plan).await.map_err(from_engine)
                     }
-                    query => Ok(DataFrame::new(state, query)),
+                    query => Ok(DataFrame::new(state, shortened(query).map_err(from_engine)?)),
                 }
             }
         }

@@ -11,6 +11,7 @@ mod lookup;
 mod nested;
 mod query;
 mod scan;
+mod shortcut;
 mod sql;
 mod sums;
 mod zone;
