@@ -44,8 +44,17 @@ def places(part: int) -> pa.Table:
             "id": pa.array(ids, pa.int64()),
             "place": pa.array([place(n) for n in ids], pa.struct({"city": pa.string(), "at": point})),
             "place.city": pa.array([f"column {n % 2}" for n in ids]),
+            "tags": pa.array([tags(n) for n in ids], pa.map_(pa.string(), pa.string())),
         }
     )
+
+
+def tags(n: int) -> list[tuple[str, str | None]] | None:
+    """A map: null in some rows, without a color in others."""
+    if n % 13 == 0:
+        return None
+    color = [] if n % 3 == 0 else [("color", None if n % 5 == 0 else ("red", "green")[n % 2])]
+    return [("size", str(n % 4)), *color]
 
 
 @pytest.fixture
@@ -77,6 +86,22 @@ def test_fields_are_indexed_and_asked_like_columns(folder: Path) -> None:
     assert [(leaf.column, leaf.index) for leaf in report.leaves] == [("place.at.x", "place.at.x_bitmap")]
     assert table.count("\"place.city\" = 'column 1'") == 3 * ROWS // 2
     assert table.verify().ok
+
+
+def test_values_of_maps_are_indexed_by_their_key(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    assert table.create_index("tags.color", progress=False).column == "tags.color"
+    values = [dict(tags(n) or []).get("color") for n in range(3 * ROWS)]
+    assert table.count("tags['color'] = 'red'") == values.count("red") > 0
+    assert table.count("tags['color'] IS NULL") == values.count(None)
+    assert table.explain("tags['color'] = 'red'").leaves[0].index == "tags.color_bitmap"
+    groups = pa.table(table.group_count("tags.color")).to_pylist()
+    assert {row["tags.color"]: row["count"] for row in groups} == {
+        value: values.count(value) for value in ("red", "green", None)
+    }
+    assert table.verify().ok
+    with pytest.raises(lakemark.UnsupportedError, match=r"index the values of a key, as in map\.key"):
+        table.create_index("tags")
 
 
 def test_what_is_no_field_is_an_error_that_names_the_fields(folder: Path) -> None:

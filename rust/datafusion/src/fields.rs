@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Fields, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, ScalarValue};
 use datafusion::functions::core::get_field;
 use datafusion::functions::core::getfield::GetFieldFunc;
@@ -54,18 +55,56 @@ pub(crate) fn expression(name: &str) -> Expr {
     names.fold(root, |outer, name| get_field().call(vec![outer, lit(name)]))
 }
 
-/// The type of a column or field; none if the schema has neither, or if a list or map is on the way.
+/// An expression as its user may have written it: fields by their names in brackets.
+pub(crate) fn text_of(expr: &Expr) -> String {
+    let is_call = |part: &Expr| matches!(part, Expr::ScalarFunction(call) if call.func.inner().is::<GetFieldFunc>());
+    if !expr.exists(|part| Ok(is_call(part))).unwrap_or(false) {
+        return expr.human_display().to_string();
+    }
+    let written = expr.clone().transform_down(|part| match name_of(&part) {
+        Some(name) if is_call(&part) => {
+            let field = Expr::Column(Column::new_unqualified(in_brackets(&name)));
+            Ok(Transformed::new(field, true, TreeNodeRecursion::Jump))
+        }
+        _ => Ok(Transformed::no(part)),
+    });
+    written.map_or_else(|_| expr.human_display().to_string(), |written| written.data.human_display().to_string())
+}
+
+fn in_brackets(name: &str) -> String {
+    let mut names = column::names(name);
+    let root = names.next().unwrap_or_default().to_owned();
+    names.fold(root, |text, name| format!("{text}['{}']", name.replace('\'', "''")))
+}
+
+/// The type of a column or field, or of the values of a map whose keys are strings; none if the schema has neither, or if a list is
+/// on the way.
 pub(crate) fn type_of<'a>(schema: &'a Schema, name: &str) -> Option<&'a DataType> {
     let named = |fields: &'a Fields, name: &str| fields.iter().find(|field| field.name() == name);
     let mut names = column::names(name);
     let mut found = named(schema.fields(), names.next()?)?.data_type();
     for name in names {
-        let DataType::Struct(fields) = found else { return None };
-        found = named(fields, name)?.data_type();
+        found = match found {
+            DataType::Struct(fields) => named(fields, name)?.data_type(),
+            DataType::Map(entries, _) => values_of(entries.data_type())?,
+            _ => return None,
+        };
     }
     Some(found)
 }
 
+fn values_of(entries: &DataType) -> Option<&DataType> {
+    let DataType::Struct(fields) = entries else { return None };
+    match fields.iter().collect::<Vec<_>>().as_slice() {
+        [key, value] if *key.data_type() == DataType::Utf8 && !value.data_type().is_nested() => Some(value.data_type()),
+        _ => None,
+    }
+}
+
+/// The name of a field or the key of a map; keys of other types of strings the engine compares otherwise or not at all.
 fn field_name(value: &ScalarValue) -> Option<String> {
-    value.try_as_str().flatten().filter(|name| !column::is_field(name)).map(str::to_owned)
+    match value {
+        ScalarValue::Utf8(Some(name)) if !column::is_field(name) => Some(name.clone()),
+        _ => None,
+    }
 }

@@ -34,6 +34,7 @@ use crate::access::{Piece, first_rows, pieces};
 use crate::aggregate::Facts;
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
+use crate::fields::text_of;
 use crate::reader::Footers;
 
 /// How many footers are fetched at once.
@@ -93,7 +94,7 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
         report.rows_uncertain
     );
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
-        text.push_str(&format!(", predicate={}", filter.human_display()));
+        text.push_str(&format!(", predicate={}", text_of(&filter)));
     }
     let left_out: Vec<&str> = report
         .leaves

@@ -14,7 +14,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 
-use crate::fields::{name_of, type_of};
+use crate::fields::{name_of, text_of, type_of};
 
 /// Translates the conjunction of `filters` over columns of `schema`.
 #[must_use]
@@ -440,7 +440,7 @@ fn declined(expr: &Expr, reason: Reason) -> Predicate {
 
 /// The expression as its user wrote it: without the name that DataFusion gives to a table that has none.
 fn text(expr: &Expr) -> String {
-    expr.human_display().to_string().replace(&format!("{UNNAMED_TABLE}."), "")
+    text_of(expr).replace(&format!("{UNNAMED_TABLE}."), "")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What columns and the fields inside of them are called.
 //!
-//! A column of a table is called by its name. A field of a struct is called by the names on the way to it, outermost first, with
+//! A column of a table is called by its name. (A map's values under one key are called like a field of a struct.) A field of a struct is called by the names on the way to it, outermost first, with
 //! a [`SEPARATOR`] between two of them. No name holds one, so that the name of a column means what it always meant, dots and
 //! quotes included:
 //!

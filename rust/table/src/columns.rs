@@ -16,7 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::fields::{field_of, leaf_values};
+use crate::fields::{field_of, leaf_values, map_of};
 use crate::footer::{Footer, fingerprint, read_range};
 
 /// Rows that are decoded at a time.
@@ -33,14 +33,22 @@ pub(crate) struct ColumnChunk {
     pub hash: u64,
 }
 
-/// The leaf of a flat column, or of a field in structs; none if the file lacks it.
-fn leaf_of(footer: &Footer, name: &str) -> Option<usize> {
+/// The leaf of a flat column or of a field in structs, or keys and values of a map; none if the file lacks it.
+fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
+    let schema = &footer.schema;
     // What repeats has a way to its leaves that fields could have, too.
-    if column::is_field(name) && field_of(&footer.schema, name).is_none_or(|field| field.data_type().is_nested()) {
-        return None;
+    if column::is_field(name) && field_of(schema, name).is_none_or(|field| field.data_type().is_nested()) {
+        return Vec::new();
     }
+    let map = map_of(schema, name).map(|(map, _)| map);
+    let names: Vec<&str> = column::names(map.unwrap_or(name)).collect();
+    let is_own = |way: &[String]| match map {
+        Some(_) => way.len() > names.len() && names.iter().zip(way).all(|(name, part)| name == part),
+        None => names.iter().eq(way),
+    };
     let leaves = footer.metadata.file_metadata().schema_descr().columns();
-    leaves.iter().position(|leaf| column::names(name).eq(leaf.path().parts().iter().map(String::as_str)))
+    let own = leaves.iter().enumerate().filter(|(_, leaf)| is_own(leaf.path().parts())).map(|(place, _)| place);
+    own.take(if map.is_some() { 2 } else { 1 }).collect()
 }
 
 fn chunk_range(footer: &Footer, row_group: usize, leaf: usize, name: &str) -> Result<Range<u64>> {
@@ -87,17 +95,8 @@ pub(crate) async fn hash_column(
 ) -> Result<u64> {
     let mut parts = Vec::with_capacity(footer.row_groups.len());
     for row_group in 0..footer.row_groups.len() {
-        let Some(leaf) = leaf_of(footer, column) else {
-            parts.push(0);
-            continue;
-        };
-        let range = chunk_range(footer, row_group, leaf, name)?;
-        if range.end > meta.size {
-            return Err(Error::corrupt(format!(
-                "the footer of {name} points behind the end of the file; write it again"
-            )));
-        }
-        parts.push(fingerprint(&read_range(store, meta, range, name).await?));
+        let part = fetch(store, meta, name, footer, row_group, column).await?;
+        parts.push(part.map_or(0, |part| part.hash()));
     }
     Ok(column_hash(parts))
 }
@@ -106,14 +105,14 @@ fn decode_column(
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    part: Option<(usize, u64, Bytes)>,
+    part: Option<Fetched>,
     name: &str,
     size: u64,
 ) -> Result<ColumnChunk> {
     let mut builder = ChunkBuilder::new(key_type(field)?);
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
     builder.reserve(rows as usize);
-    let hash = part.as_ref().map_or(0, |(_, _, bytes)| fingerprint(bytes));
+    let hash = part.as_ref().map_or(0, Fetched::hash);
     push_rows(&mut builder, footer, row_group, field, part, (name, size), None)?;
     let chunk = builder.finish();
     if chunk.row_count() != rows {
@@ -167,7 +166,7 @@ pub(crate) fn column_bytes(footer: &Footer, name: &str) -> u64 {
 
 /// Rows of a data page of a column, on average, where the file has an offset index to tell.
 pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
-    let leaf = leaf_of(footer, column)?;
+    let leaf = leaves_of(footer, column).first().copied()?;
     let (mut rows, mut pages) = (0.0, 0.0);
     for group in footer.metadata.row_groups() {
         let index_bytes = group.columns().get(leaf).and_then(|chunk| chunk.offset_index_length())?;
@@ -177,7 +176,24 @@ pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
     (pages > 0.0).then_some(rows / pages)
 }
 
-/// The column's number among the leaves, where its chunk begins, and the chunk; none if the file lacks it.
+/// The chunks of a column's leaves.
+struct Fetched {
+    leaves: Vec<usize>,
+    /// Where each begins.
+    chunks: Vec<(u64, Bytes)>,
+}
+
+impl Fetched {
+    /// The fingerprint of a chunk, or that of the fingerprints of several.
+    fn hash(&self) -> u64 {
+        match self.chunks.as_slice() {
+            [(_, bytes)] => fingerprint(bytes),
+            chunks => column_hash(chunks.iter().map(|(_, bytes)| fingerprint(bytes))),
+        }
+    }
+}
+
+/// The chunks of a column; none if the file lacks it.
 async fn fetch(
     store: &dyn ObjectStore,
     meta: &ObjectMeta,
@@ -185,14 +201,19 @@ async fn fetch(
     footer: &Footer,
     row_group: usize,
     column: &str,
-) -> Result<Option<(usize, u64, Bytes)>> {
-    let Some(leaf) = leaf_of(footer, column) else { return Ok(None) };
-    let range = chunk_range(footer, row_group, leaf, name)?;
-    if range.end > meta.size {
-        return Err(Error::corrupt(format!("the footer of {name} points behind the end of the file; write it again")));
+) -> Result<Option<Fetched>> {
+    let leaves = leaves_of(footer, column);
+    let mut chunks = Vec::with_capacity(leaves.len());
+    for leaf in &leaves {
+        let range = chunk_range(footer, row_group, *leaf, name)?;
+        if range.end > meta.size {
+            return Err(Error::corrupt(format!(
+                "the footer of {name} points behind the end of the file; write it again"
+            )));
+        }
+        chunks.push((range.start, read_range(store, meta, range, name).await?));
     }
-    let bytes = read_range(store, meta, range.clone(), name).await?;
-    Ok(Some((leaf, range.start, bytes)))
+    Ok((!leaves.is_empty()).then_some(Fetched { leaves, chunks }))
 }
 
 /// Adds the rows of a column chunk, or the first `limit` of them.
@@ -201,12 +222,12 @@ fn push_rows(
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    part: Option<(usize, u64, Bytes)>,
+    part: Option<Fetched>,
     (name, size): (&str, u64),
     limit: Option<usize>,
 ) -> Result<()> {
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
-    let Some((leaf, offset, bytes)) = part else {
+    let Some(Fetched { leaves, chunks }) = part else {
         let limit = limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
         builder.push_nulls(rows.min(limit));
         return Ok(());
@@ -221,8 +242,8 @@ fn push_rows(
     let options = ArrowReaderOptions::new();
     let metadata =
         ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
-    let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), [leaf]);
-    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { offset, bytes, size }, metadata)
+    let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), leaves);
+    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { chunks, size }, metadata)
         .with_row_groups(vec![row_group])
         .with_projection(mask)
         .with_batch_size(BATCH_ROWS);
@@ -230,10 +251,11 @@ fn push_rows(
         reader = reader.with_limit(limit);
     }
     let key_type = key_type(field)?;
+    let key = map_of(&footer.schema, field.name()).map(|(_, key)| key);
     for batch in reader.build().map_err(|error| damaged(error.into()))? {
         let batch = batch.map_err(|error| damaged(error.into()))?;
         let Some(array) = batch.columns().first() else { continue };
-        let array = leaf_values(array).map_err(|error| damaged(error.into()))?;
+        let array = leaf_values(array, key).map_err(|error| damaged(error.into()))?;
         let pushed = if key_type_of(array.data_type()) == Some(key_type) {
             builder.push(array.as_ref())
         } else {
@@ -252,21 +274,19 @@ fn cast_to(
     cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })
 }
 
-/// Some bytes of a file, at their place.
+/// Some bytes of a file, at their places.
 struct Part {
-    offset: u64,
-    bytes: Bytes,
+    chunks: Vec<(u64, Bytes)>,
     size: u64,
 }
 
 impl Part {
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let outside = || ParquetError::General(format!("read at {start}, outside of the column chunk"));
-        let at = start.checked_sub(self.offset).and_then(|at| usize::try_from(at).ok()).ok_or_else(outside)?;
-        if at > self.bytes.len() {
-            return Err(outside());
-        }
-        Ok(self.bytes.slice(at..))
+        let found = self.chunks.iter().find_map(|(offset, bytes)| {
+            let at = usize::try_from(start.checked_sub(*offset)?).ok()?;
+            (at < bytes.len()).then(|| bytes.slice(at..))
+        });
+        found.ok_or_else(|| ParquetError::General(format!("read at {start}, outside of the column chunks")))
     }
 }
 

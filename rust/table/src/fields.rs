@@ -1,12 +1,14 @@
-//! Columns of a table and fields inside of its structs, by the names of [`lakemark_format::column`].
+//! Columns of a table, fields inside of its structs and values of its maps, by the names of [`lakemark_format::column`].
 //!
-//! A row in which a struct is NULL, at any level, has NULL for each field of it. Files may lack a field or say something else than
+//! A row in which a struct is NULL, at any level, has NULL for each field of it; one whose map is NULL or lacks a key has NULL for
+//! the key's value. A map that has a key twice has the first value, as engines read it. Files may lack a field or say something else than
 //! their table; [`Presence`] tells where a file is like a file of NULLs and where it had better be read by an engine.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, make_array};
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, MapArray, make_array};
 use arrow::buffer::NullBuffer;
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use lakemark_format::column;
@@ -15,14 +17,24 @@ use parquet::schema::types::SchemaDescriptor;
 
 use crate::moments::is_rebased;
 
-/// A column, or a field of a struct, under its whole name. None if the schema has none, or if a list or map is on the way.
+/// A column, a field of a struct, or the values of a map under a key, by the whole name. None if the schema has none, or if a list
+/// is on the way.
 pub(crate) fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
     let mut names = column::names(name);
     let mut found = named(schema.fields(), names.next()?)?;
     for name in names {
-        found = named(fields_of(found)?, name)?;
+        found = match fields_of(found) {
+            Some(fields) => named(fields, name)?,
+            None => values_of(found)?,
+        };
     }
     Some(Arc::new(found.as_ref().clone().with_name(name)))
+}
+
+/// The map whose values under a key these are, by its whole name.
+pub(crate) fn map_of<'a>(schema: &Schema, name: &'a str) -> Option<(&'a str, &'a str)> {
+    let (map, key) = name.rsplit_once(column::SEPARATOR)?;
+    field_of(schema, map).is_some_and(|field| values_of(&field).is_some()).then_some((map, key))
 }
 
 /// The whole names of a schema's columns and fields that an index could be on.
@@ -64,6 +76,10 @@ impl Presence {
         }
         let Some(mut want) = named(table.fields(), first) else { return Self::Unclear };
         for name in names {
+            if let (Some(inside), Some(wanted)) = (values_of(have), values_of(want)) {
+                (have, want) = (inside, wanted);
+                continue;
+            }
             let (Some(inside), Some(wanted)) = (fields_of(have), fields_of(want)) else { return Self::Unclear };
             let Some(next) = named(wanted, name) else { return Self::Unclear };
             want = next;
@@ -96,18 +112,33 @@ pub(crate) fn hollow(columns: &SchemaDescriptor) -> Vec<String> {
     leaves.map(|leaf| column::join(leaf.path().parts().iter().map(String::as_str))).collect()
 }
 
-/// The values of the only leaf of an array, NULL where a struct around them is.
-pub(crate) fn leaf_values(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+/// The values of the only leaf of an array, NULL where a struct around them is. In a map they are those of a key.
+pub(crate) fn leaf_values(array: &ArrayRef, key: Option<&str>) -> Result<ArrayRef, ArrowError> {
     let (mut values, mut nulls) = (Arc::clone(array), None);
     while let Some(outer) = values.as_struct_opt() {
         nulls = NullBuffer::union(nulls.as_ref(), outer.nulls());
         let Some(inner) = outer.columns().first() else { break };
         values = Arc::clone(inner);
     }
+    if let (Some(map), Some(key)) = (values.as_map_opt(), key) {
+        values = values_under(map, key)?;
+    }
     let Some(nulls) = NullBuffer::union(nulls.as_ref(), values.nulls()).filter(|nulls| nulls.null_count() > 0) else {
         return Ok(values);
     };
     Ok(make_array(values.to_data().into_builder().nulls(Some(nulls)).build()?))
+}
+
+/// For each map the value of the first entry with the key.
+fn values_under(map: &MapArray, key: &str) -> Result<ArrayRef, ArrowError> {
+    let keys = map.keys().as_string_opt::<i32>();
+    let keys = keys.ok_or_else(|| ArrowError::SchemaError(format!("a map has keys of {}", map.keys().data_type())))?;
+    let entries = map.offsets().windows(2).enumerate().map(|(row, ends)| match ends {
+        [start, end] if map.is_valid(row) => (*start..*end)
+            .find(|entry| usize::try_from(*entry).is_ok_and(|entry| keys.is_valid(entry) && keys.value(entry) == key)),
+        _ => None,
+    });
+    take(map.values(), &Int32Array::from_iter(entries), None)
 }
 
 fn named<'a>(fields: &'a Fields, name: &str) -> Option<&'a FieldRef> {
@@ -122,10 +153,19 @@ fn fields_of(field: &Field) -> Option<&Fields> {
     }
 }
 
+/// The flat values of a map whose keys are strings.
+fn values_of(field: &Field) -> Option<&FieldRef> {
+    let DataType::Map(entries, _) = field.data_type() else { return None };
+    match fields_of(entries)?.iter().collect::<Vec<_>>().as_slice() {
+        [key, value] if *key.data_type() == DataType::Utf8 && !value.data_type().is_nested() => Some(value),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::array::{Int32Array, StructArray};
+    use arrow::array::{Int32Array, Int32Builder, MapBuilder, StringBuilder, StructArray};
 
     fn of_fields(name: &str, fields: Vec<Field>) -> Field {
         Field::new(name, DataType::Struct(fields.into()), true)
@@ -177,7 +217,38 @@ mod tests {
             Arc::new(StructArray::new(fields, vec![values], Some(NullBuffer::from(valid))))
         };
         let nested = around(around(values, vec![true, true, false, true]), vec![true, true, true, false]);
-        let leaf = leaf_values(&nested).unwrap();
+        let leaf = leaf_values(&nested, None).unwrap();
         assert_eq!(leaf.as_ref(), &Int32Array::from(vec![Some(1), None, None, None]) as &dyn Array);
+    }
+
+    #[test]
+    fn a_map_has_the_first_value_of_a_key_or_null() {
+        let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+        for entries in
+            [vec![("a", Some(1)), ("b", Some(2))], vec![("b", Some(3)), ("b", Some(4))], vec![], vec![("b", None)]]
+        {
+            for (key, value) in entries {
+                maps.keys().append_value(key);
+                maps.values().append_option(value);
+            }
+            maps.append(true).unwrap();
+        }
+        maps.append(false).unwrap();
+        let maps: ArrayRef = Arc::new(maps.finish());
+        let under = |key: &str, array: &ArrayRef| -> Vec<Option<i32>> {
+            leaf_values(array, Some(key)).unwrap().as_primitive::<arrow::datatypes::Int32Type>().iter().collect()
+        };
+        assert_eq!(under("b", &maps), [Some(2), Some(3), None, None, None]);
+        assert_eq!(under("a", &maps.slice(1, 3)), [None, None, None]);
+        let field = Field::new("m", maps.data_type().clone(), true);
+        let schema = Schema::new(vec![of_fields("s", vec![field])]);
+        assert_eq!(field_of(&schema, "s\0m\0b").unwrap().data_type(), &DataType::Int32);
+        assert_eq!(map_of(&schema, "s\0m\0b"), Some(("s\0m", "b")));
+        assert_eq!((field_of(&schema, "s\0m\0b\0c"), map_of(&schema, "s\0m")), (None, None));
+        assert_eq!(Presence::of(&schema, &schema, "s\0m\0b"), Presence::Stored);
+        assert_eq!(
+            Presence::of(&Schema::new(vec![of_fields("s", vec![int("m")])]), &schema, "s\0m\0b"),
+            Presence::Unclear
+        );
     }
 }

@@ -120,7 +120,7 @@ impl Calendar {
         }
     }
 
-    /// Marks the top-level fields that are not of the Gregorian calendar. Structs are marked as a whole, whatever is in them.
+    /// Marks the top-level fields that are not of the Gregorian calendar. Structs and maps are marked as a whole, whatever is in them.
     pub(crate) fn mark(self, fields: Vec<Field>, columns: &SchemaDescriptor) -> Vec<Field> {
         if self == Self::default() {
             return fields;
@@ -136,7 +136,7 @@ impl Calendar {
             let rebased = match field.data_type() {
                 DataType::Timestamp(..) if is_wide(field.name()) => self.int96,
                 DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => self.dates,
-                DataType::Struct(_) => self.dates || self.int96 && is_wide(field.name()),
+                DataType::Struct(_) | DataType::Map(..) => self.dates || self.int96 && is_wide(field.name()),
                 _ => false,
             };
             if !rebased {

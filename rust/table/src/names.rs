@@ -61,32 +61,37 @@ impl ColumnNames {
 
     /// The stored name of a column or field.
     pub(crate) fn stored(&self, shown: &str) -> Option<String> {
-        self.walk(shown, |columns, name| columns.iter().find(|(_, column)| column.shown == name))
-            .map(|way| column::join(way.iter().map(|(stored, _)| *stored)))
+        self.walk(shown, |columns, name| {
+            columns.iter().find(|(_, column)| column.shown == name).map(|(stored, column)| (stored.as_str(), column))
+        })
     }
 
     /// The name that a stored column or field shows; none if the table has it no more.
     pub(crate) fn shown(&self, stored: &str) -> Option<String> {
-        self.walk(stored, |columns, name| columns.get_key_value(name))
-            .map(|way| column::join(way.iter().map(|(_, column)| column.shown.as_str())))
+        self.walk(stored, |columns, name| columns.get(name).map(|column| (column.shown.as_str(), column)))
     }
 
-    /// The columns on the way to one of them, each under its stored name.
+    /// A name made of what `find` calls the columns on its way. The keys of maps are the same in files and in the table.
     fn walk<'a>(
         &'a self,
         name: &str,
-        find: impl Fn(&'a Columns, &str) -> Option<(&'a String, &'a Column)>,
-    ) -> Option<Vec<(&'a str, &'a Column)>> {
-        let (mut inside, mut way) = (Some(&self.columns), Vec::new());
+        find: impl Fn(&'a Columns, &str) -> Option<(&'a str, &'a Column)>,
+    ) -> Option<String> {
+        let (mut fields, mut is_map, mut way) = (Some(&self.columns), false, Vec::new());
         for part in column::names(name) {
-            let (stored, column) = find(inside?, part)?;
-            way.push((stored.as_str(), column));
-            inside = match &column.inner {
-                Inner::Struct(columns) => Some(columns),
-                Inner::Flat | Inner::List(_) | Inner::Map(..) => None,
-            };
+            if std::mem::take(&mut is_map) {
+                way.push(part);
+                continue;
+            }
+            let (called, column) = find(fields.take()?, part)?;
+            way.push(called);
+            match &column.inner {
+                Inner::Struct(columns) => fields = Some(columns),
+                Inner::Map(..) => is_map = true,
+                Inner::Flat | Inner::List(_) => {}
+            }
         }
-        Some(way)
+        Some(column::join(way))
     }
 
     /// The schema of a file with the names that its columns show, also inside. Columns that the table has no more are left out.

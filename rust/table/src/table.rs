@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use futures::future::BoxFuture;
 use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::{Precision, PrecisionError, key_type_of};
@@ -253,7 +253,9 @@ fn unknown_column(given: &str, snapshot: &Snapshot) -> Error {
 fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
     let inside = indexable(&snapshot.file_schema()).into_iter().filter(|inner| inner.starts_with(&format!("{name}\0")));
     let inside: Vec<String> = inside.map(|inner| snapshot.shown_text(&inner)).collect();
-    let instead = if inside.is_empty() {
+    let instead = if let DataType::Map(..) = field.data_type() {
+        "index the values of a key, as in map.key, if keys are strings and values flat".to_owned()
+    } else if inside.is_empty() {
         "index flat columns and fields of structs".to_owned()
     } else {
         format!("index a field of it: {}", inside.join(", "))

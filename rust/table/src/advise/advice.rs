@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::cost::choice::choose_for;
 use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
+use lakemark_index::key_type_of;
 
 use super::gain::{Column, Costs, Mark};
 use super::queries::{Condition, QueryUse, standard};
@@ -71,7 +72,10 @@ fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet
     let names: Option<BTreeSet<String>> =
         queries.map(|queries| queries.iter().flat_map(QueryUse::indexed_columns).collect());
     let is_wanted = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
-    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).collect()
+    // The keys of maps are known from queries only.
+    let is_told = |name: &&String| snapshot.field(name).is_some_and(|field| key_type_of(field.data_type()).is_some());
+    let told = names.iter().flatten().filter(|name| column::is_field(name)).filter(is_told).cloned();
+    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).chain(told).collect()
 }
 
 fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {

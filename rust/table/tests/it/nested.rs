@@ -4,7 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Date32Array, Int32Array, RecordBatch, StringArray, StructArray};
+use arrow::array::{
+    Array, ArrayRef, Date32Array, Int32Array, Int32Builder, MapBuilder, RecordBatch, StringArray, StringBuilder,
+    StructArray,
+};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use lakemark_format::Key;
@@ -335,4 +338,52 @@ async fn advice_looks_into_structs() {
         table.create_index(spec(column), false).await.unwrap();
     }
     assert_eq!(table.advise(None).await.unwrap().marks.len(), 0, "fields that have a mark get no other");
+}
+
+/// Rows of maps: `k` as [`k_values`] has it, missing in every third row, and other entries.
+fn maps(first: usize) -> ArrayRef {
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
+    for (row, value) in (first..).zip(k_values(first, ROWS)) {
+        for (key, value) in [("a", Some(1)), ("k", value), ("z.z", Some(2))] {
+            if key != "k" || !row.is_multiple_of(3) {
+                maps.keys().append_value(key);
+                maps.values().append_option(value);
+            }
+        }
+        maps.append(true).unwrap();
+    }
+    Arc::new(maps.finish())
+}
+
+#[tokio::test]
+async fn the_values_of_a_key_are_indexed_verified_and_follow_their_map() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let file = |name: &str, column: &str, values: ArrayRef| {
+        write(&root.join(name), &RecordBatch::try_from_iter_with_nullable([(column, values, true)]).unwrap());
+        add(root, name)
+    };
+    let adds = [file("a.parquet", "col-m", maps(0)), file("b.parquet", "col-x", s(0))];
+    let map = json!({"type": "map", "keyType": "string", "valueType": "integer", "valueContainsNull": true});
+    let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
+    let named = |shown: &str| metadata("name", &[field(shown, "col-m", map.clone())]);
+    commit(root, 0, &[vec![protocol, named("m")], adds.to_vec()].concat());
+    let table = open(root).await;
+    build(&table, "m.k").await;
+    build(&table, "m.\"z.z\"").await;
+    assert!(table.create_index(spec("m"), false).await.unwrap_err().message().contains("as in map.key"));
+    let values: Vec<Option<i32>> =
+        (0..).zip(k_values(0, ROWS)).map(|(row, value): (usize, _)| value.filter(|_| !row.is_multiple_of(3))).collect();
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("m\0k", 3)).await;
+    assert_eq!((certain(&found.files[0]), certain(&found.files[1])), (rows_of(&values, 3), vec![]));
+    let found = probe(&snapshot, &is_null("m\0k")).await;
+    assert_eq!(certain(&found.files[0]).len(), values.iter().filter(|value| value.is_none()).count());
+    assert_eq!(certain(&found.files[1]).len(), ROWS, "a file without the map");
+    assert_eq!(certain(&probe(&snapshot, &equals("m\0z.z", 2)).await.files[0]).len(), ROWS);
+    assert!(table.verify().await.unwrap().is_ok());
+    commit(root, 1, &[named("renamed")]);
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.indexes()[1].column, "renamed.\"z.z\"");
+    assert_eq!(certain(&probe(&snapshot, &equals("renamed\0k", 3)).await.files[0]), rows_of(&values, 3));
 }

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, PrimitiveArray, StringArray, UInt32Array,
-    UInt64Array,
+    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, MapArray, PrimitiveArray, StringArray,
+    StructArray, UInt32Array, UInt64Array,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, concat, filter, is_not_null, sort_to_indices, take};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Float64Type, Int64Type, TimeUnit};
 use arrow::util::display::array_value_to_string;
@@ -18,12 +19,12 @@ use rand::rngs::StdRng;
 /// A column of a random table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// What it is called in SQL: `c0`, `c1`, … or, as a field of the struct `st`, `st['c0']`, …
+    /// What it is called in SQL: `c0`, `c1`, … or, as a field of the struct `st` or a value of a map, `st['c0']` or `c0['k']`, …
     pub name: String,
-    /// Its name in the files.
+    /// Its name in the files, or that of its map.
     stored: String,
-    /// Whether it is a field of the struct.
-    pub inside: bool,
+    /// Where its values are.
+    pub home: Home,
     /// Its type in the files.
     pub data_type: DataType,
     /// The values that rows draw from, their neighbours, wild values.
@@ -38,6 +39,17 @@ pub struct Column {
     null_rate: f64,
     /// How values are spread over the rows.
     layout: Layout,
+}
+
+/// Where the values of a column are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Home {
+    /// In a column of their own.
+    Flat,
+    /// In a field of the struct.
+    Struct,
+    /// In a map, under the key [`KEY`].
+    Map,
 }
 
 /// How values are spread over the rows.
@@ -56,12 +68,15 @@ enum Layout {
 /// The column that holds the fields.
 pub const STRUCT: &str = "st";
 
+/// The key under which maps have values.
+const KEY: &str = "k";
+
 const WILD_VALUES: usize = 3;
 const NEIGHBOURS: usize = 12;
 
 impl Column {
-    /// A column of a random type, or a field of the struct.
-    pub fn random(rng: &mut StdRng, ordinal: usize, inside: bool) -> Self {
+    /// A column of a random type.
+    pub fn random(rng: &mut StdRng, ordinal: usize, home: Home) -> Self {
         let data_type = random_type(rng);
         let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
         let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
@@ -72,18 +87,26 @@ impl Column {
         let domain = concat(&[own.as_ref(), near.as_ref(), others.as_ref()]).unwrap();
         let ranks = ranks(&domain);
         let (stored, wild) = (format!("c{ordinal}"), used + near.len());
-        let name = if inside { format!("{STRUCT}['{stored}']") } else { stored.clone() };
-        Self { name, stored, inside, data_type, wild, domain, used, ranks, null_rate, layout }
+        let name = match home {
+            Home::Flat => stored.clone(),
+            Home::Struct => format!("{STRUCT}['{stored}']"),
+            Home::Map => format!("{stored}['{KEY}']"),
+        };
+        Self { name, stored, home, data_type, wild, domain, used, ranks, null_rate, layout }
     }
 
-    /// The column as a field of a schema, or of the struct.
-    pub fn field(&self) -> Field {
-        Field::new(&self.stored, self.data_type.clone(), true)
+    /// The column or its map as a field of a schema, or the field of the struct, for an array of it.
+    pub fn field(&self, values: &ArrayRef) -> Field {
+        Field::new(&self.stored, values.data_type().clone(), true)
     }
 
     /// What an index on it is declared with.
     pub fn path(&self) -> String {
-        if self.inside { format!("{STRUCT}.{}", self.stored) } else { self.stored.clone() }
+        match self.home {
+            Home::Flat => self.stored.clone(),
+            Home::Struct => format!("{STRUCT}.{}", self.stored),
+            Home::Map => format!("{}.{KEY}", self.stored),
+        }
     }
 
     /// For each of `rows` rows the place of its value in the domain.
@@ -95,6 +118,37 @@ impl Column {
                 (!rng.random_bool(self.null_rate)).then_some(value)
             })
             .collect()
+    }
+
+    /// Maps that have the values at places of the domain under the key, and other entries around them. Where there is no value
+    /// the map is NULL, or has none, or an entry of NULL.
+    pub fn maps(&self, rng: &mut StdRng, picks: &UInt32Array) -> ArrayRef {
+        let (mut keys, mut values, mut lengths, mut valid) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for pick in picks {
+            let before = keys.len();
+            let is_map = pick.is_some() || rng.random_bool(0.6);
+            let mut add = |key: &'static str, value: Option<u32>| {
+                keys.push(key);
+                values.push(value);
+            };
+            if is_map && rng.random_bool(0.4) {
+                add("other", Some(0));
+            }
+            if pick.is_some() || is_map && rng.random_bool(0.5) {
+                add(KEY, pick);
+            }
+            if is_map && rng.random_bool(0.2) {
+                add(if pick.is_some() { KEY } else { "last" }, Some(0));
+            }
+            lengths.push(keys.len() - before);
+            valid.push(is_map);
+        }
+        let (keys, values): (ArrayRef, ArrayRef) = (Arc::new(StringArray::from(keys)), self.values(&values.into()));
+        let fields =
+            vec![Field::new("key", DataType::Utf8, false), Field::new("value", values.data_type().clone(), true)];
+        let entries = StructArray::new(fields.into(), vec![keys, values], None);
+        let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
+        Arc::new(MapArray::new(field, OffsetBuffer::from_lengths(lengths), entries, Some(valid.into()), false))
     }
 
     /// The values at places of the domain.

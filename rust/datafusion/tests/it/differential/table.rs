@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use super::column::{Column, STRUCT, pick};
+use super::column::{Column, Home, STRUCT, pick};
 
 /// A random table: its columns, and the folder that holds its files and its marks.
 pub struct RandomTable {
@@ -71,14 +71,15 @@ impl RandomTable {
     /// Writes and marks the table of a seed.
     pub async fn create(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
+        // Dice of their own: where values are changes nothing else about the table.
+        let mut dice = StdRng::seed_from_u64(seed ^ 0x40e5);
+        // Some tables have a struct with some of the columns in it, or maps.
+        let shares =
+            [[Home::Flat; 2], [Home::Flat; 2], [Home::Flat, Home::Struct], [Home::Struct; 2], [Home::Flat, Home::Map]];
+        let homes = pick(&mut dice, &shares);
         let count = rng.random_range(2..8);
-        // Some tables have a struct with some of the columns in it.
-        let inside = *pick(&mut rng, &[0.0, 0.0, 0.5, 1.0]);
-        let column = |ordinal: usize| {
-            let inside = rng.random_bool(inside);
-            Column::random(&mut rng, ordinal, inside)
-        };
-        let columns: Vec<Column> = (0..count).map(column).collect();
+        let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes)));
+        let columns: Vec<Column> = columns.collect();
         let folder = tempfile::tempdir().unwrap();
         let parts = random_parts(&mut rng, columns.len());
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
@@ -90,18 +91,18 @@ impl RandomTable {
         let (early_parts, late_parts) = parts.split_at(parts.len() - late.min(parts.len()));
         let mut samples = Vec::new();
         for part in early_parts {
-            samples.extend(part.write(&columns, &mut rng, folder.path()));
+            samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
         }
         if matches!(coverage, Coverage::Stale) {
             // Other rows under the same name: what the marks are about to describe will be gone.
             for part in late_parts {
-                part.write(&columns, &mut rng, folder.path());
+                part.write(&columns, (&mut rng, &mut dice), folder.path());
             }
         }
         let marked =
             mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
         for part in late_parts {
-            samples.extend(part.write(&columns, &mut rng, folder.path()));
+            samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
         }
         let description = describe(&columns, &parts, coverage, &marked);
         let rows = parts.iter().map(|part| part.rows as u64).sum();
@@ -145,25 +146,28 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
 
 impl Part {
     /// Writes the file and gives some of its rows.
-    fn write(&self, columns: &[Column], rng: &mut StdRng, folder: &Path) -> Vec<Sample> {
+    fn write(&self, columns: &[Column], (rng, dice): (&mut StdRng, &mut StdRng), folder: &Path) -> Vec<Sample> {
         let mut fields = vec![Field::new("id", DataType::Int64, false)];
         let last_id = self.first_id + i64::try_from(self.rows).unwrap();
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(self.first_id..last_id))];
         let mut picks: Vec<Option<UInt32Array>> = Vec::new();
-        let valid = random_validity(rng, self.rows);
+        let valid = random_validity(dice, self.rows);
         // Files with the struct have all of its fields: other structs would be another type.
-        let without_struct = self.lacks.is_some_and(|lacks| columns[lacks].inside);
+        let without_struct = self.lacks.is_some_and(|lacks| columns[lacks].home == Home::Struct);
         let mut inner: Vec<(FieldRef, ArrayRef)> = Vec::new();
         for (ordinal, column) in columns.iter().enumerate() {
-            let lacking = self.lacks == Some(ordinal) || without_struct && column.inside;
+            let lacking = self.lacks == Some(ordinal) || without_struct && column.home == Home::Struct;
             let mut here = (!lacking).then(|| column.picks(rng, self.rows));
             if let Some(here) = &mut here {
-                if column.inside {
+                if column.home == Home::Struct {
                     *here = nullif(here, &not(&valid).unwrap()).unwrap().as_primitive().clone();
-                    inner.push((Arc::new(column.field()), column.values(here)));
+                }
+                let values = if column.home == Home::Map { column.maps(dice, here) } else { column.values(here) };
+                if column.home == Home::Struct {
+                    inner.push((Arc::new(column.field(&values)), values));
                 } else {
-                    fields.push(column.field());
-                    arrays.push(column.values(here));
+                    fields.push(column.field(&values));
+                    arrays.push(values);
                 }
             }
             picks.push(here);
