@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -20,10 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 SECONDS_EACH = 1.5
 BLOCK = 1 << 20
+FILE_BLOCKS = 256
 PAGE = 4096
 SEQUENTIAL_THREADS = 4
 RANDOM_THREADS = 32
@@ -63,18 +65,21 @@ def values_of(rows: int, universe: int) -> int:
     return min(rows, universe - rows, -(-universe // WORD_ROWS))
 
 
-def measure_limits(paths: Iterable[Path]) -> dict[str, Limits]:
-    """The limits, `cold` and `warm`, measured on the given files."""
-    files = [path for path in paths if path.stat().st_size >= 2 * BLOCK]
+def measure_limits(folder: Path) -> dict[str, Limits]:
+    """The limits, `cold` and `warm`, measured on a file of their own in the folder."""
     nanoseconds, cores = nanoseconds_per_value(), os.cpu_count() or 1
     limits = {}
-    for name, flags in (("cold", os.O_DIRECT), ("warm", 0)):
-        if name == "warm":
-            for path in files:
-                path.read_bytes()
-        sequential = rate(files, flags, BLOCK, SEQUENTIAL_THREADS, in_order)
-        scattered = rate(files, flags, PAGE, RANDOM_THREADS, at_random)
-        limits[name] = Limits(sequential * BLOCK, scattered, nanoseconds, cores)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="_limits-") as file:
+        for _ in range(FILE_BLOCKS):
+            file.write(os.urandom(BLOCK))
+        file.flush()
+        os.fsync(file.fileno())
+        path = Path(file.name)
+        for name, flags in (("cold", os.O_DIRECT), ("warm", 0)):
+            path.read_bytes()
+            sequential = rate(path, flags, BLOCK, SEQUENTIAL_THREADS, in_order)
+            scattered = rate(path, flags, PAGE, RANDOM_THREADS, at_random)
+            limits[name] = Limits(sequential * BLOCK, scattered, nanoseconds, cores)
     return limits
 
 
@@ -105,27 +110,21 @@ def at_random(size: int, length: int, thread: int) -> Iterator[int]:
         yield draw.randrange(size // length) * length
 
 
-def rate(
-    files: Sequence[Path], flags: int, length: int, threads: int, places: Callable[[int, int, int], Iterator[int]]
-) -> float:
+def rate(path: Path, flags: int, length: int, threads: int, places: Callable[[int, int, int], Iterator[int]]) -> float:
     """How many reads of this length a second some threads do together."""
     counts, start = [0] * threads, threading.Barrier(threads + 1)
+    handle, size = os.open(path, os.O_RDONLY | flags), path.stat().st_size
 
     def work(thread: int) -> None:
         # Anonymous memory begins at a page, as reads past the page cache want it.
         memory = mmap.mmap(-1, length)
-        handle = os.open(files[thread % len(files)], os.O_RDONLY | flags)
-        try:
-            size = os.fstat(handle).st_size
-            start.wait()
-            end = time.perf_counter() + SECONDS_EACH
-            for place in places(size, length, thread):
-                os.preadv(handle, [memory], place)
-                counts[thread] += 1
-                if time.perf_counter() > end:
-                    return
-        finally:
-            os.close(handle)
+        start.wait()
+        end = time.perf_counter() + SECONDS_EACH
+        for place in places(size, length, thread):
+            os.preadv(handle, [memory], place)
+            counts[thread] += 1
+            if time.perf_counter() > end:
+                return
 
     workers = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
     for worker in workers:
@@ -134,6 +133,7 @@ def rate(
     began = time.perf_counter()
     for worker in workers:
         worker.join()
+    os.close(handle)
     return sum(counts) / (time.perf_counter() - began)
 
 
