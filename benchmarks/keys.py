@@ -294,10 +294,7 @@ def main() -> None:
     arguments = parser.parse_args()
     result = run(arguments.rows, arguments.row_groups, arguments.probes)
     report(result)
-    name = f"keys-{arguments.rows}"
-    written = measure.write_json(arguments.results, name, result)
-    plot(result, arguments.results / f"{name}.png")
-    print(f"\nwritten: {written} and {name}.png")
+    measure.publish(arguments.results, f"keys-{arguments.rows}", result, plot)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ rotates with the round, and a first round that is not counted warms caches and c
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -116,3 +117,30 @@ def write_json(folder: Path, name: str, result: Mapping[str, Any]) -> Path:
     path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def publish(folder: Path, name: str, result: dict[str, Any], plot: Callable[[dict[str, Any], Path], None]) -> None:
+    """Writes a result to `<folder>/<name>.json`, draws it beside, and says where."""
+    path = write_json(folder, name, result)
+    plot(result, path.with_suffix(".png"))
+    print(f"written: {path} and {path.with_suffix('.png').name}")
+
+
+def run_rounds(
+    name: str,
+    description: str,
+    run: Callable[[int, int], dict[str, Any]],
+    report: Callable[[dict[str, Any]], None],
+    plot: Callable[[dict[str, Any], Path], None],
+) -> None:
+    """The command of a benchmark over table BENCH: reads its options, runs it, prints it and writes it down."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of table BENCH (10,000,000 for the goals)")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON and the plot")
+    arguments = parser.parse_args()
+    if arguments.rounds < 5:
+        parser.error("at least 5 rounds: fewer have no meaningful median")
+    result = run(arguments.rows, arguments.rounds)
+    report(result)
+    publish(arguments.results, f"{name}-{arguments.rows}", result, plot)

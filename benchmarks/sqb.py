@@ -10,7 +10,6 @@ rows, so that every count reads the index, from the page cache or from disk.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -309,21 +308,5 @@ def plot_limits(found: dict[str, Any], axes: Axes) -> None:
     axes.legend(fontsize="small")
 
 
-def main() -> None:
-    """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of table BENCH (10,000,000 for the goals)")
-    parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5")
-    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
-    arguments = parser.parse_args()
-    if arguments.rounds < 5:
-        parser.error("at least 5 rounds: fewer have no meaningful median")
-    result = run(arguments.rows, arguments.rounds)
-    report(result)
-    path = measure.write_json(arguments.results, f"sqb-{arguments.rows}", result)
-    plot(result, path.with_suffix(".png"))
-    print(f"written: {path} and {path.with_suffix('.png').name}")
-
-
 if __name__ == "__main__":
-    main()
+    measure.run_rounds("sqb", __doc__, run, report, plot)

@@ -12,7 +12,6 @@ nearly every value: they are for columns of at most a hundred, others get `equal
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -271,21 +270,5 @@ def plot(result: dict[str, Any], path: Path) -> None:
     plt.close(figure)
 
 
-def main() -> None:
-    """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of table BENCH (10,000,000 for the goals)")
-    parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5")
-    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
-    arguments = parser.parse_args()
-    if arguments.rounds < 5:
-        parser.error("at least 5 rounds: fewer have no meaningful median")
-    result = run(arguments.rows, arguments.rounds)
-    report(result)
-    path = measure.write_json(arguments.results, f"sqb-encodings-{arguments.rows}", result)
-    plot(result, path.with_suffix(".png"))
-    print(f"written: {path} and {path.with_suffix('.png').name}")
-
-
 if __name__ == "__main__":
-    main()
+    measure.run_rounds("sqb-encodings", __doc__, run, report, plot)
