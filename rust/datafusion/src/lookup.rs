@@ -17,16 +17,13 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::InList;
 use datafusion::physical_plan::collect;
-use lakemark_table::{Error, ErrorKind, ProbeOptions, Result, Snapshot, Table};
+use lakemark_table::{Error, ErrorKind, KEY, Result, Snapshot, Table};
 
 use crate::error::from_engine;
 use crate::fields::expression;
 use crate::query::{Query, QueryOptions};
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
-
-/// The kind of index that finds single keys.
-const KEY: &str = "key";
 
 /// The rows whose value of a column, or field of a struct, is one of `keys`, in no particular order: the named columns, or all of them. The column is
 /// the one with an index of the kind `key`, unless `on` names it. NULL equals nothing, and a key that the column's type cannot hold is in no row.
@@ -61,8 +58,7 @@ pub async fn lookup(
     let list = keys.into_iter().map(|key| Expr::Literal(key, None)).collect();
     let filters = [Expr::InList(InList::new(Box::new(tested), list, false))];
     let predicate = translate(&filters, &schema);
-    let probe = ProbeOptions { use_index: options.use_index, ..ProbeOptions::default() };
-    let probe = snapshot.probe(&predicate, &probe).await?;
+    let probe = query.probe(&predicate, false).await?;
     if probe.certain_rows() == Some(0) {
         return Ok((output, Vec::new()));
     }

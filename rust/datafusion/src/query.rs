@@ -185,7 +185,7 @@ impl Query {
         }
     }
 
-    async fn probe(&self, predicate: &Predicate, count_only: bool) -> Result<Probe> {
+    pub(crate) async fn probe(&self, predicate: &Predicate, count_only: bool) -> Result<Probe> {
         let QueryOptions { use_index, use_cache } = self.options;
         let options = ProbeOptions { use_index, use_cache, count_only, ..ProbeOptions::default() };
         self.snapshot.probe(predicate, &options).await

@@ -18,8 +18,7 @@ use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::posting;
 use crate::value_block::{
-    decode_byte_keys, decode_column, encode_byte_keys, encode_column, gaps_of, keys_of_gaps, pack, read_width, unpack,
-    width_of,
+    decode_byte_keys, decode_column, decode_keys, encode_byte_keys, encode_column, encode_keys, gaps_of, keys_of_gaps,
 };
 
 mod gaps;
@@ -189,7 +188,7 @@ impl LeafBuilder {
         let mut header = Writer::new();
         let parts = || self.closed.iter().chain(std::iter::once(part));
         // Heads that are out of order are found when the leaf is made.
-        let _ = encode_header(parts, &mut header);
+        let _ = encode_header(parts, &self.key_type, &mut header);
         header.len() + self.bytes + part.bytes.len()
     }
 
@@ -201,7 +200,7 @@ impl LeafBuilder {
         };
         let first_key = first.head.clone();
         let mut out = Writer::new();
-        encode_header(|| parts.iter(), &mut out)?;
+        encode_header(|| parts.iter(), &self.key_type, &mut out)?;
         parts.iter().for_each(|part| out.bytes(&part.bytes));
         let keys = parts.iter().map(|part| part.keys).sum();
         let rows = parts.iter().map(|part| part.rows).sum();
@@ -223,18 +222,14 @@ fn about_bytes(entry: &Entry<'_>) -> usize {
     key + rows
 }
 
-fn encode_header<'a, I: Iterator<Item = &'a Closed>>(parts: impl Fn() -> I, out: &mut Writer) -> Result<()> {
+fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
+    parts: impl Fn() -> I,
+    key_type: &KeyType,
+    out: &mut Writer,
+) -> Result<()> {
     out.length(parts().count());
     let heads: Vec<&Key> = parts().map(|part| &part.head).collect();
-    match heads.first() {
-        Some(Key::Bytes(_)) => encode_byte_keys(&heads, out)?,
-        _ => {
-            let gaps = gaps_of(&heads)?;
-            let width = width_of(gaps.iter().copied());
-            out.u8(width);
-            pack(gaps.into_iter(), width, out);
-        }
-    }
+    encode_keys(&heads, key_type, out)?;
     let keys: Vec<u64> = parts().map(|part| u64::from(part.keys)).collect();
     encode_column(keys.into_iter(), out);
     let lengths: Vec<u64> = parts().map(|part| part.bytes.len() as u64).collect();
@@ -296,7 +291,7 @@ fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
                 });
             }
             Held::Run(first) => {
-                let posting = run_posting(*first, entry.rows);
+                let posting = posting::encode_run(*first, entry.rows);
                 ((posting.len() as u64) << 1, Cow::Owned(posting))
             }
         });
@@ -310,22 +305,6 @@ fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
     }
     places.iter().for_each(|(_, posting)| out.bytes(posting));
     Ok(())
-}
-
-/// The posting of consecutive rows: runs, block by block.
-fn run_posting(first: u32, rows: u32) -> Vec<u8> {
-    let mut out = Writer::new();
-    let (mut start, mut left) = (first, rows);
-    while left > 0 {
-        let length = left.min(posting::BLOCK_ROWS as u32);
-        out.u8(posting::TAG_RUNS);
-        out.varint(1);
-        out.varint(start.into());
-        out.varint(length.into());
-        start = start.wrapping_add(length);
-        left -= length;
-    }
-    out.into_vec()
 }
 
 /// A leaf whose heads are decoded.
@@ -350,13 +329,7 @@ impl<'a> Leaf<'a> {
         if count == 0 {
             return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
         }
-        let heads = match first_key {
-            Key::Fixed(first) => {
-                let width = read_width(&mut input)?;
-                keys_of_gaps(*first, unpack(&mut input, count - 1, width)?, key_type)?
-            }
-            Key::Bytes(first) => decode_byte_keys(&mut input, first, count, key_type)?,
-        };
+        let heads = decode_keys(&mut input, first_key, count, key_type)?;
         let of_segment = decode_column(&mut input, count, "the keys of an embedded segment")?;
         let fits = |keys: &u32| (1..=MAX_SEGMENT_KEYS as u32).contains(keys);
         let total: u64 = of_segment.iter().copied().map(u64::from).sum();

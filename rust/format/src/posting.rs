@@ -25,7 +25,7 @@ pub const BLOCK_ROWS: usize = 4096;
 const TAG_WHOLE: u8 = 0;
 const TAG_LOCAL: u8 = 1;
 const TAG_BITMAP: u8 = 2;
-pub(crate) const TAG_RUNS: u8 = 3;
+const TAG_RUNS: u8 = 3;
 
 /// A bitmap is taken up to this many per cent of the smallest form's size, since it needs no decoding.
 const BITMAP_TOLERANCE_PERCENT: usize = 120;
@@ -94,6 +94,22 @@ fn encode_block(rows: &[u32], universe: u32, out: &mut Vec<u8>) {
     if let Some(slot) = out.get_mut(tag_at) {
         *slot = tag;
     }
+}
+
+/// The posting of consecutive rows: runs, block by block.
+pub(crate) fn encode_run(first: u32, rows: u32) -> Vec<u8> {
+    let mut out = Writer::new();
+    let (mut start, mut left) = (first, rows);
+    while left > 0 {
+        let length = left.min(BLOCK_ROWS as u32);
+        out.u8(TAG_RUNS);
+        out.varint(1);
+        out.varint(start.into());
+        out.varint(length.into());
+        start = start.wrapping_add(length);
+        left -= length;
+    }
+    out.into_vec()
 }
 
 fn varint_length(value: u32) -> usize {

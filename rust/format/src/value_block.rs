@@ -47,14 +47,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
     let mut out = Writer::new();
     out.length(values.len());
     let keys: Vec<&Key> = values.iter().map(|value| &value.key).collect();
-    if key_type.is_fixed() {
-        let gaps = gaps_of(&keys)?;
-        let width = width_of(gaps.iter().copied());
-        out.u8(width);
-        pack(gaps.into_iter(), width, &mut out);
-    } else {
-        encode_byte_keys(&keys, &mut out)?;
-    }
+    encode_keys(&keys, key_type, &mut out)?;
     encode_column(values.iter().map(|value| u64::from(value.rows)), &mut out);
     encode_column(values.iter().map(|value| u64::from(value.posting_length)), &mut out);
     Ok(out.into_vec())
@@ -67,10 +60,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
 pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<Value>> {
     let mut input = Reader::new("a value block", bytes);
     let count = decode_count(&mut input)?;
-    let keys = match first_key {
-        Key::Fixed(first) => decode_fixed_keys(&mut input, *first, count, key_type)?,
-        Key::Bytes(first) => decode_byte_keys(&mut input, first, count, key_type)?,
-    };
+    let keys = decode_keys(&mut input, first_key, count, key_type)?;
     let rows = decode_column(&mut input, count, "the rows of a value")?;
     let lengths = decode_column(&mut input, count, "the length of a posting")?;
     input.finish()?;
@@ -90,6 +80,34 @@ pub(crate) fn decode_count(input: &mut Reader<'_>) -> Result<usize> {
     }
 }
 
+/// All keys but the first: packed gaps of numbers, front coded bytes.
+pub(crate) fn encode_keys(keys: &[&Key], key_type: &KeyType, out: &mut Writer) -> Result<()> {
+    if !key_type.is_fixed() {
+        return encode_byte_keys(keys, out);
+    }
+    let gaps = gaps_of(keys)?;
+    let width = width_of(gaps.iter().copied());
+    out.u8(width);
+    pack(gaps.into_iter(), width, out);
+    Ok(())
+}
+
+/// What [`encode_keys`] wrote, with the first key.
+pub(crate) fn decode_keys(
+    input: &mut Reader<'_>,
+    first_key: &Key,
+    count: usize,
+    key_type: &KeyType,
+) -> Result<Vec<Key>> {
+    match first_key {
+        Key::Fixed(first) => {
+            let width = read_width(input)?;
+            keys_of_gaps(*first, unpack(input, count - 1, width)?, key_type)
+        }
+        Key::Bytes(first) => decode_byte_keys(input, first, count, key_type),
+    }
+}
+
 /// Each number key, but for the first, less the one before less 1.
 pub(crate) fn gaps_of(keys: &[&Key]) -> Result<Vec<u64>> {
     let mut gaps = Vec::with_capacity(keys.len());
@@ -105,11 +123,6 @@ pub(crate) fn gaps_of(keys: &[&Key]) -> Result<Vec<u64>> {
         }
     }
     Ok(gaps)
-}
-
-fn decode_fixed_keys(input: &mut Reader<'_>, first: u64, count: usize, key_type: &KeyType) -> Result<Vec<Key>> {
-    let width = read_width(input)?;
-    keys_of_gaps(first, unpack(input, count - 1, width)?, key_type)
 }
 
 /// The number keys that begin with `first` and have these gaps between them.

@@ -49,4 +49,4 @@ pub use report::{
     BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
-pub use table::{Table, TableFormat};
+pub use table::{KEY, Table, TableFormat};

@@ -35,7 +35,7 @@ const AUTO: &str = "auto";
 /// The kind that says for every value, or for bins of them, which rows hold it.
 const BITMAP: &str = "bitmap";
 /// The kind that finds single keys: a packed tree.
-pub(crate) const KEY: &str = "key";
+pub const KEY: &str = "key";
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

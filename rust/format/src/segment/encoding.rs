@@ -54,16 +54,10 @@ pub enum CoarseLevel {
 
 impl Encoding {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 8] = [
-        Self::Equality,
-        Self::Binary,
-        Self::Range,
-        Self::Interval,
-        Self::IntervalEquality,
-        Self::RangeEquality,
-        Self::Binned,
-        Self::Packed,
-    ];
+    pub const ALL: [Self; 8] = {
+        let [a, b, c, d, e, f, g] = Self::BITMAP;
+        [a, b, c, d, e, f, g, Self::Packed]
+    };
 
     /// Those of the kind `bitmap`.
     pub const BITMAP: [Self; 7] = [

@@ -293,13 +293,14 @@ impl<'a> SegmentWriter<'a> {
         self.pending.drain(..count);
         self.posting_rows += count as u32;
         self.container.push(&self.encoded);
-        if self.container.offset() - self.drained > SINK_BYTES {
-            self.drain()?;
-        }
+        self.drain_if_full()?;
         Ok(())
     }
 
-    fn drain(&mut self) -> io::Result<()> {
+    fn drain_if_full(&mut self) -> io::Result<()> {
+        if self.container.offset() - self.drained <= SINK_BYTES {
+            return Ok(());
+        }
         let bytes = self.container.take_output();
         self.drained = self.container.offset();
         self.length += bytes.len() as u64;

@@ -79,6 +79,8 @@ impl LeafPlan {
                 Ok(())
             })?;
         }
+        // Postings of different keys interleave: in order they go into the set at once.
+        self.rows.sort_unstable();
         Ok(ranges)
     }
 
@@ -93,10 +95,7 @@ impl LeafPlan {
         let counts = self.runs.iter().map(|(_, rows)| rows).chain(&self.long).copied().map(u64::from);
         let mut found = Counted::new(universe, counts.sum::<u64>() + self.rows.len() as u64);
         self.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
-        // Postings of different keys interleave: in order they go into the set at once.
-        let mut rows = self.rows.clone();
-        rows.sort_unstable();
-        found.rows(&rows);
+        found.rows(&self.rows);
         let mut decoder = Decoder::default();
         for (bytes, rows) in long.iter().zip(&self.long) {
             decoder.decode(bytes, *rows, universe, &mut found)?;

@@ -4,7 +4,7 @@ use lakemark_format::bin_block;
 use lakemark_format::key::Key;
 use lakemark_format::segment::ValueBlockRef;
 
-use super::{BuildError, SINK_BYTES, SegmentWriter};
+use super::{BuildError, SegmentWriter};
 use crate::bitmap::bin_writer::BinWriter;
 
 impl SegmentWriter<'_> {
@@ -23,9 +23,7 @@ impl SegmentWriter<'_> {
     pub(super) fn push_bin(&mut self, posting: Option<Vec<u8>>) -> Result<(), BuildError> {
         let Some(posting) = posting else { return Ok(()) };
         self.container.push(&posting);
-        if self.container.offset() - self.drained > SINK_BYTES {
-            self.drain()?;
-        }
+        self.drain_if_full()?;
         if self.bin_writer.as_ref().is_some_and(BinWriter::is_full) { self.end_bins() } else { Ok(()) }
     }
 

@@ -8,7 +8,7 @@ use lakemark_format::leaf::{Entry, Held, LeafBytes, MAX_INLINE_POSTING};
 use lakemark_format::posting;
 use lakemark_format::segment::ValueBlockRef;
 
-use super::{BuildError, SINK_BYTES, SegmentWriter};
+use super::{BuildError, SegmentWriter};
 
 /// Bytes of the stream in a page.
 const PAGE_PAYLOAD: usize = container::PAGE_PAYLOAD as usize;
@@ -79,9 +79,7 @@ impl SegmentWriter<'_> {
         self.block_start = self.container.offset();
         self.posting_start = self.block_start;
         self.long_end = self.block_start;
-        if self.container.offset() - self.drained > SINK_BYTES {
-            self.drain()?;
-        }
+        self.drain_if_full()?;
         Ok(())
     }
 
