@@ -8,6 +8,7 @@ pub mod codec;
 pub mod column;
 pub mod container;
 pub mod error;
+pub mod filter;
 pub mod key;
 pub mod leaf;
 pub mod manifest;
@@ -17,6 +18,7 @@ pub mod posting;
 pub mod ramp;
 pub mod segment;
 pub mod value_block;
+pub mod zones;
 
 pub use bin_block::Bin;
 pub use container::{

@@ -14,6 +14,7 @@ use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::zones::Zones;
 use encoding::{Encoding, MAX_COARSE_BITMAPS};
 
 /// The base of every file is a multiple of this.
@@ -38,7 +39,7 @@ pub struct SegmentDirectory {
     pub nulls: PostingRef,
     /// Rows with a value that the index cannot order: NaN, keys that are too long.
     pub opaque: PostingRef,
-    /// Distinct values. With the encoding `binned` the blocks count bins, of which there are fewer.
+    /// Distinct values. With the encoding `binned` the blocks count bins, of which there are fewer; with zones, the values of every zone.
     pub value_count: u64,
     /// The largest key; `None` when there is no value.
     pub max_key: Option<Key>,
@@ -52,6 +53,8 @@ pub struct SegmentDirectory {
     pub bitmaps: Vec<PostingRef>,
     /// For the encoding `binned`: the bytes of the orders of each block's bins, right behind its postings. Empty for the others.
     pub orders: Vec<u64>,
+    /// For the encodings `filtered` and `sliced`, which have no value blocks: the zones.
+    pub zones: Option<Zones>,
 }
 
 /// A data file in a segment.
@@ -145,6 +148,9 @@ impl SegmentDirectory {
             out.varint(bitmap.rows.into());
         }
         self.orders.iter().for_each(|length| out.varint(*length));
+        if let Some(zones) = &self.zones {
+            zones.encode(&mut out)?;
+        }
         Ok(out.into_vec())
     }
 
@@ -191,6 +197,10 @@ impl SegmentDirectory {
         let bitmaps = decode_bitmaps(&mut input, encoding, value_count, &bins, &mut cursor)?;
         let orders = (0..blocks.len()).filter(|_| encoding == Encoding::Binned).map(|_| input.varint());
         let orders = orders.collect::<Result<Vec<u64>>>()?;
+        let zones = match encoding.has_zones() {
+            true => Some(Zones::decode(&mut input, &key_type, encoding == Encoding::Sliced)?),
+            false => None,
+        };
         input.finish()?;
         let segment_id = trailer.id;
         let directory = Self {
@@ -209,6 +219,7 @@ impl SegmentDirectory {
             bins,
             bitmaps,
             orders,
+            zones,
         };
         directory.validate(trailer.stream_length)?;
         Ok(directory)

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         places = (0..COLUMNS.len()).filter(|place| ["K100", "K1K", "K10K"].contains(&COLUMNS[*place].0)).collect();
     }
     if encodings.is_empty() {
-        encodings = Encoding::ALL.into();
+        encodings = Encoding::EXACT.into();
     }
     for place in places {
         let groups = column(place, rows);

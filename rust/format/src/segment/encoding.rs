@@ -12,7 +12,8 @@
 //!
 //! A range of bins is at most two bitmaps of the range or of the interval level (Chan and Ioannidis 1998 and 1999), and all of
 //! the slices (O'Neil and Quass 1997). The encoding `binned` has one level, the postings of bins, which say themselves where
-//! inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings ([`crate::leaf`]). Which values exist, and in how many rows, is in the value blocks whatever the encoding.
+//! inside them a row belongs ([`crate::bin_block`]). The encoding `packed` has leaves instead of value blocks and postings ([`crate::leaf`]), and `filtered` and `sliced` have Bloom
+//! filters of zones and no values ([`crate::zones`]). Which values exist, and in how many rows, is in the value blocks with every other encoding.
 
 use crate::error::{FormatError, Result};
 
@@ -39,6 +40,10 @@ pub enum Encoding {
     Binned,
     /// Leaves of a packed tree, each with its keys and their rows: the kind `key`.
     Packed,
+    /// Fences and a Bloom filter for each zone of rows: the kind `bloom_tree`.
+    Filtered,
+    /// Bloom filters of zones, cut into slices: the kind `summary`.
+    Sliced,
 }
 
 /// How the bitmaps of a coarse level are made.
@@ -54,7 +59,13 @@ pub enum CoarseLevel {
 
 impl Encoding {
     /// All of them, in the order of their codes.
-    pub const ALL: [Self; 8] = {
+    pub const ALL: [Self; 10] = {
+        let [a, b, c, d, e, f, g, h] = Self::EXACT;
+        [a, b, c, d, e, f, g, h, Self::Filtered, Self::Sliced]
+    };
+
+    /// Those that know which rows hold which value: of the kinds `bitmap` and `key`.
+    pub const EXACT: [Self; 8] = {
         let [a, b, c, d, e, f, g] = Self::BITMAP;
         [a, b, c, d, e, f, g, Self::Packed]
     };
@@ -81,6 +92,8 @@ impl Encoding {
             Self::RangeEquality => "range-equality",
             Self::Binned => "binned",
             Self::Packed => "packed",
+            Self::Filtered => "filtered",
+            Self::Sliced => "sliced",
         }
     }
 
@@ -100,13 +113,20 @@ impl Encoding {
             Self::RangeEquality => 6,
             Self::Binned => 7,
             Self::Packed => 8,
+            Self::Filtered => 9,
+            Self::Sliced => 10,
         }
     }
 
     /// The encoding of a code.
     pub fn from_code(code: u8) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|encoding| encoding.code() == code);
-        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 8"))
+        found.ok_or_else(|| FormatError::invalid("the encoding of a segment", code, "1 to 10"))
+    }
+
+    /// Whether there are zones with filters, and no values.
+    pub fn has_zones(self) -> bool {
+        matches!(self, Self::Filtered | Self::Sliced)
     }
 
     /// Whether every value has a posting.
@@ -127,7 +147,7 @@ impl Encoding {
     /// The coarse level, if there is one.
     pub fn coarse_level(self) -> Option<CoarseLevel> {
         match self {
-            Self::Equality | Self::Binned | Self::Packed => None,
+            Self::Equality | Self::Binned | Self::Packed | Self::Filtered | Self::Sliced => None,
             Self::Binary => Some(CoarseLevel::Slices),
             Self::Range | Self::RangeEquality => Some(CoarseLevel::Range),
             Self::Interval | Self::IntervalEquality => Some(CoarseLevel::Interval),
@@ -182,7 +202,7 @@ mod tests {
             assert_eq!(usize::from(encoding.code()), place + 1);
         }
         assert_eq!(Encoding::from_name("Equality"), None);
-        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(9).is_err());
+        assert!(Encoding::from_code(0).is_err() && Encoding::from_code(11).is_err());
     }
 
     #[test]

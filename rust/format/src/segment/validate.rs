@@ -6,6 +6,7 @@ use crate::container::HEADER_BYTES;
 use crate::error::{FormatError, Result};
 use crate::manifest::MAX_FILE_ROWS;
 use crate::path::check_path;
+use crate::zones::Filters;
 
 impl SegmentDirectory {
     /// Checks the directory of a stream that ends at `stream_length`, before it is written and after it was read.
@@ -15,6 +16,7 @@ impl SegmentDirectory {
         self.validate_keys()?;
         self.validate_totals()?;
         self.validate_levels()?;
+        self.validate_zones()?;
         self.validate_sections(stream_length)
     }
 
@@ -87,6 +89,17 @@ impl SegmentDirectory {
             rows = rows.saturating_add(block.rows);
             values += u64::from(block.values);
         }
+        if let Some(zones) = &self.zones {
+            let keys = zones.keys.iter().copied().map(u64::from).sum::<u64>();
+            if self.value_count != keys || !self.blocks.is_empty() {
+                let expected = format!("{keys}, and no value blocks");
+                return Err(FormatError::invalid("the values of zones", self.value_count, expected));
+            }
+            if rows > self.rows() {
+                return Err(FormatError::invalid("the NULL and opaque rows", rows, self.rows()));
+            }
+            return Ok(());
+        }
         // A bin has a value or more, and a row for each.
         let most = match self.encoding {
             Encoding::Binned => self.blocks.iter().fold(0u64, |all, block| all.saturating_add(block.rows)),
@@ -139,6 +152,21 @@ impl SegmentDirectory {
         level.map_or(Ok(()), |level| self.validate_bitmap_rows(level))
     }
 
+    fn validate_zones(&self) -> Result<()> {
+        if self.zones.is_some() != self.encoding.has_zones() {
+            let got = if self.zones.is_some() { "present" } else { "absent" };
+            let expected = format!("what the encoding {} has", self.encoding.name());
+            return Err(FormatError::invalid("the zones", got, expected));
+        }
+        let Some(zones) = &self.zones else { return Ok(()) };
+        let (sliced, fenced) = (matches!(zones.filters, Filters::Sliced(_)), zones.fences.is_some());
+        if sliced != (self.encoding == Encoding::Sliced) || fenced == sliced {
+            let got = format!("sliced: {sliced}, with fences: {fenced}");
+            return Err(FormatError::invalid("the filters", got, "slices without fences or filters with them"));
+        }
+        zones.validate(&self.key_type, self.files.iter().flat_map(|file| file.row_groups.iter().copied()))
+    }
+
     fn validate_bitmap_rows(&self, level: CoarseLevel) -> Result<()> {
         let valued: u64 = self.blocks.iter().map(|block| block.rows).sum();
         let mut ends = vec![0u64];
@@ -177,6 +205,9 @@ impl SegmentDirectory {
                 return Err(FormatError::invalid("a posting list with rows", "empty", "at least one byte"));
             }
             sections.push((posting.offset, u64::from(posting.length)));
+        }
+        if let Some(zones) = &self.zones {
+            sections.push((zones.offset, zones.filter_bytes()));
         }
         for (number, block) in self.blocks.iter().enumerate() {
             let orders = self.orders_of(number);

@@ -70,6 +70,7 @@ impl Segment {
             bins: if self.encoding.has_bins() { self.bins.clone() } else { vec![] },
             bitmaps,
             orders,
+            zones: None,
         };
         let bytes = directory.encode(writer.offset()).unwrap();
         (writer.finish(&bytes).unwrap(), directory)

@@ -112,6 +112,7 @@ pub fn directory() -> SegmentDirectory {
         bins: vec![],
         bitmaps: vec![],
         orders: vec![],
+        zones: None,
     }
 }
 

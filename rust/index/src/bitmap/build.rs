@@ -429,6 +429,7 @@ impl<'a> SegmentWriter<'a> {
             bins,
             bitmaps,
             orders: std::mem::take(&mut self.orders),
+            zones: None,
         };
         let encoded = directory.encode(self.container.offset())?;
         let summary = (directory.rows(), directory.value_count);

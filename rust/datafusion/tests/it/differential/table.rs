@@ -221,7 +221,7 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let mut marked = Vec::with_capacity(chosen.len());
     for column in &chosen {
-        let encoding = *pick(rng, &Encoding::ALL);
+        let encoding = *pick(rng, &Encoding::EXACT);
         let precisions = precisions_of(&column.data_type);
         let (option, value) = match (encoding, precisions.as_slice()) {
             // Types without bins have any other encoding.
