@@ -76,6 +76,7 @@ fn build(values: &ArrayRef, precision: Precision) -> Result<Vec<u8>, Box<dyn Err
         encoding: Encoding::Binned,
         bins: None,
         precision: Some(precision),
+        zones: lakemark_index::zones::ZoneOptions::default(),
     };
     let mut bytes = Vec::new();
     merge(meta, chunks, &mut |part| {

@@ -4,7 +4,8 @@
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
 //! become ordered keys, [`precision`] where values are cut into bins,
-//! and [`bitmap`] is the first index kind.
+//! [`bitmap`] is the kinds `bitmap` and `key`,
+//! and [`zones`] the kinds `bloom_tree` and `summary`.
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -19,6 +20,7 @@ pub mod predicate;
 pub mod ranges;
 pub mod rows;
 pub mod values;
+pub mod zones;
 
 pub use algebra::Candidates;
 pub use key::{LiteralKey, encode_literal, key_type_of};

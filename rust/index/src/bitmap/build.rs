@@ -3,10 +3,12 @@
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
 //! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
 //! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
-//! (see the module `levels`), `binned` the rows of the current bin (`bin_writer`), and `packed` the entries of the current leaf.
+//! (see the module `levels`), `binned` the rows of the current bin (`bin_writer`), `packed` the entries of the current leaf, and encodings with zones
+//! are not merged by value but written row group by row group (`zoned`).
 
 mod binned;
 mod packed;
+mod zoned;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,6 +27,8 @@ use super::bin_writer::BinWriter;
 use super::chunk::{Chunk, ChunkCursor};
 use super::levels::Ranks;
 use crate::precision::{Cutter, Precision, PrecisionError};
+use crate::zones::ZoneOptions;
+use crate::zones::build::Built;
 
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
@@ -59,6 +63,27 @@ pub enum BuildError {
         /// Bytes that the bitmaps of so many values take if their rows are spread.
         bytes: u64,
     },
+    /// Zones are smaller than a segment can have.
+    #[error(
+        "the rows of a segment would have {zones} zones, and at most {limit} are possible: give zone_rows a larger number, or declare the index with a smaller files_per_segment"
+    )]
+    TooManyZones {
+        /// Zones.
+        zones: u64,
+        /// The most.
+        limit: u64,
+    },
+    /// A summary is made in memory.
+    #[error(
+        "the summary of a segment takes {bytes} bytes of memory, and the build may use {memory}: allow more with --memory, or declare \
+         the index with a smaller files_per_segment or a larger fpp"
+    )]
+    TooManySlices {
+        /// Bytes that it takes.
+        bytes: u64,
+        /// Bytes that it may take.
+        memory: u64,
+    },
 }
 
 /// What is known of a segment before it is built.
@@ -80,10 +105,12 @@ pub struct SegmentMeta {
     pub bins: Option<u32>,
     /// Where the encoding `binned` cuts; the other encodings have none.
     pub precision: Option<Precision>,
+    /// Zones and their filters, of encodings that have zones.
+    pub zones: ZoneOptions,
 }
 
 /// What was built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SegmentSummary {
     /// Bytes of the segment's file.
     pub length: u64,
@@ -91,12 +118,14 @@ pub struct SegmentSummary {
     pub rows: u64,
     /// Distinct values.
     pub values: u64,
+    /// Of an encoding with fences: how many zones have fences around a key, on average.
+    pub overlap: Option<f64>,
 }
 
 /// A chunk to merge, and where its rows begin in the segment's row space.
 pub struct ChunkSource {
     first_row: u32,
-    cursor: ChunkCursor,
+    pub(crate) cursor: ChunkCursor,
 }
 
 impl std::fmt::Debug for ChunkSource {
@@ -141,6 +170,9 @@ pub fn merge(
     let mut writer = SegmentWriter::new(&meta, universe, sink)?;
     let nulls = writer.posting_of(&chunks, |cursor| &cursor.nulls)?;
     let opaque = writer.posting_of(&chunks, |cursor| &cursor.opaque)?;
+    if meta.encoding.has_zones() {
+        return writer.write_zones(meta, chunks, nulls, opaque);
+    }
     let mut heap = BinaryHeap::with_capacity(chunks.len());
     for (index, chunk) in chunks.iter_mut().enumerate() {
         if let Some(key) = chunk.cursor.advance()? {
@@ -203,6 +235,7 @@ struct SegmentWriter<'a> {
     leaf_builder: Option<LeafBuilder>,
     /// Where the last long posting ends.
     long_end: u64,
+    zones: Option<Built>,
 }
 
 impl<'a> SegmentWriter<'a> {
@@ -245,6 +278,7 @@ impl<'a> SegmentWriter<'a> {
             orders: Vec::new(),
             leaf_builder: (meta.encoding == Encoding::Packed).then(|| LeafBuilder::new(meta.key_type)),
             long_end: start,
+            zones: None,
         })
     }
 
@@ -413,6 +447,7 @@ impl<'a> SegmentWriter<'a> {
         self.end_leaves()?;
         self.end_block()?;
         let (bins, bitmaps) = self.write_coarse_level()?;
+        let (zones, overlap) = self.zones.take().map(|built| (built.zones, built.overlap)).unzip();
         let directory = SegmentDirectory {
             segment_id: meta.segment_id,
             index_id: meta.index_id,
@@ -429,7 +464,7 @@ impl<'a> SegmentWriter<'a> {
             bins,
             bitmaps,
             orders: std::mem::take(&mut self.orders),
-            zones: None,
+            zones,
         };
         let encoded = directory.encode(self.container.offset())?;
         let summary = (directory.rows(), directory.value_count);
@@ -438,6 +473,6 @@ impl<'a> SegmentWriter<'a> {
             length += bytes.len() as u64;
             sink(&bytes)?;
         }
-        Ok(SegmentSummary { length, rows: summary.0, values: summary.1 })
+        Ok(SegmentSummary { length, rows: summary.0, values: summary.1, overlap: overlap.flatten() })
     }
 }

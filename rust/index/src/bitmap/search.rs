@@ -272,7 +272,8 @@ pub(super) fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &Segm
     Ok(values)
 }
 
-struct Rows(RowSetBuilder);
+/// Puts decoded rows into a set.
+pub(crate) struct Rows(pub RowSetBuilder);
 
 impl RowSink for Rows {
     fn rows(&mut self, rows: &[u32]) {

@@ -12,6 +12,7 @@ use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_index::bitmap::{
     BuildError, ChunkBuilder, ChunkSource, Count, Estimate, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
 };
+use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{KeyRanges, LiteralKey, Precision, RowSet, Test, encode_literal, key_type_of};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -46,6 +47,17 @@ pub fn build_with(
     encoding: Encoding,
     bins: Option<u32>,
     precision: Option<Precision>,
+) -> Result<Segment, BuildError> {
+    build_zoned(files, spill, encoding, (bins, precision), ZoneOptions::default())
+}
+
+/// The same with any zones.
+pub fn build_zoned(
+    files: &[Vec<ArrayRef>],
+    spill: bool,
+    encoding: Encoding,
+    (bins, precision): (Option<u32>, Option<Precision>),
+    zones: ZoneOptions,
 ) -> Result<Segment, BuildError> {
     let key_type = key_type_of(files[0][0].data_type()).unwrap();
     let (mut segment_files, mut chunks, mut base) = (Vec::new(), Vec::new(), 0u32);
@@ -86,6 +98,7 @@ pub fn build_with(
         encoding,
         bins,
         precision,
+        zones,
     };
     let mut bytes = Vec::new();
     let summary = merge(meta, chunks, &mut |part| {

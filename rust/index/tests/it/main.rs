@@ -9,3 +9,4 @@ mod groups;
 mod key;
 mod rows;
 mod values;
+mod zones;

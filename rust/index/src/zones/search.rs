@@ -1,0 +1,327 @@
+//! Asking the zones of a segment, in one round of reading.
+//!
+//! ```text
+//! filtered   every zone by its fences:  outside │ inside: all its rows │ between: probe its filter for each key, if keys are named
+//! sliced     every key by its bits:     AND of their slices, OR over the keys
+//! ```
+//!
+//! What is found is certain where fences tell, and else rows that may pass. No row that passes is ever left out.
+
+use std::ops::{Bound, Range};
+
+use lakemark_format::error::{FormatError, Result};
+use lakemark_format::filter::{self, Density, Shape};
+use lakemark_format::key::Key;
+use lakemark_format::posting;
+use lakemark_format::segment::{PostingRef, SegmentDirectory};
+use lakemark_format::zones::{Fences, Filters, Zones, slice_bytes};
+
+use crate::bitmap::LeafRows;
+use crate::bitmap::search::Rows;
+use crate::predicate::Test;
+use crate::ranges::{KeyRange, KeyRanges};
+use crate::rows::{RowSet, RowSetBuilder};
+
+/// Ranges of at most so many number keys are asked key by key.
+const ENUMERATED: u64 = 64;
+/// No more keys than this are looked up in one filter, or in all slices.
+const MAX_KEYS: usize = 4096;
+
+/// One test of one segment with zones, before its only round of reading.
+#[derive(Debug)]
+pub struct ZoneSearch<'a> {
+    directory: &'a SegmentDirectory,
+    question: Question,
+}
+
+#[derive(Debug)]
+enum Question {
+    IsNull,
+    /// What is known of each zone.
+    Filtered(Vec<Verdict>),
+    /// The hashes of all keys asked for, and the slices to read, ascending.
+    Sliced(Shape, Vec<u64>, Vec<u64>),
+    /// The slices cannot tell.
+    Everywhere,
+}
+
+/// What fences say of a zone.
+#[derive(Debug)]
+enum Verdict {
+    Outside,
+    Inside,
+    Maybe,
+    /// The filter of this shape is asked for these keys; their blocks are at these logical ranges.
+    Probe {
+        shape: Shape,
+        hashes: Vec<u64>,
+        blocks: Vec<(u32, Range<u64>)>,
+    },
+}
+
+impl<'a> ZoneSearch<'a> {
+    /// Plans the search of a segment with zones.
+    #[must_use]
+    pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
+        let question = match (test, &directory.zones) {
+            (Test::IsNull, _) => Question::IsNull,
+            (Test::Ranges(ranges), Some(zones)) => match (zones.filters, &zones.fences) {
+                (Filters::Each(density), Some(fences)) => Question::Filtered(verdicts(zones, density, fences, ranges)),
+                (Filters::Sliced(shape), _) => sliced(shape, ranges),
+                _ => Question::Everywhere,
+            },
+            _ => Question::Everywhere,
+        };
+        Self { directory, question }
+    }
+
+    /// Logical ranges to read, to be given to [`Self::finish`] in this order.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> =
+            self.lists().map(|list| list.offset..list.offset + u64::from(list.length)).collect();
+        match (&self.question, &self.directory.zones) {
+            (Question::Filtered(verdicts), _) => {
+                for verdict in verdicts {
+                    if let Verdict::Probe { blocks, .. } = verdict {
+                        ranges.extend(blocks.iter().map(|(_, range)| range.clone()));
+                    }
+                }
+            }
+            (Question::Sliced(_, _, slices), Some(zones)) => {
+                let bytes = slice_bytes(zones.rows.len());
+                ranges.extend(slices.iter().map(|slice| {
+                    let start = zones.offset + slice * bytes;
+                    start..start + bytes
+                }));
+            }
+            _ => {}
+        }
+        ranges
+    }
+
+    /// The NULL list, and with key tests the opaque one.
+    fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
+        let opaque = (!matches!(self.question, Question::IsNull)).then_some(self.directory.opaque);
+        std::iter::once(self.directory.nulls).chain(opaque)
+    }
+
+    /// Takes the bytes and gives the rows.
+    ///
+    /// # Errors
+    /// Bytes that are not what the directory says.
+    pub fn finish(self, read: &[Vec<u8>]) -> Result<LeafRows> {
+        let lists: Vec<PostingRef> = self.lists().collect();
+        let expected = self.ranges().len();
+        if read.len() != expected {
+            return Err(FormatError::invalid("the ranges read", read.len(), expected));
+        }
+        let (list_bytes, filter_bytes) = read.split_at_checked(lists.len()).unwrap_or_default();
+        let universe = self.directory.universe;
+        let mut sets = Vec::with_capacity(2);
+        for (bytes, list) in list_bytes.iter().zip(&lists) {
+            let mut rows = Rows(RowSetBuilder::with_capacity(universe, list.rows.into()));
+            posting::decode(bytes, list.rows, universe, &mut rows)?;
+            sets.push(rows.0.finish());
+        }
+        let mut sets = sets.into_iter();
+        let empty = || RowSet::empty(universe);
+        let nulls = sets.next().unwrap_or_else(empty);
+        let (certain, possible) = match self.question {
+            Question::IsNull => return Ok(LeafRows { t: nulls, n: empty(), opaque: empty() }),
+            Question::Filtered(verdicts) => {
+                let mut bytes = filter_bytes.iter();
+                let found: Vec<Found> = verdicts.iter().map(|verdict| verdict.found(&mut bytes)).collect();
+                let rows = |wanted| rows_of(self.directory, |zone| found.get(zone) == Some(&wanted));
+                (rows(Found::All), rows(Found::Some))
+            }
+            Question::Sliced(shape, hashes, slices) => {
+                let zones = zones_of_slices(shape, &hashes, &slices, filter_bytes);
+                let holds = |zone: usize| zones.get(zone / 8).is_some_and(|byte| byte >> (zone % 8) & 1 == 1);
+                (empty(), rows_of(self.directory, holds))
+            }
+            Question::Everywhere => (empty(), rows_of(self.directory, |_| true)),
+        };
+        let opaque = sets.next().unwrap_or_else(empty);
+        let t = certain.minus(&nulls).minus(&opaque);
+        Ok(LeafRows { t, opaque: possible.minus(&nulls).or(&opaque), n: nulls })
+    }
+}
+
+/// Which rows of a zone may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    No,
+    Some,
+    All,
+}
+
+impl Verdict {
+    /// Takes the blocks of the zone's filter.
+    fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Vec<u8>>) -> Found {
+        match self {
+            Self::Outside => Found::No,
+            Self::Inside => Found::All,
+            Self::Maybe => Found::Some,
+            Self::Probe { shape, hashes, blocks } => {
+                let read: Vec<(u32, &Vec<u8>)> = blocks.iter().map(|(block, _)| *block).zip(bytes).collect();
+                let may_hold = |hash: &u64| {
+                    let block = shape.block(*hash);
+                    let found = read.binary_search_by_key(&block, |(block, _)| *block).ok();
+                    found
+                        .and_then(|place| read.get(place))
+                        .is_none_or(|(_, bytes)| filter::may_hold(bytes, *shape, *hash))
+                };
+                if hashes.iter().any(may_hold) { Found::Some } else { Found::No }
+            }
+        }
+    }
+}
+
+/// The keys of ranges that hold few enough to be named, or none.
+fn keys_of(ranges: &[KeyRange], most: usize) -> Option<Vec<Key>> {
+    let mut keys = Vec::new();
+    for range in ranges {
+        match (&range.low, &range.high) {
+            (Bound::Included(low), Bound::Included(high)) if low == high => keys.push(low.clone()),
+            (Bound::Included(Key::Fixed(_)) | Bound::Excluded(Key::Fixed(_)), _) => {
+                let (first, last) = (first_key(&range.low)?, last_key(&range.high)?);
+                if last.saturating_sub(first) >= ENUMERATED {
+                    return None;
+                }
+                keys.extend((first..=last).map(Key::Fixed));
+            }
+            _ => return None,
+        }
+        if keys.len() > most {
+            return None;
+        }
+    }
+    Some(keys)
+}
+
+fn first_key(low: &Bound<Key>) -> Option<u64> {
+    match low {
+        Bound::Included(Key::Fixed(key)) => Some(*key),
+        Bound::Excluded(Key::Fixed(key)) => key.checked_add(1),
+        _ => None,
+    }
+}
+
+fn last_key(high: &Bound<Key>) -> Option<u64> {
+    match high {
+        Bound::Included(Key::Fixed(key)) => Some(*key),
+        Bound::Excluded(Key::Fixed(key)) => key.checked_sub(1),
+        _ => None,
+    }
+}
+
+/// As many keys as a filter can be asked for without one being found by chance.
+fn most_keys(fpp: f64) -> usize {
+    if fpp * MAX_KEYS as f64 <= 1.0 { MAX_KEYS } else { (1.0 / fpp).ceil() as usize }
+}
+
+fn sliced(shape: Shape, ranges: &KeyRanges) -> Question {
+    // Slices are as long as they are dense: about half of the bits are set.
+    let fpp = 0.5f64.powi(shape.hashes.into());
+    let Some(keys) = keys_of(ranges.ranges(), most_keys(fpp)) else { return Question::Everywhere };
+    let hashes: Vec<u64> = keys.iter().map(filter::hash).collect();
+    let mut slices: Vec<u64> = hashes.iter().flat_map(|hash| shape.positions(*hash)).collect();
+    slices.sort_unstable();
+    slices.dedup();
+    // A filter without bits holds nothing.
+    if shape.bits() == 0 {
+        slices.clear();
+    }
+    Question::Sliced(shape, hashes, slices)
+}
+
+/// The zones that may hold one of the keys, a bit for each.
+fn zones_of_slices(shape: Shape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8>]) -> Vec<u8> {
+    let mut found = vec![0u8; bytes.first().map_or(0, Vec::len)];
+    let slice = |position: u64| slices.binary_search(&position).ok().and_then(|place| bytes.get(place));
+    for hash in hashes {
+        let mut zones = vec![u8::MAX; found.len()];
+        for slice in shape.positions(*hash).filter_map(slice) {
+            zones.iter_mut().zip(slice).for_each(|(zones, bits)| *zones &= bits);
+        }
+        found.iter_mut().zip(zones).for_each(|(found, zones)| *found |= zones);
+    }
+    found
+}
+
+/// What fences say of every zone.
+fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<Verdict> {
+    let most = most_keys(density.fpp());
+    let mut offset = zones.offset;
+    let mut verdicts = Vec::with_capacity(zones.rows.len());
+    for (zone, keys) in zones.keys.iter().enumerate() {
+        let shape = density.shape(*keys);
+        let filter = offset..offset + shape.bytes();
+        offset = filter.end;
+        verdicts.push(match fences_of(fences, zone) {
+            Some((low, high)) if *keys > 0 => verdict(ranges, &low, &high, shape, filter.start, most),
+            _ => Verdict::Outside,
+        });
+    }
+    verdicts
+}
+
+fn fences_of(fences: &Fences, zone: usize) -> Option<(Key, Key)> {
+    match fences {
+        Fences::Fixed(fences) => fences.get(zone).map(|(low, high)| (Key::Fixed(*low), Key::Fixed(*high))),
+        Fences::Bytes(fences) => {
+            fences.get(zone).map(|(low, high)| (Key::Bytes(low.to_vec()), Key::Bytes(high.to_vec())))
+        }
+    }
+}
+
+fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, most: usize) -> Verdict {
+    let ranges = ranges.ranges();
+    let first = ranges.partition_point(|range| range.ends_before(low));
+    let end = ranges.partition_point(|range| range.begins_at_or_before(high));
+    let between = match ranges.get(first..end) {
+        Some([]) | None => return Verdict::Outside,
+        Some(between) => between,
+    };
+    if between.iter().any(|range| range.begins_at_or_before(low) && range.contains(high)) {
+        return Verdict::Inside;
+    }
+    // Of the ranges at the ends only what the fences leave has to be named.
+    let within = KeyRanges::between(Bound::Included(low.clone()), Bound::Included(high.clone()));
+    let narrowed: Vec<KeyRange> = between.iter().flat_map(|range| narrow(range, &within)).collect();
+    let Some(keys) = keys_of(&narrowed, most) else { return Verdict::Maybe };
+    let hashes: Vec<u64> = keys.iter().map(filter::hash).collect();
+    let mut blocks: Vec<u32> = hashes.iter().map(|hash| shape.block(*hash)).collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    let block_bytes = u64::from(shape.block_bits / 8);
+    let place = |block: u32| {
+        let start = start + u64::from(block) * block_bytes;
+        (block, start..start + block_bytes)
+    };
+    Verdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() }
+}
+
+fn narrow(range: &KeyRange, within: &KeyRanges) -> Vec<KeyRange> {
+    KeyRanges::between(range.low.clone(), range.high.clone()).intersect(within).ranges().to_vec()
+}
+
+/// The rows of the zones for which `wanted` holds.
+fn rows_of(directory: &SegmentDirectory, wanted: impl Fn(usize) -> bool) -> RowSet {
+    let mut rows = RowSetBuilder::new(directory.universe);
+    let Some(zones) = &directory.zones else { return rows.finish() };
+    let mut zone = 0;
+    for file in &directory.files {
+        let (mut row, end) = (u64::from(file.base), u64::from(file.base) + file.rows());
+        while row < end {
+            let Some(length) = zones.rows.get(zone) else { return rows.finish() };
+            let next = row + u64::from(*length);
+            if wanted(zone) {
+                rows.insert_range(row as u32..u32::try_from(next).unwrap_or(u32::MAX));
+            }
+            (row, zone) = (next, zone + 1);
+        }
+    }
+    rows.finish()
+}
