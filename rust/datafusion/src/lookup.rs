@@ -17,7 +17,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::InList;
 use datafusion::physical_plan::collect;
-use lakemark_table::{Error, ErrorKind, KEY, Result, Snapshot, Table};
+use lakemark_table::{Error, ErrorKind, Kind, Result, Snapshot, Table};
 
 use crate::error::from_engine;
 use crate::fields::expression;
@@ -79,8 +79,12 @@ pub async fn lookup(
 
 /// The column of the only index of the kind `key`, or of all of them if they have the same.
 fn key_column(snapshot: &Snapshot) -> Result<String> {
-    let mut columns: Vec<String> =
-        snapshot.indexes().into_iter().filter(|index| index.kind == KEY).map(|index| index.column).collect();
+    let mut columns: Vec<String> = snapshot
+        .indexes()
+        .into_iter()
+        .filter(|index| index.kind == Kind::Key.name())
+        .map(|index| index.column)
+        .collect();
     columns.sort();
     columns.dedup();
     match columns.as_slice() {

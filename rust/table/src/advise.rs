@@ -17,10 +17,10 @@ use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::bitmap::cost::choice::choose;
 use lakemark_index::bitmap::cost::predicted_bytes;
 
-use crate::build::files_per_segment;
 use crate::error::Result;
+use crate::kind::{Kind, files_per_segment};
 use crate::snapshot::Snapshot;
-use crate::table::{KEY, Table};
+use crate::table::Table;
 use sample::Sampler;
 
 pub use queries::{ConditionUse, QueryUse};
@@ -92,7 +92,7 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     let unique = is_unique(&sampler, &column, distinct);
     if open {
         let because = if unique {
-            KEY.clone_into(&mut index.kind);
+            Kind::Key.name().clone_into(&mut index.kind);
             index.encoding = Encoding::Packed.name().to_owned();
             "nearly every row has its own, which the kind key finds with one read"
         } else {
@@ -118,7 +118,7 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
         let bytes = segments.scaled(bytes);
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
-        if unique && index.kind != KEY {
+        if unique && index.kind == Kind::Bitmap.name() {
             tracing::warn!(
                 index = index.name,
                 column = %column::shown(&index.column),

@@ -16,22 +16,19 @@ use lakemark_format::{Manifest, ManifestIndex, column};
 use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar};
 use crate::footer::{FileShape, fingerprint};
+use crate::kind::files_per_segment;
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::{BuildReport, Finding};
 use crate::schema;
 use crate::snapshot::{Snapshot, read_shapes};
 use crate::store::Store;
-use crate::table::{FILES_PER_SEGMENT, KEY, Table};
+use crate::table::Table;
 use crate::transaction::{Built, Edit, commit};
 
 pub(crate) use adopt::Adoption;
 use group::{Group, GroupResult};
 use spill::Budget;
 
-/// Data files that share a segment by default.
-pub(crate) const DEFAULT_FILES_PER_SEGMENT: usize = 16;
-/// The same for the kind `key`: a lookup reads every segment that may have the key, so that there should be few.
-const KEY_FILES_PER_SEGMENT: usize = 1024;
 /// Bytes for unfinished parts where the machine does not tell its memory.
 const FALLBACK_MEMORY: u64 = 1 << 30;
 
@@ -265,13 +262,6 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize
         in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
     });
     missing.map(|(file, _)| file).collect()
-}
-
-/// Data files that share a segment of the index.
-pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
-    let option = index.options.iter().find(|(key, _)| key == FILES_PER_SEGMENT);
-    let default = if index.kind == KEY { KEY_FILES_PER_SEGMENT } else { DEFAULT_FILES_PER_SEGMENT };
-    option.and_then(|(_, value)| value.parse().ok()).unwrap_or(default)
 }
 
 /// A quarter of the physical memory.

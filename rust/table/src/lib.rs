@@ -22,6 +22,7 @@ mod delta;
 pub mod error;
 mod fields;
 mod footer;
+mod kind;
 mod listing;
 mod location;
 mod moments;
@@ -39,6 +40,7 @@ mod vacuum;
 mod verify;
 
 pub use error::{Error, ErrorKind, Result};
+pub use kind::Kind;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
 pub use moments::with_moments;
@@ -49,4 +51,4 @@ pub use report::{
     BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
-pub use table::{KEY, Table, TableFormat};
+pub use table::{Table, TableFormat};

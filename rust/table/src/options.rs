@@ -22,10 +22,12 @@ pub struct IndexSpec {
     /// Its columns; this release takes one. A field inside of structs is named by the way to it, as in `place.city`: see
     /// [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
-    /// `auto`, `bitmap` or `key`; empty means `auto`, which chooses kind and encoding unless the options name an encoding.
+    /// `auto` or the name of a [`Kind`](crate::Kind); empty means `auto`, which chooses kind and encoding unless the options name an encoding.
     pub kind: String,
     /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision` (digits or a
-    /// unit of the calendar, for the encoding `binned`). Of any kind: `files_per_segment` (1 to 4096).
+    /// unit of the calendar, for the encoding `binned`). Of the
+    /// kinds `bloom_tree` and `summary`: `fpp` (how often a filter may hold a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given),
+    /// `zone_rows` (rows that share a filter; 20,000 and a row group). Of any kind: `files_per_segment` (1 to 4096).
     pub options: BTreeMap<String, String>,
 }
 

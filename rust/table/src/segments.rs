@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use lakemark_format::zones::Zones;
 use lakemark_format::{
     ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
 };
@@ -12,6 +13,7 @@ use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::cache::Cache;
+use crate::kind::Kind;
 use crate::store::Store;
 
 /// One read of this many bytes opens most segments.
@@ -201,11 +203,14 @@ async fn read_directory(
     let same = directory.segment_id == segment.id
         && directory.index_id == segment.index_id
         && directory.key_type == index.key_type
-        && directory.column == index.column;
+        && directory.column == index.column
+        // Zones do not tell what values do.
+        && Kind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
     if !same {
         return Err(Damage::corrupt("the file is another segment than the manifest says"));
     }
-    // A decoded directory takes about four times its bytes.
-    let memory = bytes.len() as u64 * 4;
+    // A decoded directory takes about four times its bytes, and zones what they take: packed, they may have no bits.
+    let zones = directory.zones.as_ref().map_or(0, Zones::memory_bytes) as u64;
+    let memory = bytes.len() as u64 * 4 + zones;
     Ok((Opened { directory: Arc::new(directory), trailer }, memory))
 }

@@ -18,6 +18,7 @@ use crate::delta::DeltaState;
 use crate::error::Result;
 use crate::fields::{Presence, field_of};
 use crate::footer::{FileShape, modified_ns};
+use crate::kind::Kind;
 use crate::listing::Listing;
 use crate::names::ColumnNames;
 use crate::options::ProbeOptions;
@@ -377,16 +378,32 @@ impl Snapshot {
         }
     }
 
-    /// The indexes that can answer tests of `column`, as it is typed now.
+    /// The indexes that can answer tests of `column`, as it is typed now: first those that know every row, and of the others those
+    /// that know the smaller zones.
     pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
         let stored = self.stored_name(column);
-        manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index)).collect()
+        let usable = manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index));
+        let mut found: Vec<&ManifestIndex> = usable.collect();
+        found.sort_by_key(|index| match Kind::of(index) {
+            Some(kind) if kind.is_exact() => 0,
+            Some(Kind::BloomTree) => 1,
+            _ => 2,
+        });
+        found
     }
 
-    /// Whether the index is of a column that the table has now, with the type that it has now.
+    /// Those of them that know every row.
+    pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
+        let mut found = self.indexes_of(column);
+        found.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
+        found
+    }
+
+    /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        self.stored_field(&index.column).and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
+        Kind::of(index).is_some()
+            && self.stored_field(&index.column).and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
     }
 
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.

@@ -1,13 +1,12 @@
 //! A table and what can be done with it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use futures::future::BoxFuture;
-use lakemark_format::{Encoding, ManifestIndex, column};
-use lakemark_index::{Precision, PrecisionError, key_type_of};
+use lakemark_format::{ManifestIndex, column};
+use lakemark_index::key_type_of;
 use object_store::ObjectStore;
 use uuid::Uuid;
 
@@ -16,6 +15,7 @@ use crate::delta::VectorCache;
 use crate::error::{Error, Result};
 use crate::fields::indexable;
 use crate::footer::FooterCache;
+use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
 use crate::report::{BuildReport, VacuumReport, VerifyReport};
@@ -23,19 +23,6 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::{advise, build, vacuum, verify};
-
-/// The option that names the encoding.
-const ENCODING: &str = "encoding";
-/// The option that says where the encoding `binned` cuts.
-const PRECISION: &str = "precision";
-/// The option that says how many data files share a segment.
-pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
-/// The kind that leaves the choice to us.
-const AUTO: &str = "auto";
-/// The kind that says for every value, or for bins of them, which rows hold it.
-const BITMAP: &str = "bitmap";
-/// The kind that finds single keys: a packed tree.
-pub const KEY: &str = "key";
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +117,10 @@ impl Table {
             let mut index = declare(&spec, &snapshot)?;
             // One that exists is left as it is, or is an error: nothing is read for it.
             if !snapshot.indexes().iter().any(|have| have.name == index.name) {
-                advise::settle(self, &snapshot, &mut index, leaves_encoding_open(&spec)).await;
+                advise::settle(self, &snapshot, &mut index, kind::is_open(&spec.kind, &spec.options)).await;
                 // The name says the kind that was chosen.
-                if let (None, KEY, Some(column)) = (&spec.name, index.kind.as_str(), index.name.strip_suffix("_bitmap"))
-                {
-                    index.name = format!("{column}_{KEY}");
+                if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
+                    index.name = format!("{column}_{}", index.kind);
                 }
             }
             Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
@@ -178,11 +164,6 @@ impl Table {
     }
 }
 
-/// Whether the encoding is for `auto` to choose: an option names it or belongs to one, unless it is about files.
-fn leaves_encoding_open(spec: &IndexSpec) -> bool {
-    matches!(spec.kind.as_str(), "" | AUTO) && spec.options.keys().all(|option| option == FILES_PER_SEGMENT)
-}
-
 /// Checks a declaration against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let given = match spec.columns.as_slice() {
@@ -194,15 +175,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
             ));
         }
     };
-    let kind = match spec.kind.as_str() {
-        "" | AUTO | BITMAP => BITMAP,
-        KEY => KEY,
-        other => {
-            return Err(Error::invalid(format!(
-                "there is no index kind {other}; this release has {AUTO}, {BITMAP} and {KEY}"
-            )));
-        }
-    };
+    let kind = Kind::asked_for(&spec.kind)?.unwrap_or(Kind::Bitmap);
     let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
     else {
         return Err(unknown_column(given, snapshot));
@@ -214,11 +187,11 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
         )));
     }
     let Some(key_type) = key_type_of(field.data_type()) else { return Err(no_kind_for(&name, &field, snapshot)) };
-    let (encoding, options) = check_options(kind, &spec.options)?;
+    let (encoding, options) = kind.check_options(&spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
-    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_{kind}"));
+    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_{}", kind.name()));
     if index.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));
     }
@@ -226,7 +199,7 @@ fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     Ok(ManifestIndex {
         id: Uuid::new_v4().into_bytes(),
         name: index,
-        kind: kind.to_owned(),
+        kind: kind.name().to_owned(),
         encoding: encoding.name().to_owned(),
         column: snapshot.stored_name(&name).into_owned(),
         field_id,
@@ -265,56 +238,4 @@ fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
         snapshot.shown_text(name),
         field.data_type()
     ))
-}
-
-/// The encoding, and the options to be stored beside it.
-fn check_options(kind: &str, options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
-    let mut encoding = if kind == KEY { Encoding::Packed } else { Encoding::default() };
-    for (key, value) in options {
-        match key.as_str() {
-            FILES_PER_SEGMENT if value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {}
-            FILES_PER_SEGMENT => {
-                return Err(Error::invalid(format!(
-                    "{FILES_PER_SEGMENT} is {value}, it must be a number from 1 to 4096"
-                )));
-            }
-            _ if kind == KEY => {
-                return Err(Error::invalid(format!("there is no option {key}; a key index has {FILES_PER_SEGMENT}")));
-            }
-            ENCODING => {
-                let named = Encoding::BITMAP.into_iter().find(|encoding| encoding.name() == value);
-                encoding = named.ok_or_else(|| {
-                    let names = Encoding::BITMAP.map(Encoding::name).join(", ");
-                    Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
-                })?;
-            }
-            // It says the encoding; what it is itself is checked with the type of the column.
-            PRECISION => match options.get(ENCODING).map(String::as_str) {
-                None | Some("binned") => encoding = Encoding::Binned,
-                Some(other) => {
-                    return Err(Error::invalid(format!(
-                        "{PRECISION} is for the encoding binned, and the encoding given is {other}; leave one of the two out"
-                    )));
-                }
-            },
-            _ => {
-                return Err(Error::invalid(format!(
-                    "there is no option {key}; a bitmap index has {ENCODING}, {PRECISION} and {FILES_PER_SEGMENT}"
-                )));
-            }
-        }
-    }
-    if encoding == Encoding::Binned && !options.contains_key(PRECISION) {
-        return Err(Error::invalid(
-            "the encoding binned needs a precision, such as precision=2 for two significant digits or precision=month",
-        ));
-    }
-    let others = options.iter().filter(|(key, _)| *key != ENCODING);
-    Ok((encoding, others.map(|(key, value)| (key.clone(), value.clone())).collect()))
-}
-
-/// The precision among the options of an index.
-pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precision>> {
-    let given = options.iter().find(|(key, _)| key == PRECISION);
-    given.map(|(_, value)| value.parse().map_err(|error: PrecisionError| Error::invalid(error.to_string()))).transpose()
 }

@@ -2,10 +2,11 @@
 //!
 //! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived
 //! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well, and bins of several values
-//! are taken apart.
+//! are taken apart. Of zones, every value has to be where a search for it would come to, and to be counted.
 
 mod bins;
 mod levels;
+mod zones;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use lakemark_format::{
     Encoding, Key, Manifest, ManifestIndex, ManifestSegment, PostingRef, SegmentFile, column, value_block,
 };
 use lakemark_index::bitmap::{ChunkSource, EntryRows, SegmentMeta, entries_of_leaf, merge};
+use lakemark_index::zones::ZoneOptions;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -25,6 +27,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use crate::columns::read_columns;
 use crate::error::{Error, Result};
 use crate::footer::Footer;
+use crate::kind::Kind;
 use crate::location::Place;
 use crate::probe::is_same_data;
 use crate::report::{Finding, IndexVerdict, VerifyReport};
@@ -34,6 +37,7 @@ use crate::store::Store;
 use crate::table::Table;
 use bins::BinWalk;
 use levels::CoarseRows;
+use zones::compare_zones;
 
 /// Verifies every segment of every index.
 pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
@@ -146,6 +150,7 @@ async fn derive(
         encoding: Encoding::Equality,
         bins: None,
         precision: None,
+        zones: ZoneOptions::default(),
     };
     let work = move || {
         let mut bytes = Vec::new();
@@ -162,7 +167,9 @@ async fn derive(
     memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
     let place = Place { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
-    let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, index, &ReadCounter::default()).await;
+    // What is derived tells values, whatever is stored.
+    let index = ManifestIndex { kind: Kind::Bitmap.name().to_owned(), ..index.clone() };
+    let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
     opened.map_err(|damage| {
         Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))
     })
@@ -176,6 +183,9 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
         if have != read_rows(derived, other, counter).await? {
             return Err(Damage::corrupt(format!("the {name} are not those of the data")));
         }
+    }
+    if stored.directory.encoding.has_zones() {
+        return compare_zones(stored, derived, &places, counter).await;
     }
     let mut have = Walk::new(stored, counter).await?;
     let mut want = Walk::new(derived, counter).await?;

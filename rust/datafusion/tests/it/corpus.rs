@@ -9,7 +9,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_format::Encoding;
-use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexSpec, Kind, Table, TableOptions};
 use tempfile::TempDir;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -67,7 +67,7 @@ async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
     for (field, encoding) in schema.fields().iter().step_by(step).zip(encodings.iter().cycle()) {
         let spec = IndexSpec {
             columns: vec![field.name().clone()],
-            kind: if *encoding == Encoding::Packed { "key" } else { "bitmap" }.into(),
+            kind: Kind::of_encoding(*encoding).name().into(),
             options: option(field.data_type(), *encoding).into_iter().collect(),
             ..IndexSpec::default()
         };
@@ -81,8 +81,10 @@ fn option(data_type: &DataType, encoding: Encoding) -> Option<(String, String)> 
     let (name, value) = match (encoding, precisions_of(data_type).first()) {
         (Encoding::Binned, Some(precision)) => ("precision", *precision),
         (Encoding::Binned, None) => ("encoding", Encoding::Equality.name()),
-        // The kind `key` has no option for its encoding.
-        (Encoding::Packed, _) => return None,
+        // Small zones, so that there are several and the files are not only whole ones.
+        (Encoding::Filtered, _) => ("zone_rows", "7"),
+        // The other kinds have no option for their encoding.
+        (Encoding::Packed | Encoding::Sliced, _) => return None,
         (encoding, _) => ("encoding", encoding.name()),
     };
     Some((name.to_owned(), value.to_owned()))
@@ -186,8 +188,19 @@ async fn law_1_corpus_with_every_column_marked() {
 async fn law_1_corpus_with_every_encoding() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark_as(folder.path(), 1, &Encoding::EXACT[1..]).await;
+    mark_as(folder.path(), 1, &Encoding::ALL[1..]).await;
     check(folder.path()).await;
+}
+
+/// Every column with a tree of Bloom filters, or with a summary.
+#[tokio::test(flavor = "multi_thread")]
+async fn law_1_corpus_with_zones_of_every_type() {
+    for encoding in [Encoding::Filtered, Encoding::Sliced] {
+        let folder = TempDir::new().unwrap();
+        copy_files(folder.path(), &FILES);
+        mark_as(folder.path(), 1, &[encoding]).await;
+        check(folder.path()).await;
+    }
 }
 
 /// Every column with an index of the kind `key`.
@@ -245,7 +258,7 @@ async fn law_1_corpus_with_a_replaced_and_a_vanished_file() {
 async fn law_5_corpus_with_corrupted_segments() {
     let folder = TempDir::new().unwrap();
     copy_files(folder.path(), &FILES);
-    mark(folder.path(), 1).await;
+    mark_as(folder.path(), 1, &Encoding::ALL).await;
     let flipped = corrupt(&folder.path().join("_lakemark/marks"), |number| number % 2 == 0);
     assert!(flipped > 10, "{flipped} segments were corrupted");
     check(folder.path()).await;

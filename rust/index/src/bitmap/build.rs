@@ -118,6 +118,8 @@ pub struct SegmentSummary {
     pub rows: u64,
     /// Distinct values.
     pub values: u64,
+    /// Zones, of an encoding that has them.
+    pub zones: u64,
     /// Of an encoding with fences: how many zones have fences around a key, on average.
     pub overlap: Option<f64>,
 }
@@ -467,12 +469,13 @@ impl<'a> SegmentWriter<'a> {
             zones,
         };
         let encoded = directory.encode(self.container.offset())?;
-        let summary = (directory.rows(), directory.value_count);
+        let zones = directory.zones.as_ref().map_or(0, |zones| zones.rows.len() as u64);
+        let (rows, values) = (directory.rows(), directory.value_count);
         let SegmentWriter { mut container, sink, mut length, .. } = self;
         for bytes in [container.take_output(), container.finish(&encoded)?] {
             length += bytes.len() as u64;
             sink(&bytes)?;
         }
-        Ok(SegmentSummary { length, rows: summary.0, values: summary.1, overlap: overlap.flatten() })
+        Ok(SegmentSummary { length, rows, values, zones, overlap: overlap.flatten() })
     }
 }

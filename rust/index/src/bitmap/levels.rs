@@ -41,6 +41,8 @@ const NO_RANK: u32 = u32::MAX;
 pub fn coarse_memory_bytes(encoding: Encoding, rows: u64) -> u64 {
     match encoding {
         Encoding::Binned => bin_writer::memory_bytes(rows),
+        // Slices of 16 bits a row.
+        Encoding::Sliced => rows * 2,
         _ if encoding.coarse_level().is_some() => rows * size_of::<u32>() as u64,
         _ => 0,
     }

@@ -11,9 +11,9 @@ use super::gain::{Column, Costs, Mark};
 use super::queries::{Condition, QueryUse, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
-use crate::build::DEFAULT_FILES_PER_SEGMENT;
 use crate::error::Result;
 use crate::fields::indexable;
+use crate::kind::Kind;
 use crate::report::IndexInfo;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -36,7 +36,7 @@ pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Res
     let snapshot = table.snapshot().await?;
     let sampler = Sampler::new(table, &snapshot).await?;
     let wanted = wanted_columns(&snapshot, queries.as_deref());
-    let segment_rows = sampler.segment_rows(DEFAULT_FILES_PER_SEGMENT)?;
+    let segment_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
     let mut columns: BTreeMap<String, Column> = BTreeMap::new();
     for name in wanted {
         let stored = snapshot.stored_name(&name);

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
-use lakemark_index::bitmap::{BuildError, SegmentMeta, coarse_memory_bytes, merge};
+use lakemark_index::bitmap::{BuildError, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
 use object_store::ObjectStoreExt;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -20,9 +20,13 @@ use crate::advise::is_chosen_by_auto;
 use crate::columns::{column_hash, read_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{Footer, modified_ns};
+use crate::kind::{precision_of, zones_of};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
-use crate::table::precision_of;
+
+/// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
+const MANY_FENCES: f64 = 8.0;
+const LARGE_SHARE: f64 = 0.1;
 
 /// Files that share segments, and the indexes that lack them.
 pub(crate) struct Group {
@@ -111,7 +115,7 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
         let Some(reading) = readings.get(*place) else { continue };
         result.files.push((manifest_file(reading), Arc::clone(&reading.footer.schema)));
     }
-    let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted)?;
+    let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted, context.budget.limit())?;
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
     let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
     for job in jobs {
@@ -326,6 +330,7 @@ fn merge_jobs(
     readings: &[Reading<'_>],
     kept: &[usize],
     sorted: Vec<Sorted>,
+    memory: u64,
 ) -> Result<Vec<MergeJob>> {
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
     for (index, encoding) in group.indexes.iter().zip(encodings) {
@@ -338,6 +343,7 @@ fn merge_jobs(
             encoding: *encoding,
             bins: None,
             precision: precision_of(&index.options)?,
+            zones: zones_of(index, memory),
         };
         jobs.push(MergeJob { meta, chunks: Vec::new() });
     }
@@ -382,28 +388,41 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
     };
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
-    let (id, index_id) = (job.meta.segment_id, job.meta.index_id);
+    let (id, index_id, column) = (job.meta.segment_id, job.meta.index_id, job.meta.column.clone());
     let work = move || {
         let summary = write_segment(job, &mut |bytes| pending.write(bytes));
-        summary.map(|()| pending)
+        summary.map(|summary| (pending, summary))
     };
     let written = spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
-    let pending = written.map_err(|error| match error {
+    let (pending, summary) = written.map_err(|error| match error {
         BuildError::Io(error) => disk_error(context, error),
         BuildError::Format(error) => {
             Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
                 .with_source(error)
         }
-        error @ (BuildError::TooManyValues { .. } | BuildError::Precision(_) | BuildError::NoPrecision) => {
-            Error::unsupported(error.to_string())
-        }
+        error => Error::unsupported(error.to_string()),
     })?;
+    warn_of_overlap(&column, &summary);
     let (path, length) = (Store::segment_path(id), pending.length);
     context.store.publish(pending, &path).await?;
     Ok(ManifestSegment { id, index_id, path, length, files: Vec::new() })
 }
 
-fn write_segment(job: MergeJob, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<(), BuildError> {
+/// Fences help where few of them are around a key.
+fn warn_of_overlap(column: &str, summary: &SegmentSummary) {
+    let Some(overlap) = summary.overlap else { return };
+    if overlap > MANY_FENCES && overlap > summary.zones as f64 * LARGE_SHARE {
+        tracing::warn!(
+            column = %column::shown(column),
+            zones = summary.zones,
+            around_a_key = overlap.round(),
+            "the column is neither ordered nor clustered: a search probes the filters of many zones; an index of the kind key or summary \
+             (--using key) reads less"
+        );
+    }
+}
+
+fn write_segment(job: MergeJob, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<SegmentSummary, BuildError> {
     let key_type = job.meta.key_type;
     let mut taken: Vec<Option<Taken>> = Vec::with_capacity(job.chunks.len());
     let mut sources = Vec::with_capacity(job.chunks.len());
@@ -412,7 +431,7 @@ fn write_segment(job: MergeJob, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -
         sources.push(source);
         taken.push(memory);
     }
-    merge(job.meta, sources, sink)?;
+    let summary = merge(job.meta, sources, sink)?;
     drop(taken);
-    Ok(())
+    Ok(summary)
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::Array;
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::Search;
+use lakemark_index::bitmap::{LeafRows, Search};
+use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
 use tokio::task::JoinSet;
 
@@ -317,15 +318,25 @@ fn remembered(store: &Arc<Store>, question: &Question) -> Option<Asked> {
     Some((Segment::remembered(store, &question.segment)?, rows))
 }
 
-/// Asks a segment: opens it, then two rounds of reads.
-async fn ask(store: &Arc<Store>, question: &Question, counter: &ReadCounter, use_cache: bool) -> Result<Asked, Damage> {
-    let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
-    let key = (segment_key(store, &question.segment), question.test.clone());
-    let mut search = Search::new(&segment.directory, &question.test);
+/// What a segment says: one round of reads if it has zones, else two.
+async fn search(segment: &Segment, test: &Test, counter: &ReadCounter) -> Result<LeafRows, Damage> {
+    if segment.directory.encoding.has_zones() {
+        let search = ZoneSearch::new(&segment.directory, test);
+        let read = segment.read(&search.ranges(), counter).await?;
+        return search.finish(&read).map_err(Damage::corrupt);
+    }
+    let mut search = Search::new(&segment.directory, test);
     let first = segment.read(&search.first_ranges(), counter).await?;
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
     let second = segment.read(&wanted, counter).await?;
-    let found = search.finish(&second).map_err(Damage::corrupt)?;
+    search.finish(&second).map_err(Damage::corrupt)
+}
+
+/// Opens a segment and asks it.
+async fn ask(store: &Arc<Store>, question: &Question, counter: &ReadCounter, use_cache: bool) -> Result<Asked, Damage> {
+    let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
+    let key = (segment_key(store, &question.segment), question.test.clone());
+    let found = search(&segment, &question.test, counter).await?;
     let of_file = |file: &SegmentFile| found.candidates(file.base, file.base.saturating_add(file.rows() as u32));
     let rows: Vec<Candidates> = segment.directory.files.iter().map(of_file).collect();
     let rows = Arc::new(rows);

@@ -129,9 +129,10 @@ struct Searched<'a> {
     segment: &'a ManifestSegment,
 }
 
-/// The segments of the first index on the column of a leaf.
+/// The segments of the first index on the column of a leaf that knows every row; zones cost few reads, and are always asked.
 fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<Searched<'a>> {
-    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.indexes_of(&leaf.column).first().copied()) else {
+    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_of(&leaf.column).first().copied())
+    else {
         return Vec::new();
     };
     let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);

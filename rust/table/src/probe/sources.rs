@@ -10,9 +10,9 @@ use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
 use super::is_same_data;
 use crate::fields::Presence;
+use crate::kind::Kind;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
-use crate::table::KEY;
 
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
@@ -21,7 +21,7 @@ impl Snapshot {
     /// Whether the values of a column or field may be told without reading it: it is a partition column, or it has an index.
     #[must_use]
     pub fn can_tell(&self, column: &str) -> bool {
-        self.partition_columns().iter().any(|field| field.name() == column) || !self.indexes_of(column).is_empty()
+        self.partition_columns().iter().any(|field| field.name() == column) || !self.exact_indexes_of(column).is_empty()
     }
 
     /// Whether that is so for a column or for any field inside of it.
@@ -30,7 +30,10 @@ impl Snapshot {
         let stored = self.stored_name(column);
         let is_inside = |index: &ManifestIndex| column::names(&index.column).next() == Some(&stored);
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
-        self.can_tell(column) || indexes.into_iter().any(|index| is_inside(index) && self.is_usable(index))
+        self.can_tell(column)
+            || indexes
+                .into_iter()
+                .any(|index| is_inside(index) && self.is_usable(index) && Kind::of(index).is_some_and(Kind::is_exact))
     }
 }
 
@@ -72,9 +75,9 @@ impl Sources {
         let mut sources = Self { data_type, constants: Vec::new(), covers: Vec::new() };
         let (open, lacking) = sources.take_constants(snapshot, column, wanted);
         let mut taken = HashSet::new();
-        let mut indexes = snapshot.indexes_of(column);
+        let mut indexes = snapshot.exact_indexes_of(column);
         // The values of a packed tree are not listed by its directory.
-        indexes.sort_by_key(|index| index.kind == KEY);
+        indexes.sort_by_key(|index| Kind::of(index) == Some(Kind::Key));
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
             let segments = all.filter(|segment| segment.index_id == index.id);

@@ -14,10 +14,12 @@ fn rows(first: usize, pass: impl Fn(i32) -> bool) -> Vec<u32> {
 }
 
 /// The declaration of an index with an encoding; bins are cut at one digit.
-fn spec_as(column: &str, encoding: Encoding) -> IndexSpec {
+pub fn spec_as(column: &str, encoding: Encoding) -> IndexSpec {
     match encoding {
         Encoding::Binned => spec_with(column, "precision", "1"),
         Encoding::Packed => IndexSpec { kind: "key".into(), columns: vec![column.into()], ..IndexSpec::default() },
+        Encoding::Filtered => IndexSpec { kind: "bloom_tree".into(), ..spec_with(column, "zone_rows", "32") },
+        Encoding::Sliced => IndexSpec { kind: "summary".into(), ..spec_with(column, "zone_rows", "32") },
         encoding => spec_with(column, "encoding", encoding.name()),
     }
 }
@@ -74,7 +76,7 @@ async fn keys_of_many_files_share_a_segment_unless_told_otherwise() {
 /// Files come and go: what is stored has other ranks than what is derived again.
 #[tokio::test]
 async fn verification_compares_the_files_that_are_left() {
-    for encoding in Encoding::EXACT {
+    for encoding in Encoding::ALL {
         let folder = folder(3);
         let other: Vec<Option<i32>> = (0..250).map(|row| Some(row * 3 - 100)).collect();
         let other = arrow::array::RecordBatch::try_from_iter([(

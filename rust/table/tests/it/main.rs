@@ -17,3 +17,4 @@ mod probing;
 mod tallies;
 mod transactions;
 mod vacuum;
+mod zones;

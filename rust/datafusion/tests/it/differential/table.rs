@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_format::Encoding;
 use lakemark_index::{Precision, key_type_of};
-use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexSpec, Kind, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -220,27 +220,30 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
     }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     let mut marked = Vec::with_capacity(chosen.len());
-    for column in &chosen {
-        let encoding = *pick(rng, &Encoding::EXACT);
+    // Some columns have several indexes, of which the best that covers a file is asked.
+    let twice: Vec<&Column> = chosen.iter().filter(|_| rng.random_bool(0.2)).copied().collect();
+    for (number, column) in chosen.iter().chain(&twice).enumerate() {
+        let encoding = *pick(rng, &Encoding::ALL);
         let precisions = precisions_of(&column.data_type);
         let (option, value) = match (encoding, precisions.as_slice()) {
             // Types without bins have any other encoding.
             (Encoding::Binned, []) => ("encoding", Encoding::Equality.name()),
             (Encoding::Binned, precisions) => ("precision", *pick(rng, precisions)),
+            (Encoding::Filtered | Encoding::Sliced, _) if rng.random() => ("fpp", *pick(rng, &["0.5", "0.01", "1e-9"])),
+            (Encoding::Filtered | Encoding::Sliced, _) => ("zone_rows", *pick(rng, &["1", "50", "3000"])),
             (encoding, _) => ("encoding", encoding.name()),
         };
         let options = [("files_per_segment", files_per_segment), (option, value)];
         // The encoding `packed` is the kind `key`, which has no option for it.
-        let is_key = value == Encoding::Packed.name();
-        let options = options.into_iter().take(if is_key { 1 } else { 2 });
+        let options = options.into_iter().take(if encoding == Encoding::Packed { 1 } else { 2 });
         let spec = IndexSpec {
             columns: vec![column.path()],
-            kind: if is_key { "key" } else { "bitmap" }.into(),
+            name: Some(format!("index_{number}")),
+            kind: Kind::of_encoding(encoding).name().into(),
             options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-            ..IndexSpec::default()
         };
         table.create_index(spec, false).await.unwrap();
-        marked.push(format!("{} by {option} {value}", column.name));
+        marked.push(format!("{} by {} {option} {value}", column.name, encoding.name()));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     marked

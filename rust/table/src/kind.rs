@@ -1,0 +1,195 @@
+//! The kinds of index: their names, options and encodings.
+
+use std::collections::BTreeMap;
+
+use lakemark_format::{Encoding, ManifestIndex};
+use lakemark_index::zones::ZoneOptions;
+use lakemark_index::{Precision, PrecisionError};
+
+use crate::error::{Error, Result};
+
+/// The option that names the encoding.
+const ENCODING: &str = "encoding";
+/// The option that says where the encoding `binned` cuts.
+const PRECISION: &str = "precision";
+/// The option that says how many data files share a segment.
+pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
+/// The option that says how often a filter may hold a key that is not there.
+const FPP: &str = "fpp";
+/// The option that says how many rows share a filter.
+const ZONE_ROWS: &str = "zone_rows";
+/// The kind that leaves the choice to us.
+const AUTO: &str = "auto";
+
+/// Rows of a page, as Parquet writers cut them unless told otherwise. A zone is no page of the indexed column: the pages that it
+/// saves are those of the columns that are read, and these are cut elsewhere.
+const PAGE_ROWS: u32 = 20_000;
+
+/// A kind of index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Says for every value, or for bins of them, which rows hold it.
+    Bitmap,
+    /// Finds single keys: a packed tree.
+    Key,
+    /// Bloom filters of zones of rows behind fences, for columns whose values lie together.
+    BloomTree,
+    /// Bloom filters of all row groups, cut into slices, for columns in no order.
+    Summary,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary];
+
+    /// The name in statements, options and lists.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bitmap => "bitmap",
+            Self::Key => "key",
+            Self::BloomTree => "bloom_tree",
+            Self::Summary => "summary",
+        }
+    }
+
+    /// The kind of a name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The kind of an index; none for one that a newer release declared.
+    pub(crate) fn of(index: &ManifestIndex) -> Option<Self> {
+        Self::from_name(&index.kind)
+    }
+
+    /// The kind that is asked for; `None` for `auto`.
+    pub(crate) fn asked_for(name: &str) -> Result<Option<Self>> {
+        if name.is_empty() || name == AUTO {
+            return Ok(None);
+        }
+        Self::from_name(name).map(Some).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::invalid(format!("there is no index kind {name}; this release has {AUTO}, {names}"))
+        })
+    }
+
+    /// Whether it knows which rows hold which value, and not only which zones may.
+    pub(crate) fn is_exact(self) -> bool {
+        matches!(self, Self::Bitmap | Self::Key)
+    }
+
+    /// Data files that share a segment unless an option says so: finding single keys asks every segment.
+    pub(crate) fn files_per_segment(self) -> usize {
+        if self == Self::Bitmap { 16 } else { 1024 }
+    }
+
+    /// The kind whose segments have an encoding.
+    #[must_use]
+    pub fn of_encoding(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Packed => Self::Key,
+            Encoding::Filtered => Self::BloomTree,
+            Encoding::Sliced => Self::Summary,
+            _ => Self::Bitmap,
+        }
+    }
+
+    fn encoding(self) -> Encoding {
+        match self {
+            Self::Bitmap => Encoding::Equality,
+            Self::Key => Encoding::Packed,
+            Self::BloomTree => Encoding::Filtered,
+            Self::Summary => Encoding::Sliced,
+        }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Bitmap => &[ENCODING, PRECISION, FILES_PER_SEGMENT],
+            Self::Key => &[FILES_PER_SEGMENT],
+            Self::BloomTree | Self::Summary => &[FPP, ZONE_ROWS, FILES_PER_SEGMENT],
+        }
+    }
+
+    /// The encoding, and the options to be stored beside it.
+    pub(crate) fn check_options(self, options: &BTreeMap<String, String>) -> Result<(Encoding, Vec<(String, String)>)> {
+        for (option, value) in options {
+            if !self.options().contains(&option.as_str()) {
+                let (names, kind) = (self.options().join(", "), self.name());
+                return Err(Error::invalid(format!("there is no option {option}; a {kind} index has {names}")));
+            }
+            match option.as_str() {
+                FILES_PER_SEGMENT if !value.parse::<u32>().is_ok_and(|files| (1..=4096).contains(&files)) => {
+                    return Err(Error::invalid(format!("{option} is {value}, it must be a number from 1 to 4096")));
+                }
+                FPP if !value.parse::<f64>().is_ok_and(|fpp| (1e-15..1.0).contains(&fpp)) => {
+                    let text = "it must be a probability from 1e-15 to below 1, such as 0.01";
+                    return Err(Error::invalid(format!("{option} is {value}, {text}")));
+                }
+                ZONE_ROWS if !value.parse::<u32>().is_ok_and(|rows| rows > 0) => {
+                    let text = "it must be a number of rows, 1 or more";
+                    return Err(Error::invalid(format!("{option} is {value}, {text}")));
+                }
+                _ => {}
+            }
+        }
+        let encoding = if self == Self::Bitmap { bitmap_encoding(options)? } else { self.encoding() };
+        let others = options.iter().filter(|(key, _)| *key != ENCODING);
+        Ok((encoding, others.map(|(key, value)| (key.clone(), value.clone())).collect()))
+    }
+}
+
+/// The encoding that the options name or belong to.
+fn bitmap_encoding(options: &BTreeMap<String, String>) -> Result<Encoding> {
+    let named = options.get(ENCODING).map(|value| {
+        Encoding::BITMAP.into_iter().find(|encoding| encoding.name() == value).ok_or_else(|| {
+            let names = Encoding::BITMAP.map(Encoding::name).join(", ");
+            Error::invalid(format!("there is no encoding {value}; a bitmap index has one of {names}"))
+        })
+    });
+    match (named.transpose()?, options.contains_key(PRECISION)) {
+        // It says the encoding; what it is itself is checked with the type of the column.
+        (None | Some(Encoding::Binned), true) => Ok(Encoding::Binned),
+        (Some(other), true) => Err(Error::invalid(format!(
+            "{PRECISION} is for the encoding binned, and the encoding given is {}; leave one of the two out",
+            other.name()
+        ))),
+        (Some(Encoding::Binned), false) => Err(Error::invalid(
+            "the encoding binned needs a precision, such as precision=2 for two significant digits or precision=month",
+        )),
+        (named, false) => Ok(named.unwrap_or_default()),
+    }
+}
+
+/// Whether the choice is for `auto`: no kind is named, nor an option that belongs to one.
+pub(crate) fn is_open(kind: &str, options: &BTreeMap<String, String>) -> bool {
+    matches!(kind, "" | AUTO) && options.keys().all(|option| option == FILES_PER_SEGMENT)
+}
+
+fn option<'a>(options: &'a [(String, String)], wanted: &str) -> Option<&'a String> {
+    options.iter().find(|(key, _)| key == wanted).map(|(_, value)| value)
+}
+
+/// The precision among the options of an index.
+pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precision>> {
+    let given = option(options, PRECISION);
+    given.map(|value| value.parse().map_err(|error: PrecisionError| Error::invalid(error.to_string()))).transpose()
+}
+
+/// Data files that share a segment of the index.
+pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
+    let given = option(&index.options, FILES_PER_SEGMENT).and_then(|value| value.parse().ok());
+    given.unwrap_or_else(|| Kind::of(index).unwrap_or(Kind::Bitmap).files_per_segment())
+}
+
+/// The zones of an index, in a build that may take so much memory.
+pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions {
+    let rows = option(&index.options, ZONE_ROWS).and_then(|value| value.parse().ok());
+    ZoneOptions {
+        zone_rows: rows.or((Kind::of(index) == Some(Kind::BloomTree)).then_some(PAGE_ROWS)),
+        fpp: option(&index.options, FPP).and_then(|value| value.parse().ok()),
+        memory_bytes: Some(memory_bytes),
+    }
+}
