@@ -36,6 +36,7 @@ from lakemark.exceptions import (
 )
 from lakemark.reports import (
     BuildReport,
+    CompactReport,
     ExplainReport,
     Finding,
     Index,
@@ -59,6 +60,7 @@ __all__ = [
     "AlreadyExistsError",
     "BuildReport",
     "CancelledError",
+    "CompactReport",
     "ConflictError",
     "CorruptError",
     "ExplainReport",

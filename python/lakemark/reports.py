@@ -34,7 +34,7 @@ class Index:
 
     Attributes:
         name: Its name, unique in the table.
-        kind: Its kind, `bitmap` or `key`.
+        kind: Its kind: `bitmap`, `key`, `bloom_tree` or `summary`.
         encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality`,
             `range-equality` or `binned`; `packed` for the kind `key`.
         column: The column that it is on.
@@ -71,6 +71,49 @@ class Index:
     def from_dict(cls, values: dict[str, Any]) -> Index:
         """Makes an index from its JSON form."""
         return cls(**{**values, "options": dict(values["options"])})
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """What merging segments did.
+
+    Attributes:
+        indexes: Names of the indexes of which segments were merged.
+        segments_merged: Segments that were merged; they stay until a `vacuum`.
+        segments_written: Segments that took their place.
+        bytes_written: Their bytes.
+        seconds: Wall time.
+    """
+
+    indexes: list[str]
+    segments_merged: int
+    segments_written: int
+    bytes_written: int
+    seconds: float
+
+    @classmethod
+    def from_json(cls, text: str) -> CompactReport:
+        """Makes a report from its JSON form."""
+        return cls(**json.loads(text))
+
+    def __str__(self) -> str:
+        if not self.segments_written:
+            return "nothing to merge: every index has as few segments as its files_per_segment allows"
+        return (
+            f"{', '.join(self.indexes)}: {self.segments_merged:,} segments merged into {self.segments_written:,}, "
+            f"{_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
+        )
+
+    def _repr_html_(self) -> str:
+        return _pictures.definitions(
+            [
+                ("indexes", ", ".join(self.indexes)),
+                ("segments merged", f"{self.segments_merged:,}"),
+                ("segments written", f"{self.segments_written:,}"),
+                ("written", _pictures.human_bytes(self.bytes_written)),
+                ("time", f"{self.seconds:.2f} s"),
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
 from lakemark import _internal
 from lakemark._progress import ProgressBar
 from lakemark.advice import Advice
 from lakemark.exceptions import InvalidInputError
-from lakemark.reports import BuildReport, ExplainReport, Index, Snapshot, TableInfo, VacuumReport, VerifyReport
+from lakemark.reports import (
+    BuildReport,
+    CompactReport,
+    ExplainReport,
+    Index,
+    Snapshot,
+    TableInfo,
+    VacuumReport,
+    VerifyReport,
+)
 from lakemark.rows import Rows
 from lakemark.schema import Schema
 
@@ -112,8 +122,8 @@ class Table:
 
         Args:
             columns: The column, or columns, to index; a field of a struct with dots between its names: `place.city`.
-            using: The kind of index, `bitmap` or `key`; `auto` chooses it and the encoding by a sample of the column,
-                unless `encoding` is given.
+            using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
+                a sample of the column, unless `encoding` is given.
             name: A name for it; made from column and kind if there is none.
             build: Whether to build it now. Otherwise `build` does, any time later.
             if_not_exists: Whether an index of that name is left as it is; otherwise it is an error.
@@ -191,13 +201,38 @@ class Table:
         """
         return self._build(index, memory, threads, progress)
 
+    def compact(
+        self,
+        memory: int | None = None,
+        threads: int | None = None,
+        progress: Progress = True,
+        *,
+        index: str | None = None,
+    ) -> CompactReport:
+        """Merges the segments of indexes into few, so that a search in many files asks few.
+
+        Every build of appended files adds a segment. The old segments stay until a `vacuum`, since queries may be
+        reading them.
+
+        Args:
+            memory: Bytes that it may hold.
+            threads: Threads that read; one per core by default.
+            progress: As for `build`.
+            index: The only index to compact.
+
+        Returns:
+            What was merged.
+
+        Raises:
+            CorruptError: A segment is damaged; `verify` names it.
+            NotFoundError: There is no such index.
+        """
+        with _shown("compact", progress) as tell:
+            return CompactReport.from_json(self._inner.compact(index, memory, threads, tell))
+
     def _build(self, index: str | None, memory: int | None, threads: int | None, progress: Progress) -> BuildReport:
-        if callable(progress):
-            return BuildReport.from_json(self._inner.build(index, memory, threads, progress))
-        if not progress:
-            return BuildReport.from_json(self._inner.build(index, memory, threads, None))
-        with ProgressBar("build") as bar:
-            return BuildReport.from_json(self._inner.build(index, memory, threads, bar))
+        with _shown("build", progress) as tell:
+            return BuildReport.from_json(self._inner.build(index, memory, threads, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
         """Says which marks to build, from statistics and a sample of the columns in question. Changes nothing.
@@ -422,6 +457,13 @@ def _key_array(keys: object) -> object:
         return pa.array(keys)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
         raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
+
+
+def _shown(label: str, progress: Progress) -> AbstractContextManager[Callable[[int, int], None] | None]:
+    """Whoever is told how far it is: a bar, the caller's function, or nobody."""
+    if callable(progress):
+        return nullcontext(progress)
+    return ProgressBar(label) if progress else nullcontext(None)
 
 
 def _option_text(value: object) -> str:

@@ -98,6 +98,8 @@ pub enum IndexVerb {
     Advise(AdviseArgs),
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
     Build(BuildArgs),
+    /// Merge the segments of indexes into few, so that a search in many files asks few; the old ones stay until a vacuum
+    Compact(BuildArgs),
     /// List the indexes with their coverage and size
     List(ListArgs),
     /// Drop an index; the data stays as it is
@@ -146,7 +148,7 @@ pub struct CreateArgs {
     /// Column to index, or a field of a struct as in place.city; several columns of one index are separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
-    /// Kind of index: bitmap, key, or auto to let Lakemark choose kind and encoding by a sample of the column
+    /// Kind of index: bitmap, key, bloom_tree, summary, or auto to let Lakemark choose kind and encoding by a sample of the column
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub using: String,
     /// Name of the index; made from kind and column if it is left out
@@ -203,13 +205,13 @@ pub struct AdviseArgs {
     pub format: TextFormat,
 }
 
-/// `lakemark index build`.
+/// `lakemark index build` and `lakemark index compact`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// Build only this index
+    /// Only this index
     #[arg(long, value_name = "NAME")]
     pub index: Option<String>,
     /// How the build runs.

@@ -65,6 +65,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Index(IndexVerb::Create(create))) => maintain::create(create).await,
         Some(Verb::Index(IndexVerb::Advise(advise))) => advise::advise(advise).await,
         Some(Verb::Index(IndexVerb::Build(build))) => maintain::build(build).await,
+        Some(Verb::Index(IndexVerb::Compact(compact))) => maintain::compact(compact).await,
         Some(Verb::Index(IndexVerb::List(list))) => maintain::list(list).await,
         Some(Verb::Index(IndexVerb::Drop(drop))) => maintain::drop_index(drop).await,
         Some(Verb::Index(IndexVerb::Verify(verify))) => maintain::verify(verify).await,

@@ -1,12 +1,12 @@
-//! `index create|build|list|drop|verify`, `vacuum` and `info`: what keeps a table's marks.
+//! `index create|build|compact|list|drop|verify`, `vacuum` and `info`: what keeps a table's marks.
 
 use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, Finding, IndexInfo, IndexSpec, Snapshot, Table, VacuumOptions, VacuumReport,
-    VerifyReport, Waste,
+    BuildOptions, BuildReport, CancelFlag, CompactReport, Finding, IndexInfo, IndexSpec, Snapshot, Table,
+    VacuumOptions, VacuumReport, VerifyReport, Waste,
 };
 use serde_json::json;
 
@@ -64,14 +64,7 @@ pub(crate) async fn run_build(
     tuning: &Tuning,
     cancel: CancelFlag,
 ) -> Result<BuildReport, Failure> {
-    let options = BuildOptions {
-        memory_bytes: tuning.memory,
-        threads: tuning.threads.map(std::num::NonZeroUsize::get),
-        progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
-        cancel: Some(cancel),
-        index,
-    };
-    table.build(options).await.map_err(|error| match Failure::from(error) {
+    table.build(build_options(index, tuning, cancel)).await.map_err(|error| match Failure::from(error) {
         Failure::Interrupted(message) => Failure::Interrupted(format!(
             "{message}\nThe last committed state is untouched and answers queries as before. \
              `lakemark index build {}` builds the rest.",
@@ -79,6 +72,41 @@ pub(crate) async fn run_build(
         )),
         other => other,
     })
+}
+
+fn build_options(index: Option<String>, tuning: &Tuning, cancel: CancelFlag) -> BuildOptions {
+    BuildOptions {
+        memory_bytes: tuning.memory,
+        threads: tuning.threads.map(std::num::NonZeroUsize::get),
+        progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
+        cancel: Some(cancel),
+        index,
+    }
+}
+
+pub(crate) async fn compact(args: BuildArgs) -> Result<(), Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = CtrlC::sets(cancel.clone())?;
+    let table = open(&args.at).await?;
+    let report = table.compact(build_options(args.index, &args.tuning, cancel)).await?;
+    match args.format {
+        TextFormat::Json => output::json_value(&report),
+        TextFormat::Text => output::text(&compact_text(&report)),
+    }
+}
+
+fn compact_text(report: &CompactReport) -> String {
+    if report.segments_written == 0 {
+        return "nothing to merge: every index has as few segments as its files_per_segment allows".to_owned();
+    }
+    format!(
+        "merged {}: {} segments into {}, {} bytes, {:.1} s; `lakemark vacuum` removes the old ones once they are old enough",
+        report.indexes.join(", "),
+        report.segments_merged,
+        report.segments_written,
+        report.bytes_written,
+        report.seconds
+    )
 }
 
 pub(crate) fn build_text(report: &BuildReport) -> String {

@@ -89,20 +89,30 @@ impl Table {
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        let counters = Arc::new(Counters::default());
-        let cancel = CancelFlag::new();
-        let options = BuildOptions {
-            memory_bytes,
-            threads,
-            index,
-            progress: Some(Arc::clone(&counters) as Arc<dyn Progress>),
-            cancel: Some(cancel.clone()),
-        };
+        let (options, counters, cancel) = build_options(index, memory_bytes, threads);
         let tell = |_: Python<'_>| match &progress {
             Some(progress) => progress.call1(counters.read()).map(drop),
             None => Ok(()),
         };
         let report = wait_cancellable(py, move || async move { table.build(options).await }, &cancel, tell)?;
+        to_json(py, &report)
+    }
+
+    fn compact(
+        &self,
+        py: Python<'_>,
+        index: Option<String>,
+        memory_bytes: Option<u64>,
+        threads: Option<usize>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let (options, counters, cancel) = build_options(index, memory_bytes, threads);
+        let tell = |_: Python<'_>| match &progress {
+            Some(progress) => progress.call1(counters.read()).map(drop),
+            None => Ok(()),
+        };
+        let report = wait_cancellable(py, move || async move { table.compact(options).await }, &cancel, tell)?;
         to_json(py, &report)
     }
 
@@ -260,4 +270,15 @@ fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
         "indexes": snapshot.indexes(),
     })
+}
+
+/// The options of a build, with what counts its progress and what stops it.
+fn build_options(
+    index: Option<String>,
+    memory_bytes: Option<u64>,
+    threads: Option<usize>,
+) -> (BuildOptions, Arc<Counters>, CancelFlag) {
+    let (counters, cancel) = (Arc::new(Counters::default()), CancelFlag::new());
+    let progress = Some(Arc::clone(&counters) as Arc<dyn Progress>);
+    (BuildOptions { memory_bytes, threads, index, progress, cancel: Some(cancel.clone()) }, counters, cancel)
 }

@@ -55,32 +55,20 @@ impl Context {
 /// Builds, and commits once at the end.
 pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildReport> {
     let started = Instant::now();
-    let store = Arc::clone(table.writable_store()?);
-    // Reads go on without a damaged manifest, a build must not: it would silently begin a second history.
-    let manifest = store.newest().await?.manifest?;
-    let snapshot = table.snapshot().await?;
-    let indexes = chosen(manifest.as_deref(), options.index.as_deref())?;
-    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1);
-    let adopted = adopt::adoptable(&snapshot, &store, threads).await;
-    let Plan { groups, rows, declined } = plan(table, &snapshot, &indexes, &adopted).await?;
+    let (context, indexes) = prepare(table, &options).await?;
+    let (snapshot, store) = (&context.snapshot, &context.store);
+    let adopted = adopt::adoptable(snapshot, store, context.threads).await;
+    let Plan { groups, rows, declined } = plan(table, snapshot, &indexes, &adopted).await?;
     if let Some(progress) = &options.progress {
         progress.start(rows);
     }
-    let context = Context {
-        snapshot,
-        store: Arc::clone(&store),
-        budget: Arc::new(Budget::new(options.memory_bytes.unwrap_or_else(default_memory))),
-        threads,
-        progress: options.progress,
-        cancel: options.cancel,
-    };
     let mut results: Vec<GroupResult> = Vec::with_capacity(groups.len());
     let outcome = run(&context, groups, &mut results).await;
     let written: Vec<String> =
         results.iter().flat_map(|result| &result.segments).map(|segment| segment.path.clone()).collect();
     let touched = adopted.len() as u64;
     let committed = match outcome {
-        Ok(()) => finish(&store, &results, adopted).await,
+        Ok(()) => finish(store, &results, adopted).await,
         Err(error) => Err(error),
     };
     if let Err(error) = committed {
@@ -91,6 +79,25 @@ pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildR
     }
     let report = report(&indexes, results, &context.budget, started);
     Ok(BuildReport { adopted: touched, declined, ..report })
+}
+
+/// Pins what a build or a compaction is about, and finds the indexes that are chosen.
+pub(crate) async fn prepare(table: &Table, options: &BuildOptions) -> Result<(Context, Vec<ManifestIndex>)> {
+    let store = Arc::clone(table.writable_store()?);
+    // Reads go on without a damaged manifest, a build must not: it would silently begin a second history.
+    let manifest = store.newest().await?.manifest?;
+    let snapshot = table.snapshot().await?;
+    let indexes = chosen(manifest.as_deref(), options.index.as_deref())?;
+    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1);
+    let context = Context {
+        snapshot,
+        store,
+        budget: Arc::new(Budget::new(options.memory_bytes.unwrap_or_else(default_memory))),
+        threads,
+        progress: options.progress.clone(),
+        cancel: options.cancel.clone(),
+    };
+    Ok((context, indexes))
 }
 
 async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResult>) -> Result<()> {
@@ -107,7 +114,16 @@ async fn run(context: &Context, groups: Vec<Group>, results: &mut Vec<GroupResul
 
 async fn finish(store: &Store, results: &[GroupResult], adopted: Vec<(usize, Adoption)>) -> Result<()> {
     let adopted = adopted.into_iter().map(|(_, adoption)| adoption).collect();
-    let mut built = Built { adopted, ..Built::default() };
+    let built = Built { adopted, ..built_of(results)? };
+    if built.segments.is_empty() && built.adopted.is_empty() {
+        return Ok(());
+    }
+    commit(store, &Edit::AddSegments(built)).await.map(|_| ())
+}
+
+/// What groups gave, as one edit.
+pub(crate) fn built_of(results: &[GroupResult]) -> Result<Built> {
+    let mut built = Built::default();
     for result in results {
         let first = u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?;
         for (file, schema) in &result.files {
@@ -130,10 +146,7 @@ async fn finish(store: &Store, results: &[GroupResult], adopted: Vec<(usize, Ado
             built.segments.push(segment);
         }
     }
-    if built.segments.is_empty() && built.adopted.is_empty() {
-        return Ok(());
-    }
-    commit(store, &Edit::AddSegments(built)).await.map(|_| ())
+    Ok(built)
 }
 
 fn chosen(manifest: Option<&Manifest>, name: Option<&str>) -> Result<Vec<ManifestIndex>> {

@@ -18,6 +18,7 @@ pub mod advise;
 mod build;
 mod cache;
 mod columns;
+mod compact;
 mod delta;
 pub mod error;
 mod fields;
@@ -38,6 +39,7 @@ pub mod table;
 mod transaction;
 mod vacuum;
 mod verify;
+mod walk;
 
 pub use error::{Error, ErrorKind, Result};
 pub use kind::Kind;
@@ -48,7 +50,8 @@ pub use names::ColumnNames;
 pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, Reading, TableOptions, VacuumOptions};
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
-    BuildReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport, Waste,
+    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport,
+    Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

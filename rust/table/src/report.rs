@@ -58,6 +58,21 @@ pub struct IndexVerdict {
     pub stale: Vec<Finding>,
 }
 
+/// What merging segments did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CompactReport {
+    /// Indexes of which segments were merged.
+    pub indexes: Vec<String>,
+    /// Segments that were merged; they stay until a vacuum.
+    pub segments_merged: u64,
+    /// Segments that took their place.
+    pub segments_written: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
+    /// Wall time.
+    pub seconds: f64,
+}
+
 /// A file and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {

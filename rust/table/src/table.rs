@@ -18,11 +18,11 @@ use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
-use crate::report::{BuildReport, VacuumReport, VerifyReport};
+use crate::report::{BuildReport, CompactReport, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::{advise, build, vacuum, verify};
+use crate::{advise, build, compact, vacuum, verify};
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,19 @@ impl Table {
                 progress.finish();
             }
             built
+        })
+    }
+
+    /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search asks few. The old ones stay until a
+    /// [vacuum](Table::vacuum), since queries may be reading them.
+    pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
+        Box::pin(async move {
+            let progress = options.progress.clone();
+            let compacted = compact::compact(self, options).await;
+            if let Some(progress) = progress {
+                progress.finish();
+            }
+            compacted
         })
     }
 

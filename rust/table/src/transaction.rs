@@ -24,6 +24,8 @@ pub(crate) enum Edit {
     DropIndex { name: String, if_exists: bool },
     /// Adds segments that were built.
     AddSegments(Built),
+    /// Puts a segment in the place of those with these ids, if they are all still there and their files are the same. They are not deleted: queries may read them.
+    ReplaceSegments { replaced: Vec<[u8; 16]>, built: Built },
 }
 
 /// Segments that were built, with the data files that they cover.
@@ -112,6 +114,7 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
         }
         Edit::DropIndex { name, if_exists } => drop_index(base, name, *if_exists),
         Edit::AddSegments(built) => Ok(add_segments(base, built)),
+        Edit::ReplaceSegments { replaced, built } => Ok(replace_segments(base, replaced, built)),
     }
 }
 
@@ -160,6 +163,22 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     let all = base.segments.iter().chain(&built.segments).map(|segment| segment.path.clone());
     let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
     (changed.then_some(next), Committed { changed, unused })
+}
+
+fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &Built) -> (Option<Manifest>, Committed) {
+    let is_there = |id: &[u8; 16]| base.segments.iter().any(|segment| segment.id == *id);
+    // The position of a schema is a matter of each manifest.
+    let is_same = |file: &ManifestFile| {
+        let have = base.files.iter().find(|have| have.path == file.path);
+        have.is_some_and(|have| *have == ManifestFile { schema: have.schema, ..file.clone() })
+    };
+    if !replaced.iter().all(is_there) || !built.files.iter().all(is_same) {
+        let unused = built.segments.iter().map(|segment| segment.path.clone()).collect();
+        return (None, Committed { changed: false, unused });
+    }
+    let mut without = base.clone();
+    without.segments.retain(|segment| !replaced.contains(&segment.id));
+    add_segments(&without, built)
 }
 
 /// Gives touched files their new identity; says whether there was one.

@@ -24,7 +24,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueB
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
 use super::bin_writer::BinWriter;
-use super::chunk::{Chunk, ChunkCursor};
+use super::chunk::{Chunk, ChunkCursor, NextValue};
 use super::levels::Ranks;
 use crate::precision::{Cutter, Precision, PrecisionError};
 use crate::zones::ZoneOptions;
@@ -149,6 +149,14 @@ impl ChunkSource {
     /// Those of `input`.
     pub fn spilled(first_row: u32, input: Box<dyn io::Read + Send>, key_type: KeyType) -> io::Result<Self> {
         Ok(Self { first_row, cursor: ChunkCursor::spilled(input, key_type)? })
+    }
+}
+
+impl ChunkSource {
+    /// Values that another segment holds, with its NULL and opaque rows; all rows are those of the new segment.
+    #[must_use]
+    pub fn stream(nulls: Vec<u32>, opaque: Vec<u32>, next: NextValue) -> Self {
+        Self { first_row: 0, cursor: ChunkCursor::stream(nulls, opaque, next) }
     }
 }
 

@@ -330,7 +330,11 @@ pub(crate) struct ChunkCursor {
 enum Entries {
     Memory { keys: std::vec::IntoIter<Key>, ends: std::vec::IntoIter<u32>, rows: Vec<u32>, start: u32 },
     Spilled { input: Box<dyn Read + Send>, key_type: KeyType, left: u64, rows: Vec<u32> },
+    Stream { next: NextValue, rows: Vec<u32> },
 }
+
+/// Gives values in their order, each with its rows.
+pub type NextValue = Box<dyn FnMut() -> io::Result<Option<(Key, Vec<u32>)>> + Send>;
 
 impl ChunkCursor {
     pub(crate) fn spilled(mut input: Box<dyn Read + Send>, key_type: KeyType) -> io::Result<Self> {
@@ -341,10 +345,19 @@ impl ChunkCursor {
         Ok(Self { nulls, opaque, entries: Entries::Spilled { input, key_type, left, rows: Vec::new() } })
     }
 
+    pub(crate) fn stream(nulls: Vec<u32>, opaque: Vec<u32>, next: NextValue) -> Self {
+        Self { nulls, opaque, entries: Entries::Stream { next, rows: Vec::new() } }
+    }
+
     /// The next key; its rows are then in [`Self::rows`].
     pub(crate) fn advance(&mut self) -> io::Result<Option<Key>> {
         match &mut self.entries {
             Entries::Memory { keys, .. } => Ok(keys.next()),
+            Entries::Stream { next, rows } => {
+                let Some((key, found)) = next()? else { return Ok(None) };
+                *rows = found;
+                Ok(Some(key))
+            }
             Entries::Spilled { input, key_type, left, rows } => {
                 if *left == 0 {
                     return Ok(None);
@@ -378,7 +391,7 @@ impl ChunkCursor {
                 take(rows.get(*start as usize..end as usize).unwrap_or_default());
                 *start = end;
             }
-            Entries::Spilled { rows, .. } => take(rows),
+            Entries::Spilled { rows, .. } | Entries::Stream { rows, .. } => take(rows),
         }
     }
 }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
-use lakemark_index::bitmap::{BuildError, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
+use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
 use object_store::ObjectStoreExt;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -210,7 +210,7 @@ fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result
 }
 
 /// The encoding that an index was declared with.
-fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
+pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
     Encoding::from_name(&index.encoding).ok_or_else(|| {
         Error::unsupported(format!(
             "the index {} has the encoding {}, which this release does not build: upgrade lakemark, or drop the index",
@@ -386,15 +386,37 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
         0 => None,
         _ => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
     };
+    let MergeJob { meta, chunks } = job;
+    let (column, key_type) = (meta.column.clone(), meta.key_type);
+    let sources = move || {
+        let waiting = chunks.into_iter().map(|(first_row, chunk)| chunk.into_source(first_row, key_type));
+        Ok(waiting.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+    };
+    let (segment, summary) = write(context, meta, sources).await?;
+    warn_of_overlap(&column, &summary);
+    Ok(segment)
+}
+
+/// Merges chunks into a segment that is published under its path; `sources` gives them and what is held until the end.
+pub(crate) async fn write(
+    context: &Context,
+    meta: SegmentMeta,
+    sources: impl FnOnce() -> io::Result<(Vec<ChunkSource>, Vec<Option<Taken>>)> + Send + 'static,
+) -> Result<(ManifestSegment, SegmentSummary)> {
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
-    let (id, index_id, column) = (job.meta.segment_id, job.meta.index_id, job.meta.column.clone());
+    let (id, index_id) = (meta.segment_id, meta.index_id);
     let work = move || {
-        let summary = write_segment(job, &mut |bytes| pending.write(bytes));
+        let (sources, taken) = sources()?;
+        let summary = merge(meta, sources, &mut |bytes| pending.write(bytes));
+        drop(taken);
         summary.map(|summary| (pending, summary))
     };
     let written = spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
     let (pending, summary) = written.map_err(|error| match error {
+        BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
+            "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
+        )),
         BuildError::Io(error) => disk_error(context, error),
         BuildError::Format(error) => {
             Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
@@ -402,10 +424,9 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
         }
         error => Error::unsupported(error.to_string()),
     })?;
-    warn_of_overlap(&column, &summary);
     let (path, length) = (Store::segment_path(id), pending.length);
     context.store.publish(pending, &path).await?;
-    Ok(ManifestSegment { id, index_id, path, length, files: Vec::new() })
+    Ok((ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary))
 }
 
 /// Fences help where few of them are around a key.
@@ -420,18 +441,4 @@ fn warn_of_overlap(column: &str, summary: &SegmentSummary) {
              (--using key) reads less"
         );
     }
-}
-
-fn write_segment(job: MergeJob, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Result<SegmentSummary, BuildError> {
-    let key_type = job.meta.key_type;
-    let mut taken: Vec<Option<Taken>> = Vec::with_capacity(job.chunks.len());
-    let mut sources = Vec::with_capacity(job.chunks.len());
-    for (first_row, chunk) in job.chunks {
-        let (source, memory) = chunk.into_source(first_row, key_type)?;
-        sources.push(source);
-        taken.push(memory);
-    }
-    let summary = merge(job.meta, sources, sink)?;
-    drop(taken);
-    Ok(summary)
 }

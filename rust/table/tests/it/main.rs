@@ -3,6 +3,7 @@
 mod adopting;
 mod building;
 mod choosing;
+mod compacting;
 mod delta;
 mod encodings;
 mod faults;

@@ -1,0 +1,239 @@
+//! Merging the segments of an index into fewer, so that a search of many files asks few segments.
+//!
+//! ```text
+//! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        up to files_per_segment files together
+//!            └────┬─────┘ └─┬─┘ └─┬─┘ └─┬─┘
+//!    values in order with rows, walked side by side   (zones: the column is read once more)
+//!                 └────── one segment ──┘             one commit; readers of older manifests keep theirs
+//! ```
+//!
+//! The values of each segment are walked in their order and merged as a build merges its chunks, with as little memory. Rows of
+//! files that are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::Instant;
+
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, coarse_memory_bytes};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::build::group::{Group, GroupResult, build_group, encoding_of, write};
+use crate::build::{Context, built_of, prepare};
+use crate::error::{Error, Result};
+use crate::kind::{Kind, files_per_segment, precision_of, zones_of};
+use crate::options::BuildOptions;
+use crate::report::CompactReport;
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use crate::transaction::{Built, Edit, commit};
+use crate::walk::{Walk, read_rows};
+
+/// Segments of an index that become one.
+struct Merge<'a> {
+    index: &'a ManifestIndex,
+    /// With the ordinals of the files that are still there.
+    segments: Vec<(&'a ManifestSegment, Vec<u32>)>,
+}
+
+/// Compacts, with a commit for each new segment.
+pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<CompactReport> {
+    let started = Instant::now();
+    let (context, indexes) = prepare(table, &options).await?;
+    let mut report = CompactReport::default();
+    let Some(manifest) = context.snapshot.manifest.clone() else { return Ok(report) };
+    let merges = merges(&context.snapshot, &manifest, &indexes);
+    if let Some(progress) = &options.progress {
+        progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
+    }
+    for merge in merges {
+        context.check_cancel()?;
+        let before = merge.segments.len() as u64;
+        let Some(built) = merge.run(&context, &manifest).await? else { continue };
+        let (path, length) = match built.segments.as_slice() {
+            [segment] => (segment.path.clone(), segment.length),
+            _ => continue,
+        };
+        let replaced = merge.segments.iter().map(|(segment, _)| segment.id).collect();
+        match commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await {
+            Ok(committed) if committed.changed => {
+                report.indexes.push(merge.index.name.clone());
+                report.segments_merged += before;
+                report.segments_written += 1;
+                report.bytes_written += length;
+            }
+            // Somebody else compacted or dropped the index meanwhile: what was written here is removed.
+            Ok(_) => {}
+            Err(error) => {
+                context.store.discard(&path).await;
+                return Err(error);
+            }
+        }
+        if let Some(progress) = &options.progress {
+            progress.advance(merge.rows(&manifest));
+        }
+    }
+    report.indexes.dedup();
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Neighbouring segments, as many as their files may share one.
+fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
+    let live: HashSet<u32> = snapshot.marks.iter().filter_map(|mark| mark.ordinal).collect();
+    let mut merges: Vec<Merge<'a>> = Vec::new();
+    for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
+        let most = files_per_segment(index);
+        let (mut open, mut files, mut space) = (Merge { index, segments: Vec::new() }, 0, 0u64);
+        // A file that two segments cover is taken from one.
+        let mut left = live.clone();
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            let held: Vec<u32> = segment.files.iter().copied().filter(|file| left.remove(file)).collect();
+            let rows: u64 = held.iter().filter_map(|file| manifest.files.get(*file as usize)).map(aligned_rows).sum();
+            if files + held.len() > most || space + rows > u64::from(u32::MAX) {
+                merges.push(std::mem::replace(&mut open, Merge { index, segments: Vec::new() }));
+                (files, space) = (0, 0);
+            }
+            files += held.len();
+            space += rows;
+            open.segments.push((segment, held));
+        }
+        merges.push(open);
+    }
+    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|(_, files)| !files.is_empty()));
+    merges
+}
+
+fn aligned_rows(file: &ManifestFile) -> u64 {
+    file.rows().next_multiple_of(u64::from(BASE_ALIGNMENT))
+}
+
+impl Merge<'_> {
+    fn rows(&self, manifest: &Manifest) -> u64 {
+        let files = self.segments.iter().flat_map(|(_, files)| files);
+        files.filter_map(|file| manifest.files.get(*file as usize)).map(ManifestFile::rows).sum()
+    }
+
+    /// Writes the segment; none if it cannot be made now.
+    async fn run(&self, context: &Context, manifest: &Manifest) -> Result<Option<Built>> {
+        if Kind::of(self.index).is_some_and(Kind::is_exact) {
+            self.merge(context, manifest).await.map(Some)
+        } else {
+            self.build_again(context).await
+        }
+    }
+
+    /// Filters say nothing of the keys in them: they are made from the column, once for all files.
+    async fn build_again(&self, context: &Context) -> Result<Option<Built>> {
+        let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
+        let marks = context.snapshot.marks.iter().enumerate();
+        let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
+        let group = Group { files: files.map(|(file, _)| file).collect(), indexes: vec![self.index.clone()] };
+        let mut result = GroupResult::default();
+        let outcome = build_group(context, &group, &mut result).await;
+        let whole = result.files.len() == wanted.len();
+        match outcome {
+            Ok(()) if whole => built_of(std::slice::from_ref(&result)).map(Some),
+            outcome => {
+                for segment in &result.segments {
+                    context.store.discard(&segment.path).await;
+                }
+                // A file changed meanwhile: the next build will index it again.
+                outcome.map(|()| None)
+            }
+        }
+    }
+
+    /// Merges the values of the segments.
+    async fn merge(&self, context: &Context, manifest: &Manifest) -> Result<Built> {
+        let encoding = encoding_of(self.index)?;
+        let rows =
+            self.segments.iter().flat_map(|(_, files)| files).filter_map(|file| manifest.files.get(*file as usize));
+        let memory = coarse_memory_bytes(encoding, rows.map(aligned_rows).sum());
+        if memory > context.budget.limit() {
+            return Err(Error::unsupported(format!(
+                "merging the segments of the index {} takes {memory} bytes of memory, and {} may be used: allow more with --memory, \
+                 or declare the index with a smaller files_per_segment",
+                self.index.name,
+                context.budget.limit()
+            )));
+        }
+        let mut built = Built { schemas: manifest.schemas.clone(), ..Built::default() };
+        let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
+        for (segment, held) in &self.segments {
+            let damaged = |damage: Damage| {
+                Error::corrupt(format!(
+                    "the segment {} cannot be merged: {}; delete the file and run `lakemark index build`",
+                    segment.path, damage.problem
+                ))
+            };
+            let counter = ReadCounter::default();
+            let opened = Segment::open_afresh(&context.store, segment, self.index, &counter).await.map_err(damaged)?;
+            let names: HashMap<&str, u32> = held
+                .iter()
+                .filter_map(|file| Some((manifest.files.get(*file as usize)?.path.as_str(), *file)))
+                .collect();
+            let mut places = Vec::new();
+            for entry in &opened.directory.files {
+                let Some(ordinal) = names.get(entry.path.as_str()) else { continue };
+                let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+                places.push((entry.base, entry.rows(), base));
+                files.push(SegmentFile { base, ..entry.clone() });
+                built.files.push(known.clone());
+                base = base.saturating_add(u32::try_from(entry.rows()).unwrap_or(u32::MAX));
+                base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+            }
+            sources.push(source(&opened, places).await.map_err(damaged)?);
+        }
+        let id = Uuid::new_v4().into_bytes();
+        let meta = SegmentMeta {
+            segment_id: id,
+            index_id: self.index.id,
+            column: self.index.column.clone(),
+            key_type: self.index.key_type,
+            files,
+            encoding,
+            bins: None,
+            precision: precision_of(&self.index.options)?,
+            zones: zones_of(self.index, context.budget.limit()),
+        };
+        let (segment, _) = write(context, meta, move || Ok((sources, Vec::new()))).await?;
+        let ordinals = (0..).take(built.files.len()).collect();
+        built.segments.push(ManifestSegment { files: ordinals, ..segment });
+        Ok(built)
+    }
+}
+
+/// The values of a segment as a chunk of a merge, with their rows where they will be.
+async fn source(segment: &Segment, places: Vec<(u32, u64, u32)>) -> Result<ChunkSource, Damage> {
+    let counter = ReadCounter::default();
+    let moved = move |rows: Vec<u32>| -> Vec<u32> {
+        let place = |row: u32| {
+            let place = places.partition_point(|(base, ..)| *base <= row).checked_sub(1)?;
+            let (from, length, to) = places.get(place)?;
+            (u64::from(row - from) < *length).then_some(to + (row - from))
+        };
+        rows.into_iter().filter_map(place).collect()
+    };
+    let nulls = moved(read_rows(segment, segment.directory.nulls, &counter).await?);
+    let opaque = moved(read_rows(segment, segment.directory.opaque, &counter).await?);
+    let mut walk = Walk::new(segment, &counter).await?;
+    let handle = Handle::current();
+    // Called by the merge, on a thread that may block.
+    let next = move || loop {
+        match handle.block_on(walk.next(&counter)) {
+            Ok(None) => return Ok(None),
+            Ok(Some((key, rows))) => {
+                let rows = moved(rows);
+                if !rows.is_empty() {
+                    return Ok(Some((key, rows)));
+                }
+            }
+            Err(damage) => return Err(io::Error::new(io::ErrorKind::InvalidData, damage.problem)),
+        }
+    };
+    Ok(ChunkSource::stream(nulls, opaque, Box::new(next)))
+}

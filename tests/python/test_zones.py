@@ -1,0 +1,104 @@
+"""The kinds `bloom_tree` and `summary`, and merging of segments; DuckDB says what is right."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from conftest import Judged
+
+COLUMNS = ["id", "city"]
+CONDITIONS = [
+    "id = 1234",
+    "id IN (1, 3999, 4000)",
+    "id BETWEEN 100 AND 300",
+    "id <> 7",
+    "city = 'Oslo'",
+    "city IN ('Rom', 'Nowhere')",
+    "city > 'P'",
+    "city IS NULL",
+    "id = 17 OR city = 'Oslo' AND NOT id < 2000",
+]
+
+
+@pytest.mark.filterwarnings("ignore:the column is neither")
+@pytest.mark.parametrize("kind", ["bloom_tree", "summary"])
+def test_rows_are_those_of_the_condition(plain: Judged, kind: str) -> None:
+    for column, options in (("id", {"zone_rows": 100}), ("city", {"fpp": 0.1})):
+        index = plain.table.create_index(column, using=kind, progress=False, **options)
+        assert (index.name, index.kind, index.coverage) == (f"{column}_{kind}", kind, 1.0)
+    for condition in CONDITIONS:
+        found = plain.table.scan(condition, COLUMNS).to_arrow().to_pylist()
+        rows = sorted((tuple(row[name] for name in COLUMNS) for row in found), key=repr)
+        assert rows == plain.rows(COLUMNS, condition), condition
+        assert plain.table.count(condition) == len(rows), condition
+    assert plain.table.verify()
+
+
+@pytest.mark.parametrize("kind", ["bloom_tree", "summary"])
+def test_a_key_that_is_not_there_reads_no_data(plain: Judged, kind: str) -> None:
+    plain.table.create_index("id", using=kind, fpp=1e-9, progress=False)
+    report = plain.table.explain("id = 123456789")
+    assert (report.files_pruned, report.rows_certain, report.rows_uncertain) == (report.files_total, 0, 0)
+    assert plain.table.lookup([17, 123456789], COLUMNS, on="id").to_arrow()["id"].to_pylist() == [17]
+
+
+def test_a_column_in_no_order_gets_a_warning_from_a_tree(plain: Judged) -> None:
+    with pytest.warns(lakemark.LakemarkWarning, match="neither ordered nor clustered"):
+        plain.table.create_index("city", using="bloom_tree", zone_rows=50, progress=False)
+
+
+def test_bad_options_are_worded_errors(plain: Judged) -> None:
+    for options, text in (
+        ({"fpp": 1.5}, "a probability"),
+        ({"zone_rows": 0}, "1 or more"),
+        ({"precision": 2}, "a summary index has fpp, zone_rows, files_per_segment"),
+    ):
+        with pytest.raises(lakemark.InvalidInputError, match=text):
+            plain.table.create_index("id", using="summary", progress=False, **options)
+
+
+def test_segments_of_appended_files_are_merged(plain: Judged) -> None:
+    plain.table.create_index("id", using="key", files_per_segment=1, progress=False)
+    plain.table.create_index("city", using="bitmap", progress=False)
+    before = {index.name: index.segments for index in plain.table.indexes}
+    assert before["id_key"] > 1
+    report = plain.table.compact(progress=False)
+    assert not report.segments_written
+    assert "nothing to merge" in str(report)
+    command = [sys.executable, "-m", "lakemark", "index", "compact", str(plain.folder), "--format", "json"]
+    done = subprocess.run([*command, "--index", "city_bitmap"], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)["segments_merged"] == 0
+
+
+def test_a_table_that_grew_by_appends_is_compacted(plain: Judged) -> None:
+    data = sorted(plain.folder.glob("*.parquet"))
+    later = [(path, path.read_bytes()) for path in data[1:]]
+    for path, _ in later:
+        path.unlink()
+    table = lakemark.Table(plain.folder)
+    for column, kind in (("id", "key"), ("city", "summary"), ("id", "bloom_tree")):
+        table.create_index(column, using=kind, progress=False)
+    for path, content in later:
+        path.write_bytes(content)
+        table.build(progress=False)
+    assert {index.segments for index in table.indexes} == {len(data)}
+    told: list[tuple[int, int]] = []
+    report = table.compact(progress=lambda done, total: told.append((done, total)))
+    assert sorted(report.indexes) == ["city_summary", "id_bloom_tree", "id_key"]
+    assert (report.segments_merged, report.segments_written) == (3 * len(data), 3)
+    assert "segments merged into 3" in str(report)
+    assert "segments merged" in report._repr_html_()
+    assert {index.segments for index in table.indexes} == {1}
+    assert table.verify()
+    for condition in CONDITIONS:
+        rows = table.scan(condition, COLUMNS).to_arrow().to_pylist()
+        found = sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=repr)
+        assert found == plain.rows(COLUMNS, condition), condition
