@@ -139,6 +139,14 @@ impl KeyRanges {
         &self.0
     }
 
+    /// Whether it is single keys, or none.
+    #[must_use]
+    pub fn are_points(&self) -> bool {
+        self.0.iter().all(
+            |range| matches!((&range.low, &range.high), (Bound::Included(low), Bound::Included(high)) if low == high),
+        )
+    }
+
     /// Whether `key` is in the set.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {

@@ -13,12 +13,14 @@ mod queries;
 mod report;
 mod sample;
 
+use lakemark_format::filter::{DENSITY_UNIT, Density};
 use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::bitmap::cost::choice::choose;
 use lakemark_index::bitmap::cost::predicted_bytes;
+use lakemark_index::zones::FALSE_ZONES;
 
 use crate::error::Result;
-use crate::kind::{Kind, files_per_segment};
+use crate::kind::{Kind, files_per_segment, zones_of};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use sample::Sampler;
@@ -36,6 +38,11 @@ const PREDICTED_ROWS: &str = "predicted_rows";
 const UNIQUE: f64 = 0.9;
 /// Columns of unique values are told of from so many rows on: smaller ones take little whatever they are.
 const MANY_ROWS: u64 = 100_000;
+
+/// Keys that take more bytes a row than this are long: filters take about two, and more than most columns of keys take as numbers.
+const LONG_KEY_BYTES: f64 = 16.0;
+/// The rows are in the order of the values, or nearly so, up to this measure of disorder (1 for none).
+const CLUSTERED: f64 = 0.1;
 
 /// Whether `auto` chose the encoding of an index.
 pub(crate) fn is_chosen_by_auto(index: &ManifestIndex) -> bool {
@@ -90,14 +97,18 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     let choice = choose(&segments.shapes);
     let distinct = segments.values();
     let unique = is_unique(&sampler, &column, distinct);
+    let packed = segments.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>();
+    let packed = packed.map(|bytes| segments.scaled(bytes));
     if open {
         let because = if unique {
-            Kind::Key.name().clone_into(&mut index.kind);
-            index.encoding = Encoding::Packed.name().to_owned();
-            "nearly every row has its own, which the kind key finds with one read"
+            let row_bytes = packed.unwrap_or(0) as f64 / sampler.rows().max(1) as f64;
+            let (kind, because) = kind_of_unique(row_bytes, column.sample.shuffle());
+            kind.name().clone_into(&mut index.kind);
+            kind.encoding().name().clone_into(&mut index.encoding);
+            because
         } else {
             index.encoding = choice.encoding.name().to_owned();
-            &choice.reason
+            choice.reason.clone()
         };
         let reason = match sampler.rows() {
             0 => "the table has no rows yet".to_owned(),
@@ -108,14 +119,13 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
         index.options.push((REASON.to_owned(), reason));
     }
     let predicted = match Encoding::from_name(&index.encoding) {
-        Some(Encoding::Packed) => {
-            segments.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>()
-        }
-        Some(encoding) => choice.prediction(encoding).map(|prediction| prediction.bytes),
+        Some(Encoding::Packed) => packed,
+        // How many values a zone has is known where every row has its own.
+        Some(encoding) if encoding.has_zones() => unique.then(|| filter_bytes(&sampler, &column, index)),
+        Some(encoding) => choice.prediction(encoding).map(|prediction| segments.scaled(prediction.bytes)),
         None => None,
     };
     if let Some(bytes) = predicted {
-        let bytes = segments.scaled(bytes);
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
         if unique && index.kind == Kind::Bitmap.name() {
@@ -130,6 +140,36 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
         }
     }
     Ok(())
+}
+
+/// The kind of index for a column in which nearly every row has its own value, and why: keys, unless they are long. Filters do not grow
+/// with the keys.
+fn kind_of_unique(row_bytes: f64, shuffle: f64) -> (Kind, String) {
+    let own = "nearly every row has its own";
+    if row_bytes <= LONG_KEY_BYTES {
+        return (Kind::Key, format!("{own}, which the kind key finds with one read"));
+    }
+    let long = format!("{own}, and keys would take {row_bytes:.0} bytes a row");
+    if shuffle <= CLUSTERED {
+        return (
+            Kind::BloomTree,
+            format!("{long}, so that filters behind fences are kept of them: the rows are in their order"),
+        );
+    }
+    (Kind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
+}
+
+/// Bytes of the filters of a column of unique values.
+fn filter_bytes(sampler: &Sampler<'_>, column: &sample::SampledColumn, index: &ManifestIndex) -> u64 {
+    let (keys, zones) = (valued(sampler.rows(), column), zones_of(index, 0));
+    let count = zones.zone_rows.map_or(0, |rows| sampler.rows().div_ceil(rows.into())).max(sampler.row_groups()).max(1);
+    // A summary probes all zones, a tree those whose fences are around the key; slices hold eight zones a byte.
+    let (probed, padded) = match Kind::of(index) {
+        Some(Kind::Summary) => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
+        _ => (count as f64 * column.sample.shuffle(), 1.0),
+    };
+    let density = Density::of_fpp(zones.fpp.unwrap_or(FALSE_ZONES / probed.max(1.0)));
+    (keys as f64 * padded * f64::from(density.bits) / (DENSITY_UNIT * 8) as f64) as u64
 }
 
 /// Whether nearly every row of a large table has a value of its own.

@@ -24,6 +24,8 @@ const AUTO: &str = "auto";
 /// Rows of a page, as Parquet writers cut them unless told otherwise. A zone is no page of the indexed column: the pages that it
 /// saves are those of the columns that are read, and these are cut elsewhere.
 const PAGE_ROWS: u32 = 20_000;
+/// Rows of a zone of a summary: a row group of usual writers, or a part of a large one.
+const SUMMARY_ROWS: u32 = 65_536;
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub enum Kind {
     Key,
     /// Bloom filters of zones of rows behind fences, for columns whose values lie together.
     BloomTree,
-    /// Bloom filters of all row groups, cut into slices, for columns in no order.
+    /// Bloom filters of all row groups, or parts of them, cut into slices, for columns in no order.
     Summary,
 }
 
@@ -96,7 +98,8 @@ impl Kind {
         }
     }
 
-    fn encoding(self) -> Encoding {
+    /// The encoding of its segments; of bitmaps the one that is taken if none is named.
+    pub(crate) fn encoding(self) -> Encoding {
         match self {
             Self::Bitmap => Encoding::Equality,
             Self::Key => Encoding::Packed,
@@ -186,9 +189,10 @@ pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
 
 /// The zones of an index, in a build that may take so much memory.
 pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions {
+    let default = if Kind::of(index) == Some(Kind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
     let rows = option(&index.options, ZONE_ROWS).and_then(|value| value.parse().ok());
     ZoneOptions {
-        zone_rows: rows.or((Kind::of(index) == Some(Kind::BloomTree)).then_some(PAGE_ROWS)),
+        zone_rows: Some(rows.unwrap_or(default)),
         fpp: option(&index.options, FPP).and_then(|value| value.parse().ok()),
         memory_bytes: Some(memory_bytes),
     }

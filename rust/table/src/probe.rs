@@ -15,6 +15,7 @@ mod bounds;
 mod choice;
 mod count;
 mod identity;
+mod narrow;
 mod pairs;
 mod sources;
 mod tally;

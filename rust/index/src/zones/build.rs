@@ -20,7 +20,7 @@ use crate::bitmap::build::{BuildError, ChunkSource};
 /// Hashes that wait for the number of bits: 128 MiB.
 const WAITING_HASHES: usize = 1 << 24;
 /// Zones that are read in vain by a search for one key that is not there, unless the probability is named.
-const FALSE_ZONES: f64 = 0.05;
+pub const FALSE_ZONES: f64 = 0.05;
 /// Zones of which a key is looked up to measure how the fences overlap.
 const OVERLAP_SAMPLE: usize = 128;
 /// Fences of longer byte keys are cut to so many bytes.

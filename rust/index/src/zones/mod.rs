@@ -16,6 +16,6 @@ pub mod build;
 mod held;
 pub mod search;
 
-pub use build::ZoneOptions;
+pub use build::{FALSE_ZONES, ZoneOptions};
 pub use held::HeldZones;
 pub use search::ZoneSearch;

@@ -28,6 +28,7 @@ pub(crate) struct Sampler<'a> {
     snapshot: &'a Snapshot,
     /// Rows of each data file.
     file_rows: Vec<u64>,
+    row_groups: u64,
     parts: Vec<Part>,
     /// Pieces of the table that the parts are; 1 if they are the whole table.
     pieces: usize,
@@ -79,6 +80,7 @@ impl<'a> Sampler<'a> {
         }
         let groups: Vec<Vec<u32>> = groups.into_iter().map(Option::unwrap_or_default).collect();
         let file_rows = groups.iter().map(|groups| groups.iter().copied().map(u64::from).sum()).collect();
+        let row_groups = groups.iter().map(|groups| groups.len() as u64).sum();
         let (parts, pieces) = choose_parts(&groups);
         let mut footers = HashMap::new();
         for part in &parts {
@@ -89,12 +91,17 @@ impl<'a> Sampler<'a> {
             let footer = Footer::read(snapshot.object_store().as_ref(), &file.meta, &file.path).await?;
             footers.insert(part.file, Arc::new(footer));
         }
-        Ok(Self { snapshot, file_rows, parts, pieces, footers })
+        Ok(Self { snapshot, file_rows, row_groups, parts, pieces, footers })
     }
 
     /// Rows of the table.
     pub(crate) fn rows(&self) -> u64 {
         self.file_rows.iter().sum()
+    }
+
+    /// Row groups of the table.
+    pub(crate) fn row_groups(&self) -> u64 {
+        self.row_groups
     }
 
     /// Rows of the sample.

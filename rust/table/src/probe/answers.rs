@@ -75,13 +75,13 @@ pub(crate) struct Answers {
 }
 
 /// A segment to be asked one leaf.
-struct Question {
-    leaf: usize,
-    test: Test,
-    index: ManifestIndex,
-    segment: ManifestSegment,
+pub(super) struct Question {
+    pub leaf: usize,
+    pub test: Test,
+    pub index: ManifestIndex,
+    pub segment: ManifestSegment,
     /// Files of the snapshot that it may answer for, with their paths.
-    files: Vec<(usize, String)>,
+    pub files: Vec<(usize, String)>,
 }
 
 impl Answers {
@@ -114,6 +114,7 @@ impl Answers {
                 }
                 continue;
             }
+            let questions = answers.narrowed(snapshot, leaf, questions, (counter, use_cache)).await;
             for question in questions {
                 // What is remembered needs no task, whose start would take longer.
                 let known =
@@ -170,7 +171,7 @@ impl Answers {
     }
 
     /// Enters what a segment said, file by file.
-    async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<Asked, Damage>) {
+    pub(super) async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<Asked, Damage>) {
         let (segment, rows) = match asked {
             Ok(asked) => asked,
             Err(damage) => {
@@ -213,6 +214,11 @@ impl Answers {
             };
             self.set(question.leaf, *file, answer);
         }
+    }
+
+    /// What is known of a leaf in a file by now.
+    pub(super) fn of_leaf(&self, leaf: usize, file: usize) -> Option<&Answer> {
+        self.leaves.get(leaf)?.get(file)
     }
 
     fn set(&mut self, leaf: usize, file: usize, answer: Answer) {
@@ -310,10 +316,10 @@ fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
 }
 
 /// A segment, and for each of its files the candidates of a test.
-type Asked = (Segment, Arc<Vec<Candidates>>);
+pub(super) type Asked = (Segment, Arc<Vec<Candidates>>);
 
 /// What the process remembers of a segment's answer.
-fn remembered(store: &Arc<Store>, question: &Question) -> Option<Asked> {
+pub(super) fn remembered(store: &Arc<Store>, question: &Question) -> Option<Asked> {
     let rows = FOUND.get(&(segment_key(store, &question.segment), question.test.clone()))?;
     Some((Segment::remembered(store, &question.segment)?, rows))
 }
@@ -333,7 +339,12 @@ async fn search(segment: &Segment, test: &Test, counter: &ReadCounter) -> Result
 }
 
 /// Opens a segment and asks it.
-async fn ask(store: &Arc<Store>, question: &Question, counter: &ReadCounter, use_cache: bool) -> Result<Asked, Damage> {
+pub(super) async fn ask(
+    store: &Arc<Store>,
+    question: &Question,
+    counter: &ReadCounter,
+    use_cache: bool,
+) -> Result<Asked, Damage> {
     let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
     let key = (segment_key(store, &question.segment), question.test.clone());
     let found = search(&segment, &question.test, counter).await?;

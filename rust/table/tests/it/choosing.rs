@@ -89,6 +89,44 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
     assert!(table.verify().await.unwrap().is_ok());
 }
 
+/// Long keys of their own: filters take a tenth of them.
+#[tokio::test]
+async fn auto_keeps_filters_of_long_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rng = StdRng::seed_from_u64(9);
+    for file in 0..2u64 {
+        let rows = file * 60_000..(file + 1) * 60_000;
+        let token: Vec<String> = rows.clone().map(|_| format!("{:032x}", rng.random::<u128>())).collect();
+        let logged = rows.zip(&token).map(|(row, token)| Some(format!("{row:08}-{token}")));
+        let logged: StringArray = logged.collect();
+        let columns: [(&str, ArrayRef); 2] =
+            [("token", Arc::new(StringArray::from_iter_values(&token))), ("logged", Arc::new(logged))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(10_000)).build();
+        let path = std::fs::File::create(folder.path().join(format!("{file}.parquet"))).unwrap();
+        let mut writer = ArrowWriter::try_new(path, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+    let table = open(folder.path()).await;
+    for column in ["token", "logged"] {
+        table.create_index(spec(column), false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+    for (name, encoding, because) in [
+        ("token_summary", "sliced", "the rows are in no order"),
+        ("logged_bloom_tree", "filtered", "the rows are in their order"),
+    ] {
+        let index = index_of(&table, name).await;
+        assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "auto"));
+        let reason = index.reason.unwrap();
+        assert!(reason.contains("keys would take") && reason.contains(because), "{reason}");
+        let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
+        assert!((0.85..=1.15).contains(&ratio), "{name}: {} for {}", index.predicted_bytes.unwrap(), index.bytes);
+        assert!(index.bytes < 120_000 * 2, "{name}: {}", index.bytes);
+    }
+}
+
 #[tokio::test]
 async fn what_is_named_is_taken_and_predicted() {
     let folder = tempfile::tempdir().unwrap();

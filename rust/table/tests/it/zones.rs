@@ -198,3 +198,28 @@ async fn appending_leaves_the_segments_that_are_there() {
         assert_eq!((found.report.files_pruned, found.report.row_groups_pruned), (2, 8), "{kind}");
     }
 }
+
+/// A summary of many files leaves one of many segments of keys to ask.
+#[tokio::test]
+async fn a_summary_is_asked_before_many_segments_of_keys() {
+    let (folder, table) = table_of_ids(20, false).await;
+    built(&table, spec("key", "id", &[("files_per_segment", "1")])).await;
+    let reads = async |key: i64| {
+        let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+        // Directories are remembered by then.
+        probe(&snapshot, &equals("id", 1_000_001)).await;
+        let found = probe(&snapshot, &equals("id", key)).await;
+        (certain(&found.files[7]), found.report.index_reads, found.report.rows_certain)
+    };
+    // Every segment says that its list of NULL is empty without a read; a leaf is read where the key lies between the first keys.
+    let alone = reads(2 * (7 * 250 + 123)).await;
+    let row = (0..250).find(|row| row * 101 % 250 == 123).unwrap();
+    assert_eq!(alone.0, [row]);
+    built(&table, spec("summary", "id", &[("fpp", "1e-9")])).await;
+    let both = reads(2 * (7 * 250 + 123)).await;
+    assert_eq!((both.0, both.2), (vec![row], 1));
+    // The slices, and the leaf of the file that may hold the key.
+    assert_eq!(both.1, 2, "{} reads without a summary", alone.1);
+    let missing = reads(2 * (7 * 250 + 123) + 1).await;
+    assert_eq!((missing.0, missing.1, missing.2), (vec![], 1, 0));
+}

@@ -1,0 +1,113 @@
+//! Kinds compose: where many segments would be asked for single keys, those that know zones are asked before those that know rows.
+//!
+//! ```text
+//! x = 42      summary: 1 segment      ─▶ file 7 may hold it, all others do not
+//!             key: 300 segments       ─▶ the one of file 7 is asked for its rows
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use futures::{StreamExt, stream};
+use lakemark_index::{Leaf, Test};
+
+use super::answers::{Answer, Answers, Question, ask, remembered};
+use crate::kind::Kind;
+use crate::segments::ReadCounter;
+use crate::snapshot::Snapshot;
+
+/// So many segments are asked at once: about as long as asking others first.
+const FEW_SEGMENTS: usize = 8;
+/// Segments that are asked at a time.
+const CONCURRENT_SEGMENTS: usize = 32;
+
+impl Answers {
+    /// The questions that are still to be asked after the zones of their files were: of a file that cannot hold any of the keys
+    /// everything is known.
+    pub(super) async fn narrowed(
+        &mut self,
+        snapshot: &Snapshot,
+        leaf: &Leaf,
+        questions: Vec<Question>,
+        (counter, use_cache): (&ReadCounter, bool),
+    ) -> Vec<Question> {
+        let (Some(store), Some(place)) = (&snapshot.store, questions.first().map(|question| question.leaf)) else {
+            return questions;
+        };
+        let is_exact = |question: &Question| Kind::of(&question.index).is_some_and(Kind::is_exact);
+        let exact = questions.iter().filter(|question| is_exact(question)).count();
+        let of_points = matches!(&leaf.test, Test::Ranges(ranges) if ranges.are_points());
+        if exact <= FEW_SEGMENTS || !of_points {
+            return questions;
+        }
+        let known = |question: &Question| use_cache && remembered(store, question).is_some();
+        if questions.iter().all(known) {
+            return questions;
+        }
+        let files = questions.iter().filter(|question| is_exact(question)).flat_map(|question| &question.files);
+        let files: HashSet<usize> = files.map(|(file, _)| *file).collect();
+        let of_zones = zone_questions(snapshot, place, leaf, &files);
+        if of_zones.len() * 2 > exact {
+            return questions;
+        }
+        // By number, since a closure over borrowed items would make the future one that cannot change threads.
+        let asked = of_zones.as_slice();
+        let asked: Vec<_> = stream::iter(0..asked.len())
+            .map(|number| async move {
+                let question = asked.get(number)?;
+                // What is wrong with a mark that is not needed is for a verification to say.
+                ask(store, question, counter, use_cache).await.ok().map(|found| (number, found))
+            })
+            .buffer_unordered(CONCURRENT_SEGMENTS)
+            .filter_map(|found| async { found })
+            .collect()
+            .await;
+        let mut of_zones: Vec<Option<Question>> = of_zones.into_iter().map(Some).collect();
+        for (number, found) in asked {
+            if let Some(question) = of_zones.get_mut(number).and_then(Option::take) {
+                self.take(snapshot, question, Ok(found)).await;
+            }
+        }
+        let lacks_all = |file: usize| match self.of_leaf(place, file) {
+            Some(Answer::Rows { candidates, .. }) => candidates.t().is_empty(),
+            _ => false,
+        };
+        let mut left = Vec::with_capacity(questions.len());
+        for mut question in questions {
+            if is_exact(&question) {
+                question.files.retain(|(file, _)| !lacks_all(*file));
+            }
+            if !question.files.is_empty() {
+                left.push(question);
+            }
+        }
+        left
+    }
+}
+
+/// Segments with zones that cover these files; for every file the first one.
+fn zone_questions(snapshot: &Snapshot, place: usize, leaf: &Leaf, files: &HashSet<usize>) -> Vec<Question> {
+    let Some(manifest) = &snapshot.manifest else { return Vec::new() };
+    let mut open: HashMap<u32, usize> = snapshot
+        .marks
+        .iter()
+        .enumerate()
+        .filter(|(file, _)| files.contains(file))
+        .filter_map(|(file, mark)| Some((mark.ordinal?, file)))
+        .collect();
+    let indexes = snapshot.indexes_of(&leaf.column);
+    // A summary has the fewest segments for the most files.
+    let zoned = indexes.into_iter().rev().filter(|index| !Kind::of(index).is_some_and(Kind::is_exact));
+    let mut questions = Vec::new();
+    for index in zoned {
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
+            let files: Vec<(usize, String)> =
+                files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
+            if !files.is_empty() {
+                let (index, segment) = (index.clone(), segment.clone());
+                questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
+            }
+        }
+    }
+    questions
+}
