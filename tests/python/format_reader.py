@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
 BYTE_TYPES = (19, 20, 21)
@@ -158,6 +160,7 @@ class Segment:
     opaque: list[int]
     values: list[tuple[int | bytes, list[int]]]
     encoding: str = "equality"
+    zones: list[Zone] = field(default_factory=list)
 
 
 ENCODINGS = {
@@ -170,6 +173,8 @@ ENCODINGS = {
     7: ("binned", False, None),
     8: ("packed", False, None),
 }
+# Those that do not know which rows hold which value.
+ZONED = {9: "filtered", 10: "sliced"}
 
 
 def bitmaps_of(level: str, bins: int) -> list[set[int]]:
@@ -234,6 +239,12 @@ def read_segment(data: bytes) -> Segment:
         lists.append(posting(stream[offset : offset + length], count, universe))
     value_count, blocks, most = read_blocks(cursor, key_type)
     code = cursor.number(1)
+    if code in ZONED:
+        zones = read_zones(cursor, stream, has_number_keys(key_type), ZONED[code] == "sliced")
+        cursor.end()
+        assert (blocks, value_count) == ([], sum(zone.keys for zone in zones))
+        assert sum(zone.rows for zone in zones) == sum(sum(row_groups) for *_, row_groups in files)
+        return Segment(column, key_type, universe, files, lists[0], lists[1], [], ZONED[code], zones)
     if ENCODINGS[code][0] == "binned":
         orders = [cursor.varint() for _ in blocks]
         encoding, values = "binned", read_bins(stream, blocks, orders, universe)

@@ -35,7 +35,7 @@ def key_of(value: Any) -> int | bytes:
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
-    assert len(read) == 13
+    assert len(read) == 16
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -63,6 +63,35 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
     assert len(pages.nulls) + sum(len(rows) for _, rows in pages.values) == pages.universe == 3 << 16
+
+
+def found(segment: Segment, keys: list[int | bytes]) -> list[list[int]]:
+    """The zones in which each key is found."""
+    return [[number for number, zone in enumerate(segment.zones) if zone.may_hold(key)] for key in keys]
+
+
+def test_golden_zones_are_read_by_the_second_reader() -> None:
+    filtered, strings, sliced = (
+        read_segment((GOLDEN / f"{name}.lmx").read_bytes()) for name in ("filtered", "filtered-strings", "sliced")
+    )
+    zones = [(640, 600, (1000, 2797)), (8, 0, (2797, 2797)), (4, 1, (5000, 5000)), (9, 5, (-(2**31), 2**31 - 1))]
+    assert [(zone.rows, zone.keys, zone.fences) for zone in filtered.zones] == [
+        (rows, keys, (key_of(low), key_of(high))) for rows, keys, (low, high) in zones
+    ]
+    assert [zone.shape for zone in filtered.zones] == [(2, 19232, 17), (0, 0, 17), (1, 72, 17), (1, 328, 17)]
+    assert (filtered.encoding, filtered.opaque) == ("filtered", [639, 712])
+    assert found(filtered, [key_of(1000 + 3 * key) for key in range(600)]) == [[0]] * 600
+    rest = [5000, -(2**31), -1, 0, 77, 2**31 - 1, 1001, 78]
+    assert found(filtered, [key_of(key) for key in rest]) == [[2], [3], [3], [3], [3], [3], [], []]
+    names = ["user/001", "user/002", "user/0035", "user/0041", "user/0048", "", "straße", "user/0042", "user/003"]
+    assert found(strings, [name.encode() for name in names]) == [[0], [0], [0], [1], [1], [3], [3], [], []]
+    assert strings.zones[1].fences == (b"user/004", b"user/005")
+    assert [(zone.rows, zone.keys) for zone in sliced.zones] == [(5, 0 if zone == 5 else 4) for zone in range(11)]
+    for number in (zone for zone in range(11) if zone != 5):
+        keys = [key_of(number * 1_000_003 + key * 17) for key in range(4)]
+        assert all(number in zones for zones in found(sliced, keys))
+    missing = found(sliced, [key_of(-key) for key in range(1, 101)])
+    assert sum(map(len, missing)) < 20
 
 
 def test_golden_manifests_are_read_by_the_second_reader() -> None:

@@ -155,10 +155,11 @@ pub fn encode(shape: Shape, hashes: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Whether a key may be in a filter, by the bytes of the key's block.
+/// Whether a key may be in a filter, by the bytes of the key's block. A filter of no keys, which has no blocks, holds none.
 #[must_use]
 pub fn may_hold(block: &[u8], shape: Shape, hash: u64) -> bool {
-    shape.bits_in_block(hash).all(|bit| block.get((bit / 8) as usize).is_none_or(|byte| byte >> (bit % 8) & 1 == 1))
+    let holds = |bit: u32| block.get((bit / 8) as usize).is_none_or(|byte| byte >> (bit % 8) & 1 == 1);
+    shape.blocks > 0 && shape.bits_in_block(hash).all(holds)
 }
 
 #[cfg(test)]
@@ -196,6 +197,7 @@ mod tests {
         let shape = Density::of_fpp(0.01).shape(0);
         assert_eq!((shape.blocks, shape.bytes()), (0, 0));
         assert_eq!(encode(shape, &[]), Vec::<u8>::new());
+        assert!(!may_hold(&[], shape, 7));
     }
 
     #[test]

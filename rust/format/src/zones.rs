@@ -7,19 +7,23 @@
 //! ```
 //!
 //! *Fences* are bounds of a zone's keys. The directory holds what is known of each zone, in *leaves* of [`LEAF_ZONES`] whose columns are
-//! packed; the stream holds the filters. Filters that are stored one by one have as many bits as their keys need. Filters that are
+//! packed in their shortest form; the stream holds the filters. Filters that are stored one by one have as many bits as their keys need. Filters that are
 //! sliced have one shape, and the bit at a position of all of them is one run of bytes.
+
+mod fences;
 
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::filter::{Density, Shape, validate_hashes};
-use crate::key::{KeyType, MAX_KEY_LENGTH};
-use crate::value_block::{decode_column, encode_column, pack, read_width, unpack, width_of};
+use crate::key::KeyType;
+use crate::value_block::{encode_column, pack, read_width, unpack, width_of};
 
 /// The most zones of a segment. Part of the format.
 pub const MAX_ZONES: usize = 1 << 20;
 /// Zones whose columns are packed together. Part of the format.
 pub const LEAF_ZONES: usize = 1024;
+/// The most bytes of all byte fences of a segment, each counted whole: front coding must not make memory of nothing. Part of the format.
+pub const MAX_FENCE_BYTES: usize = 1 << 27;
 
 /// The zones of a segment, in the order of their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +40,7 @@ pub struct Zones {
     pub offset: u64,
 }
 
-/// The lower and the upper fence of every zone: no key of the zone is below or above. Fences of a zone without keys mean nothing.
+/// The lower and the upper fence of every zone, in order: no key of the zone is below or above. Those of a zone without keys mean nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fences {
     /// Of number keys.
@@ -62,7 +66,9 @@ impl Filters {
     #[must_use]
     pub fn bytes(&self, keys: &[u32]) -> u64 {
         match self {
-            Self::Each(density) => keys.iter().map(|keys| density.shape(*keys).bytes()).sum(),
+            Self::Each(density) => {
+                keys.iter().fold(0, |all, keys| u64::saturating_add(all, density.shape(*keys).bytes()))
+            }
             Self::Sliced(shape) => shape.bits().saturating_mul(slice_bytes(keys.len())),
         }
     }
@@ -97,19 +103,14 @@ impl Zones {
 
     pub(crate) fn encode(&self, out: &mut Writer) -> Result<()> {
         out.length(self.rows.len());
-        let mut previous = Previous::default();
         for (leaf, (rows, keys)) in self.rows.chunks(LEAF_ZONES).zip(self.keys.chunks(LEAF_ZONES)).enumerate() {
             encode_column(rows.iter().copied().map(u64::from), out);
             encode_column(keys.iter().copied().map(u64::from), out);
-            let place = leaf * LEAF_ZONES..leaf * LEAF_ZONES + rows.len();
+            let (start, zones) = (leaf * LEAF_ZONES, rows.len());
             match &self.fences {
                 None => {}
-                Some(Fences::Fixed(fences)) => {
-                    encode_fixed_fences(fences.get(place).unwrap_or_default(), &mut previous.key, out);
-                }
-                Some(Fences::Bytes(fences)) => {
-                    encode_byte_fences(fences.get(place).unwrap_or_default(), &mut previous.bytes, out)?;
-                }
+                Some(Fences::Fixed(fences)) => fences::encode_fixed(fences, start, zones, out),
+                Some(Fences::Bytes(fences)) => fences::encode_bytes(fences, start, zones, out)?,
             }
         }
         match self.filters {
@@ -140,15 +141,15 @@ impl Zones {
             (false, true) => Some(Fences::Fixed(Vec::new())),
             (false, false) => Some(Fences::Bytes(Vec::new())),
         };
-        let mut previous = Previous::default();
+        let mut left = MAX_FENCE_BYTES;
         while rows.len() < count {
             let zones = (count - rows.len()).min(LEAF_ZONES);
-            rows.extend(decode_column(input, zones, "the rows of a zone")?);
-            keys.extend(decode_column(input, zones, "the keys of a zone")?);
+            decode_column(input, zones, "the rows of a zone", &mut rows)?;
+            decode_column(input, zones, "the keys of a zone", &mut keys)?;
             match &mut fences {
                 None => {}
-                Some(Fences::Fixed(fences)) => decode_fixed_fences(input, zones, &mut previous.key, fences)?,
-                Some(Fences::Bytes(fences)) => decode_byte_fences(input, zones, &mut previous.bytes, fences)?,
+                Some(Fences::Fixed(fences)) => fences::decode_fixed(input, zones, fences)?,
+                Some(Fences::Bytes(fences)) => fences::decode_bytes(input, zones, &mut left, fences)?,
             }
         }
         let filters = if sliced {
@@ -207,72 +208,24 @@ impl Zones {
     }
 
     fn validate_fences(&self, key_type: &KeyType) -> Result<()> {
-        let (count, ascend) = match &self.fences {
+        let (count, fit) = match &self.fences {
             None => return Ok(()),
-            Some(Fences::Fixed(fences)) => {
-                let (low, high) = key_type.fixed_bounds().unwrap_or((1, 0));
-                let mut held = fences.iter().zip(&self.keys).filter(|(_, keys)| **keys > 0);
-                (fences.len(), held.all(|(fence, _)| low <= fence.0 && fence.0 <= fence.1 && fence.1 <= high))
-            }
-            Some(Fences::Bytes(fences)) => {
-                let fits = |fence: &[u8]| fence.len() <= MAX_KEY_LENGTH;
-                let mut held = fences.iter().zip(&self.keys).filter(|(_, keys)| **keys > 0);
-                let ascend = held.all(|((low, high), _)| fits(low) && fits(high) && low <= high);
-                (fences.len(), ascend && !key_type.is_fixed())
-            }
+            Some(Fences::Fixed(fences)) => (fences.len(), self.fixed_fences_fit(fences, key_type)),
+            Some(Fences::Bytes(fences)) => (fences.len(), !key_type.is_fixed() && fences::bytes_fit(fences)),
         };
-        if count != self.rows.len() || !ascend {
-            let got = format!("{count} fences{}", if ascend { "" } else { ", out of order" });
+        if count != self.rows.len() || !fit {
+            let got = format!("{count} fences{}", if fit { "" } else { ", out of order or of another type" });
             return Err(FormatError::invalid("the fences of zones", got, "a lower and an upper one for each zone"));
         }
         Ok(())
     }
-}
 
-/// The upper fence before.
-#[derive(Default)]
-struct Previous {
-    key: u64,
-    bytes: Box<[u8]>,
-}
-
-/// The step from the upper fence before to the lower fence, up or down; then what lies between the two fences.
-fn encode_fixed_fences(fences: &[(u64, u64)], previous: &mut u64, out: &mut Writer) {
-    let mut before = *previous;
-    let steps: Vec<u64> =
-        fences.iter().map(|(low, high)| zigzag(low.wrapping_sub(std::mem::replace(&mut before, *high)))).collect();
-    *previous = before;
-    encode_numbers(&steps, out);
-    let spans: Vec<u64> = fences.iter().map(|(low, high)| high.wrapping_sub(*low)).collect();
-    encode_numbers(&spans, out);
-}
-
-fn decode_fixed_fences(
-    input: &mut Reader<'_>,
-    zones: usize,
-    previous: &mut u64,
-    fences: &mut Vec<(u64, u64)>,
-) -> Result<()> {
-    let steps = decode_numbers(input, zones)?;
-    let spans = decode_numbers(input, zones)?;
-    for (step, span) in steps.into_iter().zip(spans) {
-        let low = previous.wrapping_add(unzigzag(step));
-        let Some(high) = low.checked_add(span) else {
-            return Err(FormatError::invalid("an upper fence", "beyond 64 bits", "a 64-bit number"));
-        };
-        fences.push((low, high));
-        *previous = high;
+    /// Fences are in order, and those of a zone with keys are keys.
+    fn fixed_fences_fit(&self, fences: &[(u64, u64)], key_type: &KeyType) -> bool {
+        let Some((least, greatest)) = key_type.fixed_bounds() else { return false };
+        let mut fences = fences.iter().zip(&self.keys);
+        fences.all(|((low, high), keys)| low <= high && (*keys == 0 || least <= *low && *high <= greatest))
     }
-    Ok(())
-}
-
-/// Steps count in 64 bits around the circle: a small one down is as short as one up.
-fn zigzag(step: u64) -> u64 {
-    (step << 1) ^ ((step.cast_signed() >> 63).cast_unsigned())
-}
-
-fn unzigzag(code: u64) -> u64 {
-    (code >> 1) ^ (code & 1).wrapping_neg()
 }
 
 /// Numbers of up to 64 bits as differences to the least.
@@ -284,54 +237,30 @@ fn encode_numbers(numbers: &[u64], out: &mut Writer) {
     pack(numbers.iter().map(|number| number - least), width, out);
 }
 
+/// What [`encode_numbers`] wrote. A directory has one encoding: any other form of the same numbers is refused.
 fn decode_numbers(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
     let least = input.varint()?;
     let width = read_width(input)?;
-    let numbers = unpack(input, count, width)?.into_iter().map(|difference| least.checked_add(difference));
+    let packed = input.clone().bytes((count * usize::from(width)).div_ceil(8))?;
+    let numbers = unpack(input, count, width)?;
+    let used = count * usize::from(width) % 8;
+    let padded = used > 0 && packed.last().is_some_and(|last| last >> used != 0);
+    if padded || width_of(numbers.iter().copied()) != width || numbers.iter().all(|number| *number > 0) {
+        return Err(FormatError::invalid("a column of zones", "packed loosely", "its shortest form"));
+    }
+    let numbers = numbers.into_iter().map(|difference| least.checked_add(difference));
     numbers
-        .map(|number| number.ok_or_else(|| FormatError::invalid("a fence", "beyond 64 bits", "a 64-bit number")))
+        .map(|number| number.ok_or_else(|| FormatError::invalid("a number of zones", "beyond 64 bits", "64 bits")))
         .collect()
 }
 
-/// Each fence without the bytes that it shares with the one before: lower, upper, lower, …
-fn encode_byte_fences(fences: &[ByteFence], previous: &mut Box<[u8]>, out: &mut Writer) -> Result<()> {
-    let mut before: &[u8] = previous;
-    for fence in fences.iter().flat_map(|(low, high)| [low, high]) {
-        let shared = before.iter().zip(fence).take_while(|(a, b)| a == b).count();
-        out.length(shared);
-        out.blob("a fence", fence.get(shared..).unwrap_or_default(), MAX_KEY_LENGTH)?;
-        before = fence;
-    }
-    *previous = before.into();
-    Ok(())
-}
-
-fn decode_byte_fences(
-    input: &mut Reader<'_>,
-    zones: usize,
-    previous: &mut Box<[u8]>,
-    fences: &mut Vec<ByteFence>,
-) -> Result<()> {
-    for _ in 0..zones {
-        let low = decode_byte_fence(input, previous)?;
-        let high = decode_byte_fence(input, &low)?;
-        previous.clone_from(&high);
-        fences.push((low, high));
+/// Numbers of 32 bits.
+fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str, column: &mut Vec<u32>) -> Result<()> {
+    for number in decode_numbers(input, count)? {
+        let number = u32::try_from(number);
+        column.push(number.map_err(|_| FormatError::invalid(what, "beyond 32 bits", "a 32-bit number"))?);
     }
     Ok(())
-}
-
-fn decode_byte_fence(input: &mut Reader<'_>, before: &[u8]) -> Result<Box<[u8]>> {
-    let shared = input.varint_u32("the shared bytes of a fence")? as usize;
-    let rest = input.blob("a fence", MAX_KEY_LENGTH)?;
-    match before.get(..shared) {
-        Some(kept) if shared + rest.len() <= MAX_KEY_LENGTH => Ok([kept, rest].concat().into()),
-        _ => Err(FormatError::invalid(
-            "the shared bytes of a fence",
-            shared,
-            format_args!("at most {}, and no more than {MAX_KEY_LENGTH} together", before.len()),
-        )),
-    }
 }
 
 #[cfg(test)]
@@ -373,14 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn steps_go_up_and_down() {
-        for step in [0, 1, 2, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1] {
-            assert_eq!(unzigzag(zigzag(step)), step);
-        }
-        assert_eq!((zigzag(1), zigzag(u64::MAX)), (2, 1));
-    }
-
-    #[test]
     fn zones_are_checked_against_row_groups() {
         let zones = |rows: Vec<u32>, keys: Vec<u32>| Zones {
             rows,
@@ -400,6 +321,33 @@ mod tests {
             (vec![8, 2, 5], vec![1, 1]),
         ] {
             assert!(check(zones(rows.clone(), keys.clone())).is_err(), "{rows:?} {keys:?}");
+        }
+    }
+
+    #[test]
+    fn fences_are_in_order_and_of_the_type() {
+        let fits = |fence: (u64, u64), keys: u32, key_type: KeyType| {
+            let fences = Some(Fences::Fixed(vec![fence]));
+            let filters = Filters::Each(Density { bits: 9000, hashes: 6 });
+            let zones = Zones { rows: vec![3], keys: vec![keys], fences, filters, offset: 64 };
+            zones.validate_fences(&key_type).is_ok()
+        };
+        assert!(fits((3, 255), 1, KeyType::UInt8));
+        assert!(!fits((3, 256), 1, KeyType::UInt8) && fits((3, 256), 0, KeyType::UInt8));
+        assert!(!fits((4, 3), 1, KeyType::UInt8) && !fits((4, 3), 0, KeyType::UInt8));
+        assert!(!fits((3, 255), 1, KeyType::Binary));
+    }
+
+    #[test]
+    fn loose_columns_are_refused() {
+        let decoded = |bytes: &[u8]| decode_numbers(&mut Reader::new("zones", bytes), 3);
+        assert_eq!(decoded(&[7, 2, 0b10_01_00]).unwrap(), [7, 8, 9]);
+        for (bytes, why) in [
+            ([7, 2, 0b1_10_01_00], "a bit behind the last number"),
+            ([6, 2, 0b11_10_01], "a least number that is none of them"),
+            ([7, 2, 0b01_01_00], "a bit too much for each"),
+        ] {
+            assert!(decoded(&bytes).is_err(), "{why}");
         }
     }
 
@@ -431,9 +379,14 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_give_zones_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), sliced: bool) {
+        fn arbitrary_bytes_give_zones_of_one_encoding_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), sliced: bool) {
             for key_type in [KeyType::UInt64, KeyType::Binary] {
-                let _ = Zones::decode(&mut Reader::new("zones", &bytes), &key_type, sliced);
+                let mut input = Reader::new("zones", &bytes);
+                if let Ok(zones) = Zones::decode(&mut input, &key_type, sliced) {
+                    let mut out = Writer::new();
+                    zones.encode(&mut out).unwrap();
+                    prop_assert_eq!(out.as_slice(), &bytes[..bytes.len() - input.remaining()], "zones have one encoding");
+                }
             }
         }
     }

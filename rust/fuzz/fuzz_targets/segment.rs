@@ -7,9 +7,10 @@ use libfuzzer_sys::fuzz_target;
 use lakemark_format::leaf::{Held, Leaf};
 use lakemark_format::order::Order;
 use lakemark_format::ramp::{self, Ramp};
+use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
-    Encoding, PostingRef, Result, SegmentDirectory, Trailer, bin_block, open_tail, physical_range,
-    posting, read_logical, value_block,
+    Encoding, Key, PostingRef, Result, SegmentDirectory, Trailer, bin_block, filter, open_tail,
+    physical_range, posting, read_logical, value_block,
 };
 
 #[path = "../repair.rs"]
@@ -40,6 +41,9 @@ fn read(bytes: &[u8]) -> Result<()> {
     {
         rows(bytes, trailer, *list, directory.universe)?;
     }
+    if let Some(found) = &directory.zones {
+        zones(bytes, trailer, found)?;
+    }
     for (number, block) in directory.blocks.iter().enumerate() {
         let packed = logical(bytes, trailer, block.offset, block.length.into())?;
         if directory.encoding == Encoding::Binned {
@@ -64,6 +68,46 @@ fn read(bytes: &[u8]) -> Result<()> {
             }
             offset += u64::from(value.posting_length);
         }
+    }
+    Ok(())
+}
+
+/// Asks every zone for some keys: whatever the filters hold, a search stays inside them.
+fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
+    let length = zones.filter_bytes();
+    let filters = match length {
+        0 => vec![],
+        _ => logical(bytes, trailer, zones.offset, length)?,
+    };
+    let byte = |at: u64| filters.get(at as usize).expect("a byte of the filters");
+    let texts = [b"".as_slice(), b"user/001"];
+    let keys = texts.into_iter().map(|text| Key::Bytes(text.to_vec()));
+    let hashes = keys.chain([Key::Fixed(77)]).map(|key| filter::hash(&key));
+    for hash in hashes.chain([0, u64::MAX]) {
+        let mut start = 0;
+        for (zone, keys) in zones.keys.iter().enumerate() {
+            match zones.filters {
+                Filters::Each(density) => {
+                    let shape = density.shape(*keys);
+                    let block = start + u64::from(shape.block(hash)) * u64::from(shape.block_bits / 8);
+                    start += shape.bytes();
+                    let block = &filters[block as usize..][..(shape.block_bits / 8) as usize];
+                    let held = shape.bits_in_block(hash).all(|bit| {
+                        *keys > 0 && block[(bit / 8) as usize] >> (bit % 8) & 1 == 1
+                    });
+                    assert_eq!(filter::may_hold(block, shape, hash), held);
+                }
+                Filters::Sliced(_) if *keys == 0 => {}
+                Filters::Sliced(shape) => {
+                    let slice = slice_bytes(zones.keys.len());
+                    for position in shape.positions(hash) {
+                        assert!(position < shape.bits());
+                        byte(position * slice + zone as u64 / 8);
+                    }
+                }
+            }
+        }
+        assert!(start <= length);
     }
     Ok(())
 }

@@ -96,7 +96,8 @@ impl SegmentDirectory {
                 return Err(FormatError::invalid("the values of zones", self.value_count, expected));
             }
             if rows > self.rows() {
-                return Err(FormatError::invalid("the NULL and opaque rows", rows, self.rows()));
+                let expected = format!("at most the {} of the files", self.rows());
+                return Err(FormatError::invalid("the NULL and opaque rows", rows, expected));
             }
             return Ok(());
         }

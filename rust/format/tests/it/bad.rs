@@ -12,8 +12,8 @@ use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
 use crate::bad_manifests::manifests;
 use crate::bad_segments::segments;
-use crate::golden;
 use crate::model::Segment;
+use crate::{bad_zones, golden, golden_zones};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
 
@@ -45,7 +45,10 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), levels(), bins(), leaves(), manifests()].into_iter().flatten().collect()
+    [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The variant's name.
@@ -105,7 +108,12 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     let segments =
         [("empty.lmx", golden::empty()), ("numbers.lmx", golden::numbers()), ("strings.lmx", golden::strings())];
     let segments = segments.into_iter().map(|(name, segment)| (name, segment.write().0));
-    segments.chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap()))).collect()
+    let zoned = [("filtered-strings.lmx", golden_zones::filtered_strings()), ("sliced.lmx", golden_zones::sliced())];
+    let zoned = zoned.into_iter().map(|(name, segment)| (name, segment.write().0));
+    segments
+        .chain(zoned)
+        .chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
+        .collect()
 }
 
 #[test]

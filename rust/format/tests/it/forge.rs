@@ -5,6 +5,8 @@
 use lakemark_format::codec::Writer;
 use lakemark_format::*;
 
+use crate::forge_zones;
+
 /// A stream's pages with good checksums.
 pub fn pages(id: &[u8; 16], stream: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -107,7 +109,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         None => {}
     }
     use Encoding::*;
-    let codes = [Equality, Binary, Range, Interval, IntervalEquality, RangeEquality, Binned, Packed];
+    let codes = [Equality, Binary, Range, Interval, IntervalEquality, RangeEquality, Binned, Packed, Filtered, Sliced];
     let code = codes.iter().position(|encoding| *encoding == directory.encoding).unwrap() as u8 + 1;
     out.u8(code);
     if code == 5 || code == 6 {
@@ -118,6 +120,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
         out.varint(bitmap.rows.into());
     }
     directory.orders.iter().for_each(|length| out.varint(*length));
+    directory.zones.iter().for_each(|zones| out.bytes(&forge_zones::zones(zones)));
     out.into_vec()
 }
 
@@ -187,6 +190,14 @@ fn the_second_writer_writes_the_same_bytes() {
         let (file, written) = segment.write();
         let forged = container(ContentKind::Segment, segment.id, &stream(&file), &directory(&written));
         assert!(forged == file, "{name}");
+    }
+    for (name, segment) in crate::golden_zones::segments() {
+        let (file, written) = segment.write();
+        let stream = stream(&file);
+        let zones = written.zones.as_ref().unwrap();
+        let filters = forge_zones::filters(zones, &segment.keys());
+        assert!(stream[zones.offset as usize..] == filters, "the filters of {name}");
+        assert!(container(ContentKind::Segment, segment.id, &stream, &directory(&written)) == file, "{name}");
     }
     for (name, value) in crate::golden::manifests() {
         assert!(manifest(&value) == value.encode().unwrap(), "{name}");

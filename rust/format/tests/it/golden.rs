@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::model::{Segment, files};
-use crate::samples;
+use crate::{golden_zones, samples};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v1");
 
@@ -253,6 +253,7 @@ fn every_golden_file_is_tested() {
         .filter(|name| name != "README.md")
         .collect();
     let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
+    tested.extend(golden_zones::segments().iter().map(|(name, _)| name.to_string()));
     tested.extend(manifests().iter().map(|(name, _)| name.to_string()));
     found.sort();
     tested.sort();

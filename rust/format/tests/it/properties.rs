@@ -34,7 +34,7 @@ fn key_type() -> impl Strategy<Value = KeyType> {
 }
 
 /// Ascending keys of one type; fewer than asked for where the type has few values.
-fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
+pub fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
     key_type().prop_flat_map(|key_type| {
         let keys = match (key_type.fixed_bounds(), key_type.bytes_length()) {
             (Some((low, high)), _) => btree_set((low..=high).prop_map(Key::Fixed), 0..30).boxed(),
@@ -135,11 +135,11 @@ fn manifest() -> impl Strategy<Value = Manifest> {
 }
 
 /// A place in the bytes and what to do there.
-fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
+pub fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, u8, u8)>> {
     vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 1..4)
 }
 
-fn edit(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8, u8)]) {
+pub fn edit(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8, u8)]) {
     for (place, byte, action) in edits {
         if bytes.is_empty() {
             return;

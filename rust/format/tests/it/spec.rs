@@ -1,6 +1,7 @@
 //! `docs/format.md` says what the code does: its tables of constants and its dump are compared with both.
 
-use lakemark_format::{container, key, leaf, manifest, order, posting, segment, value_block};
+use lakemark_format::filter::{self, Shape};
+use lakemark_format::{Key, container, key, leaf, manifest, order, posting, segment, value_block, zones};
 
 use crate::{forge, golden};
 
@@ -8,13 +9,17 @@ const SPEC: &str = include_str!("../../../../docs/format.md");
 
 /// The first two cells of every row of the tables whose first column is headed `heading`.
 fn table(heading: &str) -> Vec<(String, String)> {
+    cells(heading).into_iter().map(|cells| (cells[1].clone(), cells[2].clone())).collect()
+}
+
+/// All cells of those rows; the first is what stands before the first bar.
+fn cells(heading: &str) -> Vec<Vec<String>> {
     let mut lines = SPEC.lines();
     let mut rows = Vec::new();
     while let Some(line) = lines.next() {
         if line.starts_with(&format!("| {heading} |")) {
             for row in lines.by_ref().skip(1).take_while(|row| row.starts_with('|')) {
-                let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect();
-                rows.push((cells[1].clone(), cells[2].clone()));
+                rows.push(row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect());
             }
         }
     }
@@ -37,6 +42,9 @@ fn spec_constants_match() {
         ("BASE_ALIGNMENT", segment::BASE_ALIGNMENT.to_string()),
         ("BLOCK_ROWS", posting::BLOCK_ROWS.to_string()),
         ("ORDER_BLOCK_ENTRIES", order::ORDER_BLOCK_ENTRIES.to_string()),
+        ("LEAF_ZONES", zones::LEAF_ZONES.to_string()),
+        ("BLOCK_BYTES", filter::BLOCK_BYTES.to_string()),
+        ("DENSITY_UNIT", filter::DENSITY_UNIT.to_string()),
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
         ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
         ("MAX_KEY_LENGTH", key::MAX_KEY_LENGTH.to_string()),
@@ -48,6 +56,10 @@ fn spec_constants_match() {
         ("MAX_BIN_ROWS", order::MAX_BIN_ROWS.to_string()),
         ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
+        ("MAX_ZONES", zones::MAX_ZONES.to_string()),
+        ("MAX_FENCE_BYTES", zones::MAX_FENCE_BYTES.to_string()),
+        ("MAX_HASHES", filter::MAX_HASHES.to_string()),
+        ("MAX_DENSITY", filter::MAX_DENSITY.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -116,4 +128,22 @@ fn the_explained_bytes_are_those_of_the_file() {
     assert_eq!(explained, 9);
     let stream = forge::stream(&bytes);
     assert_eq!(stream.len(), 0x79);
+}
+
+/// The positions that the specification gives as an example are those of the library.
+#[test]
+fn the_positions_of_the_example_are_those_of_the_filter() {
+    let shapes = [Shape { blocks: 1, block_bits: 1000, hashes: 5 }, Shape { blocks: 3, block_bits: 64, hashes: 4 }];
+    let keys = [Key::Fixed(0), Key::Fixed(1 << 63 | 7), Key::Bytes("Zürich".into())];
+    let rows = cells("key of the example");
+    assert_eq!(rows.len(), keys.len());
+    for (row, key) in rows.iter().zip(keys) {
+        let hash = filter::hash(&key);
+        let positions = shapes.map(|shape| {
+            let positions: Vec<String> = shape.positions(hash).map(|position| position.to_string()).collect();
+            positions.join(", ")
+        });
+        let [of_one, of_three] = positions;
+        assert_eq!(row[2..5], [format!("{hash:016x}"), of_one, of_three], "{key:?}");
+    }
 }
