@@ -22,6 +22,9 @@ SPARK_VERSIONS ?= 4.1.4 4.3.0
 N ?= 10000
 SEED ?= 1
 ROWS ?= 10000000
+TUPLES ?= 4194304
+RECORDS ?= 7000000
+STEPS ?= 7
 SECONDS_EACH ?= 5
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
@@ -34,7 +37,7 @@ MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlak
 PART := .ci/part
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz ci
-.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys rust native native-release jar wheel
+.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter rust native native-release jar wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
@@ -97,6 +100,12 @@ bench-never-worse: native-release ## 1,000 random queries with marks and without
 bench-keys: native-release ## lookups of single keys, ROWS=10000000 in 10,000 row groups, beside DataFusion, DuckDB and Lance
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
 	LAKEMARK_PROFILE=release $(PY) benchmarks/keys.py --rows $(ROWS) --row-groups 10000
+
+bench-zones: native-release ## Bloom-filter trees on TUPLES=4194304 tuples of relation R, at every false positive rate, beside key and the thesis
+	LAKEMARK_PROFILE=release $(PY) benchmarks/zones.py --rows $(TUPLES)
+
+bench-pbfilter: native-release ## summaries that grow to RECORDS=7000000 rows in STEPS=7 appends, beside the model of PBFilter
+	LAKEMARK_PROFILE=release $(PY) benchmarks/pbfilter.py --rows $(RECORDS) --steps $(STEPS)
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries

@@ -1,23 +1,20 @@
 """Looking up single keys: `make bench-keys [ROWS=10000000]`.
 
-Writes a table of many row groups, builds an index of the kind `key` on each of its key columns, and looks up keys that
-are there and keys that are not, through our calls and SQL and through the peers: DataFusion with and without Parquet
-Bloom filters, DuckDB's own table with and without its index, Lance with its B-tree and its Bloom filter. Same process,
-interleaved, equal answers. Reported are the medians and the 99th percentiles of a lookup, the reads and bytes of ours,
-and the sizes and costs of all indexes.
+Writes a table of many row groups, builds an index of the kind `key` on each of its key columns, a `summary` on the
+key in random order and a `bloom_tree` on the key in order, and looks up keys that are there and keys that are not, by
+our calls and SQL and by the peers: DataFusion with and without Parquet Bloom filters, DuckDB's own table with and
+without its index, Lance with its B-tree and its Bloom filter. Same process, interleaved, equal answers. Reported are
+the medians and the 99th percentiles of a lookup, the reads and bytes of ours, and the sizes and costs of all indexes.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import os
 import resource
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,41 +38,51 @@ import matplotlib.pyplot as plt
 
 CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
 # Bytes per row; `random` can hardly take fewer: 64 bits of key and place have no redundancy.
-GOALS = {"permuted": 4.8, "twelve": 4.8, "random": 8.0, "pk": 4.8, "att1": 4.8}
+GOALS = {"ordered": 4.8, "permuted": 4.8, "twelve": 4.8, "random": 8.0, "pk": 4.8, "att1": 4.8}
+# Kinds that say where a key is not, each on the column that it is for.
+ZONES = {"summary": "permuted", "bloom_tree": "ordered"}
 
 
-def build(folder: Path, column: str) -> dict[str, Any]:
+BUILD = """
+import json, sys, measure, lakemark
+folder, store, kind, column = sys.argv[1:]
+table = lakemark.Table(folder, store=store)
+_, cost = measure.measure(lambda: table.create_index(column, using=kind, progress=False))
+print(json.dumps({
+    "wall_seconds": cost.wall_seconds, "cpu_seconds": cost.cpu_seconds, "peak_bytes": measure.process_memory("VmHWM"),
+}))
+"""
+
+
+def build(folder: Path, store: Path, kind: str, column: str) -> dict[str, Any]:
     """Builds the index of one column in a process of its own, so that its peak of memory is known."""
-    code = (
-        "import json, resource, sys, time, lakemark\n"
-        "table = lakemark.Table(sys.argv[1])\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "start = time.perf_counter()\n"
-        "table.create_index(sys.argv[2], using='key', progress=False)\n"
-        "wall = time.perf_counter() - start\n"
-        "after = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime\n"
-        "print(json.dumps({'wall_seconds': wall, 'cpu_seconds': cpu, 'peak_bytes': after.ru_maxrss * 1024}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(folder), column], check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout))
+    return measure.run_apart(BUILD, str(folder), str(store), kind, column)
+
+
+def store_of(folder: Path, kind: str) -> Path:
+    """The store of the indexes of a kind: in one store a search would take the kind that knows most."""
+    return folder.with_name(f"{folder.name}-marks-{kind}")
 
 
 def build_indexes(folder: Path, rows: int) -> dict[str, Any]:
-    """Bytes and cost of the index of every key column."""
-    shutil.rmtree(folder / "_lakemark", ignore_errors=True)
-    costs = {column: build(folder, column) for column in keys_table.KEYS}
-    table = lakemark.Table(folder)
-    sizes = {index.column: index.bytes for index in table.indexes}
+    """Bytes and cost of the index of every key column, and of those of zones."""
+    wanted = {column: ("key", column) for column in keys_table.KEYS}
+    wanted |= {f"{column}, {kind}": (kind, column) for kind, column in ZONES.items()}
+    for kind in ("key", *ZONES):
+        shutil.rmtree(store_of(folder, kind), ignore_errors=True)
+    costs = {name: build(folder, store_of(folder, kind), kind, column) for name, (kind, column) in wanted.items()}
+    tables = {kind: lakemark.Table(folder, store=store_of(folder, kind)) for kind in ("key", *ZONES)}
+    sizes = {(index.kind, index.column): index.bytes for table in tables.values() for index in table.indexes}
     return {
-        column: {
-            "bytes": sizes[column],
-            "bytes_per_row": sizes[column] / rows,
+        name: {
+            "bytes": sizes[kind, column],
+            "bytes_per_row": sizes[kind, column] / rows,
+            # The goal is that of `key`: zones have none of their own.
             "goal_bytes_per_row": GOALS[column],
-            "rows_per_second": rows / cost["wall_seconds"],
-            **cost,
+            "rows_per_second": rows / costs[name]["wall_seconds"],
+            **costs[name],
         }
-        for column, cost in costs.items()
+        for name, (kind, column) in wanted.items()
     }
 
 
@@ -115,14 +122,14 @@ def duckdb_table(folder: Path, *, indexed: bool) -> Ask:
     ]
 
 
-def datafusion_table(folder: Path) -> Ask:
+def datafusion_table(folder: Path, column: str = "permuted") -> Ask:
     """DataFusion's own package on Parquet files."""
     config = datafusion.SessionConfig().set("datafusion.execution.parquet.pushdown_filters", "true")
     context = datafusion.SessionContext(config)
     context.register_parquet("t", str(folder))
 
     def ask(key: int) -> list[int]:
-        batches = context.sql(f"SELECT p0 FROM t WHERE permuted = {key}").collect()
+        batches = context.sql(f"SELECT p0 FROM t WHERE {column} = {key}").collect()
         return sorted(value for batch in batches for value in batch.column(0).to_pylist())
 
     return ask
@@ -142,17 +149,33 @@ def lance_table(folder: Path, kind: str) -> Ask:
     return lambda key: sorted(dataset.to_table(columns=["p0"], filter=f"permuted = {key}").column("p0").to_pylist())
 
 
+def lookup_table(folder: Path, kind: str, column: str) -> Ask:
+    """Our lookup with an index of a kind."""
+    table = lakemark.Table(folder, store=store_of(folder, kind))
+    return lambda key: sorted(table.lookup([key], ["p0"], on=column).to_arrow()["p0"].to_pylist())
+
+
+def ordered_engines(folder: Path) -> dict[str, Ask]:
+    """Those that look up the key in order."""
+    return {
+        "lakemark lookup": lookup_table(folder, "key", "ordered"),
+        "lakemark lookup, bloom_tree": lookup_table(folder, "bloom_tree", "ordered"),
+        "datafusion": datafusion_table(folder, "ordered"),
+    }
+
+
 def engines(folder: Path, rows: int, row_groups: int) -> dict[str, Ask]:
-    """All of them: each takes a key and returns its values of p0, sorted."""
-    table, session = lakemark.Table(folder), lakemark.connect()
-    session.table(folder, name="t")
+    """All that look up the key in random order: each takes a key and returns its values of p0, sorted."""
+    session = lakemark.connect()
+    session.table(folder, name="t", store=store_of(folder, "key"))
 
     def by_sql(key: int) -> list[int]:
         found = session.sql(f"SELECT p0 FROM t WHERE permuted = {key}").to_arrow()
         return sorted(found["p0"].to_pylist())
 
     found: dict[str, Ask] = {
-        "lakemark lookup": lambda key: sorted(table.lookup([key], ["p0"], on="permuted").to_arrow()["p0"].to_pylist()),
+        "lakemark lookup": lookup_table(folder, "key", "permuted"),
+        "lakemark lookup, summary": lookup_table(folder, "summary", "permuted"),
         "lakemark SQL": by_sql,
         "datafusion": datafusion_table(folder),
         "datafusion, Bloom filters": datafusion_table(bloom_copy(folder, rows, row_groups)),
@@ -171,37 +194,19 @@ def engines(folder: Path, rows: int, row_groups: int) -> dict[str, Ask]:
 
 def look_up(asks: dict[str, Ask], keys: list[int], expected: int) -> dict[str, dict[str, float]]:
     """Every engine looks up every key, in turn; each answer has `expected` rows."""
-    costs: dict[str, list[measure.Cost]] = {name: [] for name in asks}
-    names = list(asks)
-    for turn, key in enumerate(keys):
-        answers = {}
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            answers[name], cost = measure.measure(lambda ask=asks[name], key=key: ask(key))
-            costs[name].append(cost)
-        if len(measure.check_equal(str(key), answers)) != expected:  # type: ignore[arg-type]
-            raise AssertionError(f"{answers} for {key}: not {expected} rows")
-    # The first tenth warms every engine.
-    return {name: summary(paid[len(paid) // 10 :]) for name, paid in costs.items()}
+    return measure.look_up(asks, keys, lambda _, found: len(found) == expected)
 
 
-def summary(costs: list[measure.Cost]) -> dict[str, float]:
-    """Median and 99th percentile of a lookup, and what it read."""
-    wall = sorted(cost.wall_seconds for cost in costs)
-    return {
-        "wall_ms": statistics.median(wall) * 1e3,
-        "wall_ms_p99": wall[min(len(wall) - 1, len(wall) * 99 // 100)] * 1e3,
-        "cpu_ms": statistics.mean(cost.cpu_seconds for cost in costs) * 1e3,
-        "read_bytes": statistics.median(cost.read_bytes for cost in costs),
-    }
-
-
-def index_reads(folder: Path, keys: list[int]) -> dict[str, float]:
-    """Reads and bytes of the index for keys that were not looked up before, the directories being open."""
-    table = lakemark.Table(folder)
-    reports = [table.explain(f"permuted = {key}") for key in keys]
+def index_reads(folder: Path, kind: str, column: str, keys: list[int]) -> dict[str, float]:
+    """Reads and bytes of the index for keys not looked up before, and rows left to read; the directories are open."""
+    table = lakemark.Table(folder, store=store_of(folder, kind))
+    rows = table.indexes[0].rows
+    table.explain(f"{column} = {keys[0]}")
+    reports = [table.explain(f"{column} = {key}", use_cache=False) for key in keys]
     return {
         "reads": statistics.mean(report.index_reads for report in reports),
         "bytes": statistics.mean(report.index_bytes for report in reports),
+        "rows_left": statistics.mean(measure.rows_to_read(report, rows) for report in reports),
     }
 
 
@@ -214,12 +219,14 @@ def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
         f"{rows:,} rows, {row_groups:,} row groups, {parquet_bytes / 1e6:.0f} MB, {time.perf_counter() - start:.1f} s"
     )
     indexes = build_indexes(folder, rows)
-    asks = engines(folder, rows, row_groups)
+    asks, ordered = engines(folder, rows, row_groups), ordered_engines(folder)
     random = np.random.default_rng(7)
     # Even numbers are keys; odd ones lie between them, where no statistics of a row group tell that they are not there.
     hits = [2 * int(key) for key in random.choice(rows, probes, replace=False)]
     misses = [2 * int(key) + 1 for key in random.choice(rows, probes, replace=False)]
-    fresh = [2 * int(key) for key in random.choice(rows, 100, replace=False)]
+    fresh = {"hit": [2 * int(key) for key in random.choice(rows, min(rows, 100), replace=False)]}
+    fresh["miss"] = [key + 1 for key in fresh["hit"]]
+    both = [*(("key", column) for column in ZONES.values()), *ZONES.items()]
     return {
         "benchmark": "lookups of single keys",
         "rows": rows,
@@ -236,21 +243,35 @@ def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
         "indexes": indexes,
         "hit": look_up(asks, hits, 1),
         "miss": look_up(asks, misses, 0),
-        "index_per_hit": index_reads(folder, fresh),
+        "ordered": {"hit": look_up(ordered, hits, 1), "miss": look_up(ordered, misses, 0)},
+        "index_per_lookup": {
+            f"{kind} on {column}": {sort: index_reads(folder, kind, column, keys) for sort, keys in fresh.items()}
+            for kind, column in both
+        },
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
 def report(result: dict[str, Any]) -> None:
     """Prints the result as tables."""
-    print(f"\n{'index':10}{'B/row':>8}{'goal':>6}{'M rows/s':>10}{'ns CPU/row':>12}{'peak MB':>9}")
-    for column, cost in result["indexes"].items():
+    print(f"\n{'index':22}{'B/row':>8}{'goal':>6}{'M rows/s':>10}{'ns CPU/row':>12}{'peak MB':>9}")
+    for name, cost in result["indexes"].items():
         print(
-            f"{column:10}{cost['bytes_per_row']:8.2f}{cost['goal_bytes_per_row']:6.1f}"
+            f"{name:22}{cost['bytes_per_row']:8.2f}{cost['goal_bytes_per_row']:6.1f}"
             f"{cost['rows_per_second'] / 1e6:10.2f}{cost['cpu_seconds'] * 1e9 / result['rows']:12.0f}"
             f"{cost['peak_bytes'] / 1e6:9.0f}"
         )
-    print(f"\n{'a lookup':28}{'':6}{'median ms':>10}{'p99 ms':>9}{'CPU ms':>9}{'KB read':>10}{'x':>8}")
+    report_lookups("a lookup, random order", result)
+    report_lookups("a lookup, in order", result["ordered"])
+    print(f"\n{'index, of a new key':26}{'':6}{'reads':>8}{'bytes':>10}{'rows left':>14}")
+    for name, sorts in result["index_per_lookup"].items():
+        for sort, cost in sorts.items():
+            print(f"{name:26}{sort:6}{cost['reads']:8.2f}{cost['bytes']:10,.0f}{cost['rows_left']:14,.1f}")
+
+
+def report_lookups(title: str, result: dict[str, Any]) -> None:
+    """Prints what a lookup cost every engine."""
+    print(f"\n{title:28}{'':6}{'median ms':>10}{'p99 ms':>9}{'CPU ms':>9}{'KB read':>10}{'x':>8}")
     for kind in ("hit", "miss"):
         ours = result[kind]["lakemark lookup"]["wall_ms"]
         for name, cost in result[kind].items():
@@ -258,8 +279,6 @@ def report(result: dict[str, Any]) -> None:
                 f"{name:28}{kind:6}{cost['wall_ms']:10.3f}{cost['wall_ms_p99']:9.3f}{cost['cpu_ms']:9.3f}"
                 f"{cost['read_bytes'] / 1e3:10.1f}{cost['wall_ms'] / ours:8.1f}"
             )
-    per_hit = result["index_per_hit"]
-    print(f"\nindex of a new key: {per_hit['reads']:.2f} reads, {per_hit['bytes']:,.0f} bytes")
 
 
 def plot(result: dict[str, Any], path: Path) -> None:
@@ -278,7 +297,8 @@ def plot(result: dict[str, Any], path: Path) -> None:
     columns = list(result["indexes"])
     right.bar(columns, [result["indexes"][column]["bytes_per_row"] for column in columns])
     right.set_ylabel("bytes per row")
-    right.set_title("indexes of the kind key")
+    right.tick_params(axis="x", rotation=30)
+    right.set_title("indexes, of the kind key unless named")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

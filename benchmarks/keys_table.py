@@ -3,6 +3,7 @@
 | column | values |
 |---|---|
 | pk | 0, 1, 2, … in the order of the rows |
+| ordered | every even number below 2 N in the order of the rows |
 | permuted | every even number below 2 N once, in random order |
 | random | random 64-bit numbers |
 | twelve | random, each in twelve rows on average, anywhere |
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEYS = ("pk", "permuted", "random", "twelve", "att1")
+KEYS = ("pk", "ordered", "permuted", "random", "twelve", "att1")
 FILES = 16
 PAYLOAD = 10
 SEED = 20_260_901
@@ -51,6 +52,7 @@ def write_file(path: Path, first: int, rows: int, total: int, group_rows: int) -
     numbers = np.arange(first, first + rows, dtype=np.int64)
     columns = {
         "pk": numbers,
+        "ordered": 2 * numbers,
         "permuted": 2 * permuted(numbers, total),
         "random": random.integers(-(2**63), 2**63, rows, dtype=np.int64),
         "twelve": random.integers(0, max(1, total // 12), rows) * 7919,
@@ -62,7 +64,7 @@ def write_file(path: Path, first: int, rows: int, total: int, group_rows: int) -
 
 def write_table(folder: Path, rows: int, row_groups: int) -> int:
     """Writes the table; returns its size in bytes. A complete one is kept."""
-    done = folder / f"_complete_{rows}_{row_groups}"
+    done = folder / f"_complete_{rows}_{row_groups}_{len(KEYS)}"
     if not done.exists():
         folder.mkdir(parents=True, exist_ok=True)
         group_rows = max(1, rows // row_groups)

@@ -12,6 +12,8 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from lakemark import ExplainReport
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -45,6 +49,26 @@ def process_cpu_seconds() -> float:
     """User and system time of all threads of this process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def process_memory(name: str) -> int:
+    """Bytes of memory of this process: `VmRSS` now, `VmHWM` at its peak.
+
+    The peak that getrusage tells is no less than that of the process which started this one.
+    """
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"/proc/self/status has no {name}")
+
+
+def run_apart(code: str, *arguments: str) -> dict[str, Any]:
+    """Runs Python in a process of its own; returns the JSON that it prints."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return dict(json.loads(done.stdout))
 
 
 def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:
@@ -78,12 +102,49 @@ def interleave(
     return answers, costs
 
 
+def look_up(
+    asks: Mapping[str, Callable[[Any], list[Any]]], keys: Sequence[Any], is_right: Callable[[Any, list[Any]], bool]
+) -> dict[str, dict[str, float]]:
+    """Every engine looks up every key, in turn; the answers are equal and right. Returns what a lookup cost."""
+    costs: dict[str, list[Cost]] = {name: [] for name in asks}
+    names = list(asks)
+    for turn, key in enumerate(keys):
+        answers = {}
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            answers[name], cost = measure(lambda ask=asks[name], key=key: ask(key))
+            costs[name].append(cost)
+        if not is_right(key, check_equal(str(key), answers)):  # type: ignore[arg-type]
+            raise AssertionError(f"{answers} for {key} is not what the data says")
+    # The first tenth warms every engine.
+    return {name: per_lookup(paid[len(paid) // 10 :]) for name, paid in costs.items()}
+
+
+def per_lookup(costs: Sequence[Cost]) -> dict[str, float]:
+    """Mean, median and 99th percentile of a lookup, and what it read."""
+    wall = sorted(cost.wall_seconds for cost in costs)
+    return {
+        "wall_ms": statistics.median(wall) * 1e3,
+        "wall_ms_mean": statistics.mean(wall) * 1e3,
+        "wall_ms_p99": wall[min(len(wall) - 1, len(wall) * 99 // 100)] * 1e3,
+        "cpu_ms": statistics.mean(cost.cpu_seconds for cost in costs) * 1e3,
+        "read_bytes": statistics.median(cost.read_bytes for cost in costs),
+    }
+
+
 def check_equal(query: str, answers: Mapping[str, object]) -> object:
     """The answer that all engines agree on."""
     first = next(iter(answers.values()))
     if any(answer != first for answer in answers.values()):
         raise AssertionError(f"the engines disagree: {dict(answers)}: {query}")
     return first
+
+
+def rows_to_read(report: ExplainReport, rows: int) -> float:
+    """Rows that are left to be read of a table with so many, in files of the same size.
+
+    A file of which every row may pass is reported as scanned, and not by its rows.
+    """
+    return report.rows_certain + report.rows_uncertain + report.files_unknown * rows / report.files_total
 
 
 def medians(costs: Mapping[str, list[list[Cost]]], chosen: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -109,6 +170,13 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "load_before": os.getloadavg()[0],
     }
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table in Markdown."""
+    print(f"\n| {' | '.join(header)} |\n|---|{'--:|' * (len(header) - 1)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
 
 
 def write_json(folder: Path, name: str, result: Mapping[str, Any]) -> Path:

@@ -114,3 +114,100 @@ def test_set_query_benchmark_answers_equal_those_of_the_peers(tmp_path: Path) ->
     }
     assert set(result["medians"]["all"]) - {"lance"} == engines
     assert (tmp_path / "sqb-20000.png").stat().st_size > 10_000
+
+
+def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "keys.py", "--rows", "20000", "--row-groups", "32"],
+            *["--probes", "10", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "keys-20000.json").read_text("utf-8"))
+    assert {"permuted, summary", "ordered, bloom_tree", "permuted", "ordered"} < set(result["indexes"])
+    for sort in ("hit", "miss"):
+        assert {"lakemark lookup", "lakemark lookup, summary", "lakemark SQL", "datafusion"} < set(result[sort])
+        engines = {"lakemark lookup", "lakemark lookup, bloom_tree", "datafusion"}
+        assert set(result["ordered"][sort]) == engines
+    per_lookup = result["index_per_lookup"]
+    # A key that is there leaves its row group of 625 rows, and hardly ever another one.
+    assert 625 <= per_lookup["summary on permuted"]["hit"]["rows_left"] < 2 * 625
+    assert per_lookup["key on permuted"]["hit"]["rows_left"] == 1
+    assert per_lookup["summary on permuted"]["miss"]["rows_left"] < 625
+
+
+def test_zones_leave_no_key_out_and_fewer_in_vain_the_larger_they_are(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "zones.py", "--rows", "20000"],
+            *["--probes", "4", "--ranges", "1", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "zones-20000.json").read_text("utf-8"))
+    assert set(result["sweeps"]) == {"pk", "att1", "shuffled"}
+    assert set(result["hit_rates"]) == {"16", "20000"}
+    trees = result["sweeps"]["shuffled"]["16"]
+    assert list(trees) == ["0.2", "0.1", "0.019", "0.0018", "0.000172", "1.5e-07", "1e-15", "key"]
+    false = [tree["searches_hit"].get("false_zones") for tree in trees.values()]
+    # The fences of a block of 4,096 rows leave nearly 256 zones, of which one in five is taken for the key's.
+    assert 30 < false[0] < 70
+    assert false[:4] == sorted(false[:4], reverse=True)
+    assert false[6:] == [0, None]
+    sizes = [tree["bytes"] for tree in trees.values()]
+    assert sizes[:7] == sorted(sizes[:7])
+    # In order, fences alone find the zone of a key that is there.
+    assert [tree["searches_hit"].get("false_zones", 0) for tree in result["sweeps"]["pk"]["16"].values()] == [0] * 8
+    assert result["sweeps"]["pk"]["16"]["key"]["range_rows_read"]["0.1"] == 1
+    assert (tmp_path / "zones-20000.png").stat().st_size > 10_000
+
+
+def test_summaries_grow_without_rewriting_beside_the_model_of_the_paper(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "pbfilter.py", "--rows", "20000", "--steps", "2"],
+            *["--probes", "10", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    points = json.loads((tmp_path / "pbfilter-20000.json").read_text("utf-8"))["points"]
+    assert [point["rows"] for point in points] == [10_000, 20_000]
+    for step, point in enumerate(points, 1):
+        appended = point["summaries"]["as in the paper, appended"]
+        compacted = point["summaries"]["as in the paper, compacted"]
+        assert (appended["segments"], compacted["segments"]) == (step, 1)
+        assert appended["read_again_in_all"] == 0
+        assert appended["stale_segment_bytes"] == 0
+        assert 1 <= appended["hit"]["zones_read"] < 1.5
+        assert appended["hit"]["reads"] >= compacted["hit"]["reads"]
+    assert compacted["stale_segment_bytes"] > 0
+
+
+def test_model_of_pbfilter_is_the_one_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import pbfilter_model
+
+    model = pbfilter_model.pbfilter(1_000_000)
+    # "The cost model gives R=10 for this setting"; 7 buffers of 2 KB; filters are about a tenth of the keys.
+    assert (model.read_lookup, model.memory_kb) == (10, 14)
+    assert (model.live, model.live_filters, model.stale) == (7813 + 1024, 1024, 40_576)
+    assert model.written == model.live + model.stale
+    # Twice the keys: twice the filters, and more than twice the reorganizations.
+    assert pbfilter_model.pbfilter(2_000_000).live_filters == 2048
+    assert pbfilter_model.false_positive(16, 7) == pytest.approx(0.0007, abs=1e-5)
+
+
+def test_formulas_of_the_thesis_give_its_own_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import zones_model
+
+    # 2^22 keys of 8 bytes with pointers of 8 fill 16,384 pages of 4,096 bytes, and one inner page for each 256.
+    assert zones_model.bplus_bytes(2**22, 1) == (16_384 + 64) * 4096
+    # Table 5.2 has 406 and 8,565 pages, for a relation that is not quite of this size.
+    assert zones_model.bloom_bytes(2**22, 1, 0.2) / 4096 == pytest.approx(406, rel=0.07)
+    assert zones_model.bloom_bytes(2**22, 1, 1e-15) / 4096 == pytest.approx(8565, rel=0.09)
+    assert (zones_model.bplus_height(2**22, 1), zones_model.bloom_height(2**22, 1, 0.2)) == (3, 3)
