@@ -55,9 +55,9 @@ async fn every_encoding_is_named_in_sql_and_answers() {
     }
 }
 
-/// Values come from the bitmaps where a column has both kinds, and from the data where it has only keys.
+/// Values come from the bitmaps where a column has several kinds, and from the data where it has none of them.
 #[tokio::test]
-async fn an_index_of_keys_is_made_in_sql_and_answers_beside_a_bitmap() {
+async fn indexes_of_every_kind_are_made_in_sql_and_answer_beside_each_other() {
     let folder = folder(2);
     let session = session(folder.path()).await;
     let questions = [
@@ -74,6 +74,8 @@ async fn an_index_of_keys_is_made_in_sql_and_answers_beside_a_bitmap() {
     for sql in [
         "CREATE INDEX keys ON t USING key (k)",
         "CREATE INDEX by_id ON t USING key (id) WITH (files_per_segment = 1)",
+        "CREATE INDEX tree ON t USING bloom_tree (k) WITH (fpp = 0.01, zone_rows = 16)",
+        "CREATE INDEX slices ON t USING summary (id)",
         "CREATE INDEX bits ON t USING bitmap (k)",
     ] {
         rows(&session, sql).await;
@@ -89,8 +91,8 @@ async fn an_index_of_keys_is_made_in_sql_and_answers_beside_a_bitmap() {
     assert_eq!(
         (cells("kind"), cells("encoding")),
         (
-            ["key", "key", "bitmap"].map(str::to_owned).to_vec(),
-            ["packed", "packed", "equality"].map(str::to_owned).to_vec()
+            ["key", "key", "bloom_tree", "summary", "bitmap"].map(str::to_owned).to_vec(),
+            ["packed", "packed", "filtered", "sliced", "equality"].map(str::to_owned).to_vec()
         )
     );
 }

@@ -25,7 +25,7 @@ use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
 
 /// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
-const MANY_FENCES: f64 = 8.0;
+const MANY_FENCES: f64 = 64.0;
 const LARGE_SHARE: f64 = 0.1;
 
 /// Files that share segments, and the indexes that lack them.
