@@ -10,7 +10,7 @@ use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use lakemark_table::{Error, ErrorKind, ProbeOptions, Reading, Result, Snapshot, Table};
+use lakemark_table::{Columns, Error, ErrorKind, ProbeOptions, Reading, Result, Snapshot, Table};
 
 use crate::aggregate::Facts;
 use crate::config::LakemarkOptions;
@@ -108,7 +108,8 @@ impl TableProvider for LakemarkTable {
         let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
         let prober = options.reading.filter(|_| options.use_index && !snapshot.indexes().is_empty()).map(|reading| {
             // What a join will not find is tested by the join: no column is read for that alone.
-            Prober { snapshot: Arc::clone(&snapshot), reading: Reading { filter: 0.0, limit: None, ..reading } }
+            let reading = Reading { filter: Columns::default(), limit: None, ..reading };
+            Prober { snapshot: Arc::clone(&snapshot), reading }
         });
         let location = self.table.location();
         let request = ScanRequest { location, snapshot: &snapshot, projection, filters, limit, facts, prober };

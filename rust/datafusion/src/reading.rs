@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use arrow::datatypes::{DataType, Schema};
 use datafusion::logical_expr::Expr;
-use lakemark_table::Reading;
+use lakemark_table::{Columns, Reading};
 
 /// The cost of reading the projected columns (all of them if none are named), and those that only the filters need.
 pub(crate) fn reading(
@@ -19,13 +19,31 @@ pub(crate) fn reading(
     };
     let tested: BTreeSet<usize> =
         filters.iter().flat_map(Expr::column_refs).filter_map(|column| schema.index_of(&column.name).ok()).collect();
-    let cost = |columns: &mut dyn Iterator<Item = usize>| -> f64 {
-        columns.filter_map(|column| schema.fields().get(column)).map(|field| value_cost(field.data_type())).sum()
+    let cost = |columns: &mut dyn Iterator<Item = usize>| -> Columns {
+        let types = columns.filter_map(|column| schema.fields().get(column)).map(|field| field.data_type());
+        types.map(columns_of).fold(Columns::default(), Columns::plus)
     };
     Reading {
         output: cost(&mut wanted.iter().copied()),
         filter: cost(&mut tested.difference(&wanted).copied()),
         limit: limit.map(|limit| limit as f64),
+    }
+}
+
+/// What a column of this type is in a file.
+fn columns_of(data_type: &DataType) -> Columns {
+    Columns { count: leaves(data_type), decode: value_cost(data_type) }
+}
+
+/// Columns of a file that hold the parts of such a value.
+fn leaves(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => leaves(item.data_type()),
+        _ => 1.0,
     }
 }
 
@@ -58,8 +76,19 @@ mod tests {
         ]);
         let filters = [col("name").eq(lit("x")), col("on").eq(col("id").gt(lit(3)))];
         let both = reading(&schema, Some(&vec![0]), &filters, Some(7));
-        assert_eq!(both, Reading { output: 4.0, filter: 14.0, limit: Some(7.0) });
+        let columns = |count: f64, decode: f64| Columns { count, decode };
+        assert_eq!(both, Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0) });
         let all = reading(&schema, None, &filters, None);
-        assert_eq!(all, Reading { output: 18.0, filter: 0.0, limit: None });
+        assert_eq!(all, Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None });
+    }
+
+    #[test]
+    fn a_struct_is_as_many_columns_as_it_has_fields() {
+        let numbers = DataType::List(Field::new("item", DataType::Int64, true).into());
+        let place = DataType::Struct(
+            vec![Field::new("city", DataType::Utf8, true), Field::new("numbers", numbers, true)].into(),
+        );
+        let schema = Schema::new(vec![Field::new("place", place, true), Field::new("id", DataType::Int64, false)]);
+        assert_eq!(reading(&schema, None, &[], None).output, Columns { count: 3.0, decode: 44.0 });
     }
 }

@@ -287,8 +287,9 @@ impl<'a> Planner<'a> {
             })
             .collect::<Result<Vec<_>>>()?;
         let predicate = reassign_expr_columns(Arc::clone(predicate), &scan.schema())?;
-        let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?.build()?;
-        Ok(Some(Arc::new(filter)))
+        // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
+        let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?;
+        Ok(Some(Arc::new(filter.with_fetch(self.request.limit).build()?)))
     }
 
     /// The conjuncts that zone maps may judge. Bounds of floats leave NaN out, which is greater than every number: a page

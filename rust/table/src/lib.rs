@@ -47,7 +47,9 @@ pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
 pub use moments::with_moments;
 pub use names::ColumnNames;
-pub use options::{BuildOptions, CancelFlag, IndexSpec, ProbeOptions, Progress, Reading, TableOptions, VacuumOptions};
+pub use options::{
+    BuildOptions, CancelFlag, Columns, IndexSpec, ProbeOptions, Progress, Reading, TableOptions, VacuumOptions,
+};
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
     BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport,

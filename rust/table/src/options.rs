@@ -108,15 +108,32 @@ pub struct ProbeOptions {
     pub reading: Option<Reading>,
 }
 
-/// What reading a row costs the caller, in nanoseconds of one core.
+/// What reading a row costs the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// To decode the columns that are wanted.
-    pub output: f64,
-    /// To decode the columns that only the filter needs, of rows that it must test.
-    pub filter: f64,
+    /// The columns that are wanted.
+    pub output: Columns,
+    /// The columns that only the filter needs, of rows that it must test.
+    pub filter: Columns,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
+}
+
+/// Columns that are read together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Columns {
+    /// How many there are in the files: a struct has one for each of its fields.
+    pub count: f64,
+    /// Nanoseconds of one core to decode a value of each.
+    pub decode: f64,
+}
+
+impl Columns {
+    /// These and others.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { count: self.count + other.count, decode: self.decode + other.decode }
+    }
 }
 
 impl Default for ProbeOptions {

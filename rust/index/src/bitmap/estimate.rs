@@ -30,31 +30,35 @@ pub struct Estimate<'a> {
     edges: Vec<usize>,
 }
 
-/// Rows, and bytes of their postings. Rows that lie together take few bytes, however many they are.
+/// Rows, and bytes and number of their postings. Rows that lie together take few bytes, however many they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Weight {
     /// Rows.
     pub rows: f64,
     /// Bytes.
     pub bytes: f64,
+    /// Postings, one for each value or bin of values. None where bitmaps of many values are read in their place.
+    pub postings: f64,
 }
 
 impl Weight {
     fn of(block: &ValueBlockRef, encoding: Encoding) -> Self {
         // The rows of a packed tree are in its leaves.
         let leaf = if encoding == Encoding::Packed { f64::from(block.length) } else { 0.0 };
-        Self::new(block.rows as f64, block.postings_length as f64 + leaf)
+        // Blocks that lie in a range as a whole are in bitmaps of the coarse level, if there is one.
+        let postings = if encoding.coarse_level().is_none() { f64::from(block.values) } else { 0.0 };
+        Self::new(block.rows as f64, block.postings_length as f64 + leaf, postings)
     }
 
     /// Values without postings are in bitmaps of many values: a bit for each row, about.
-    fn new(rows: f64, bytes: f64) -> Self {
-        Self { rows, bytes: if bytes > 0.0 { bytes } else { rows / 8.0 } }
+    fn new(rows: f64, bytes: f64, postings: f64) -> Self {
+        if bytes > 0.0 { Self { rows, bytes, postings } } else { Self { rows, bytes: rows / 8.0, postings: 0.0 } }
     }
 
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes }
+        Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes, postings: self.postings + other.postings }
     }
 }
 
@@ -72,7 +76,7 @@ impl<'a> Estimate<'a> {
         match test {
             Test::IsNull => {
                 let nulls = directory.nulls;
-                estimate.inside = Weight { rows: f64::from(nulls.rows), bytes: f64::from(nulls.length) };
+                estimate.inside = Weight::new(f64::from(nulls.rows), f64::from(nulls.length), 1.0);
             }
             Test::Ranges(ranges) => {
                 estimate.ranges = ranges.clone();
@@ -145,8 +149,8 @@ impl<'a> Estimate<'a> {
             let (rows, posting) = (f64::from(bin.rows), f64::from(bin.posting_length));
             match bins::place(bin, &self.ranges) {
                 Place::Outside => Weight::default(),
-                Place::Inside => Weight { rows, bytes: posting },
-                Place::Edge => Weight { rows: rows / 2.0, bytes: posting + f64::from(bin.order_length) },
+                Place::Inside => Weight { rows, bytes: posting, postings: 1.0 },
+                Place::Edge => Weight { rows: rows / 2.0, bytes: posting + f64::from(bin.order_length), postings: 1.0 },
             }
         };
         bins.iter().map(of_bin).fold(Weight::default(), Weight::plus)
@@ -169,8 +173,9 @@ impl<'a> Estimate<'a> {
             if self.directory.encoding == Encoding::Packed {
                 let rows = leaves::count_rows(bytes, block, self.directory, &self.ranges);
                 let rows = rows.map_or_else(|_| block.rows as f64, |rows| rows as f64);
-                // The whole leaf is read for any of its rows.
-                found = found.plus(Weight { rows, bytes: Weight::of(block, Encoding::Packed).bytes });
+                // The whole leaf is read for any of its rows, and the keys asked for are decoded.
+                let leaf = Weight::of(block, Encoding::Packed);
+                found = found.plus(Weight { rows, postings: leaf.postings * rows / leaf.rows.max(1.0), ..leaf });
                 continue;
             }
             let Ok(values) = value_block::decode(bytes, &block.first_key, &self.directory.key_type) else {
@@ -178,7 +183,7 @@ impl<'a> Estimate<'a> {
                 continue;
             };
             for value in values.iter().filter(|value| self.ranges.contains(&value.key)) {
-                found = found.plus(Weight::new(f64::from(value.rows), f64::from(value.posting_length)));
+                found = found.plus(Weight::new(f64::from(value.rows), f64::from(value.posting_length), 1.0));
             }
         }
         found

@@ -5,13 +5,14 @@
 //! p1 AND p2 AND p3, ordered by selectivity: search none | p1 | p1, p2 | all of them
 //!
 //! search   rows and bytes of postings to decode
-//! read     share of pages touched × columns to decode, and the runs of rows to step over
+//! read     share of pages touched × columns to decode, and in each column the runs of rows to step over
 //! test     rows that remain uncertain × (columns that only the filter needs, and the test itself)
 //! ```
 //!
 //! Costs are nanoseconds. The constants were measured on 2,000,000 rows: a scan with a filter against DataFusion's own row
-//! selection at 0.01% to 75%, and searches for 0.1% to 50% of the rows. They need to be right within a factor of two, as
-//! between a search that pays and one that does not there is mostly more than that; `benchmarks/never_worse.py` shows it.
+//! selection at 0.01% to 75% of the rows in 1 to 8 columns of a type, and searches for 0.1% to 50% of the rows of columns with
+//! 200 rows a value and with one. They need to be right within a factor of two, as between a search that pays and one that does
+//! not there is mostly more than that; `benchmarks/never_worse.py` shows it.
 
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment};
@@ -38,10 +39,23 @@ const DECODE_ROW: f64 = 4.0;
 const DECODE_BYTE: f64 = 5.0;
 /// To read a byte of postings and to check it.
 const READ_BYTE: f64 = 1.0;
-/// To stop before a run of rows and to go on behind it. Where runs are many the reader decodes every row and masks those that
-/// are not wanted: so much for each row, and for each run.
-const STEP: f64 = 150.0;
-const MASK_ROW: f64 = 6.0;
+/// To find a posting, whatever it holds: to decode its value and length, and to begin with it. It took 90 to 170 in a column in
+/// which nearly every row has a value of its own, be it in value blocks or in the leaves of a packed tree.
+const DECODE_POSTING: f64 = 120.0;
+/// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
+/// rows, so that the runs of neighbouring values are one.
+const RUN_POSTING: f64 = 8.0;
+/// What a row that is stepped over costs of decoding it, as the page is decompressed for the others: 0.3 where values are from a
+/// dictionary, 0.8 where they are plain numbers.
+const UNPACK_SHARE: f64 = 0.7;
+/// To stop before a run of rows and to go on behind it, in each column: 95 to 120, numbers or strings.
+const STEP: f64 = 110.0;
+/// The reader steps unless the runs in a row group are as near to each other as this: one in so many rows, as half of the row
+/// selectors are the gaps between runs and it asks for 32 rows a selector.
+const STEP_ROWS: f64 = 64.0;
+/// Then it decodes every row and masks those that are not wanted: so much for each row of each column, as the batches are large
+/// (3 to 9 at 2% of the rows, next to nothing at 30%), and for each run.
+const MASK_ROW: f64 = 4.0;
 const MASK_RUN: f64 = 35.0;
 /// To evaluate a condition for a row.
 const TEST: f64 = 1.5;
@@ -77,14 +91,23 @@ impl Guess {
         Weight {
             rows: (self.all.rows - self.passing.rows).max(0.0),
             bytes: (self.all.bytes - self.passing.bytes).max(0.0),
+            postings: (self.all.postings - self.passing.postings).max(0.0),
         }
+    }
+
+    /// Runs of consecutive rows, no more than bytes.
+    fn runs(&self) -> f64 {
+        let Weight { rows, bytes, postings } = self.decoded();
+        let are_runs = rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
+        if are_runs { bytes.min(self.segments as f64) } else { bytes }
     }
 
     /// A segment is searched by one core.
     fn search_cost(&self, cores: f64) -> f64 {
         let decoded = self.decoded();
         let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
-        (decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
+        let find = decoded.postings * DECODE_POSTING;
+        (find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
     }
 }
 
@@ -192,7 +215,7 @@ struct Part {
     leaves: std::ops::Range<usize>,
     share: f64,
     search_cost: f64,
-    bytes: f64,
+    runs: f64,
     /// An index decides it for every row, so that no row has to be tested.
     certain: bool,
 }
@@ -237,7 +260,7 @@ impl Question<'_> {
             Part {
                 share: share(conjunct, &mut guesses.iter()),
                 search_cost: known.clone().map(|guess| guess.search_cost(self.cores)).sum(),
-                bytes: known.map(|guess| guess.decoded().bytes).sum(),
+                runs: known.map(Guess::runs).sum(),
                 certain: conjunct.unknowns().is_empty() && guesses.iter().all(Option::is_some),
                 leaves,
             }
@@ -257,14 +280,19 @@ impl Question<'_> {
             Some(limit) => ((limit / answer.max(1.0 / rows) + BATCH_ROWS * self.cores) / rows).min(1.0),
             None => 1.0,
         };
-        let bytes: f64 = first.iter().map(|part| part.bytes).sum();
-        let runs = if first.is_empty() { 0.0 } else { (found * (1.0 - found) * rows).min(bytes) };
+        let most_runs: f64 = first.iter().map(|part| part.runs).sum();
+        let runs = if first.is_empty() { 0.0 } else { (found * (1.0 - found) * rows).min(most_runs) };
         let scattered = 1.0 - (1.0 - found).powf(PAGE_ROWS);
         let touched = scattered.min(found + runs * PAGE_ROWS / rows);
-        let width = if certain { self.reading.output } else { self.reading.output + self.reading.filter };
+        let columns = if certain { self.reading.output } else { self.reading.output.plus(self.reading.filter) };
         let tested = if certain { 0.0 } else { found * rows * TEST * parts.len() as f64 };
-        let steps = (runs * STEP).min(rows * touched * MASK_ROW + runs * MASK_RUN);
-        let read = rows * touched * width + steps + tested;
+        let between = (touched - found).max(0.0);
+        let (decoded, steps) = if runs * STEP_ROWS <= rows * touched {
+            (found + between * UNPACK_SHARE, runs * columns.count * STEP)
+        } else {
+            (found + between, rows * touched * columns.count * MASK_ROW + runs * MASK_RUN)
+        };
+        let read = rows * decoded * columns.decode + steps + tested;
         let searches: f64 = first.iter().map(|part| part.search_cost).sum();
         searches + taken * read / self.cores
     }

@@ -4,6 +4,7 @@ use lakemark_format::key::Key;
 use lakemark_index::{KeyRanges, Reason, Test};
 
 use super::*;
+use crate::options::Columns;
 
 const ROWS: f64 = 10_000_000.0;
 
@@ -12,20 +13,29 @@ fn leaf(column: &str) -> Predicate {
     Predicate::Leaf(Leaf { column: column.into(), test, text: column.into() })
 }
 
-/// Every row on its own: a row is a byte and a bit.
+fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<Guess> {
+    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8 })
+}
+
+/// Every row on its own, 200 rows a value: a row is a byte and a bit.
 fn spread(share: f64) -> Option<Guess> {
-    let weight = |rows: f64| Weight { rows, bytes: rows * 1.1 };
-    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8 })
+    guess(share, |rows| Weight { rows, bytes: rows * 1.1, postings: rows / 200.0 })
 }
 
-/// All rows of a value lie together.
+/// Every row on its own and with a value of its own.
+fn unique(share: f64) -> Option<Guess> {
+    guess(share, |rows| Weight { rows, bytes: rows * 1.2, postings: rows })
+}
+
+/// All rows of a value lie together: a value is five bytes.
 fn sorted(share: f64) -> Option<Guess> {
-    let weight = |rows: f64| Weight { rows, bytes: rows / 1_000.0 };
-    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8 })
+    guess(share, |rows| Weight { rows, bytes: rows / 1_000.0, postings: rows / 5_000.0 })
 }
 
+/// Numbers: so many columns as nanoseconds are four of.
 fn columns(output: f64, filter: f64) -> Reading {
-    Reading { output, filter, limit: None }
+    let columns = |decode: f64| Columns { count: decode / 4.0, decode };
+    Reading { output: columns(output), filter: columns(filter), limit: None }
 }
 
 fn left_out(predicate: &Predicate, guesses: &[Option<Guess>], reading: &Reading) -> Vec<bool> {
@@ -50,6 +60,51 @@ fn rows_that_lie_together_are_searched_for_however_many_they_are() {
 #[test]
 fn nearly_all_rows_are_found_by_the_few_that_are_not() {
     assert_eq!(left_out(&leaf("a"), &[spread(0.999)], &columns(4.0, 4.0)), [false]);
+}
+
+#[test]
+fn stepping_from_row_to_row_is_paid_for_in_each_column() {
+    let of = |share: f64, count: f64| left_out(&leaf("a"), &[spread(share)], &columns(4.0 * count, 4.0));
+    // Between the rows of a hundredth the reader steps, which takes less than to decode what lies between.
+    assert_eq!([of(0.01, 1.0), of(0.01, 4.0), of(0.01, 16.0)], [[false], [false], [false]]);
+    // With twice as many it decodes all rows and throws most away, which takes longer in sixteen columns than to test them all.
+    assert_eq!([of(0.03, 1.0), of(0.03, 4.0), of(0.03, 16.0)], [[false], [true], [true]]);
+    let read = |share: f64, count: f64| {
+        let (guesses, reading) = ([spread(share)], columns(4.0 * count, 4.0));
+        let question = Question { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0 };
+        let (parts, found) = (question.parts(), question.guesses[0].unwrap().search_cost(1.0));
+        question.cost(&parts, 1, ROWS) - found
+    };
+    // 9,990 runs of a row (a row is on its own), in one column and in three; the rest of the cost is to decompress pages.
+    let (one, three) = (read(0.001, 1.0), read(0.001, 3.0));
+    assert!((three / one - 3.0).abs() < 1e-9, "{one} {three}");
+    assert!(
+        (one - (9_990.0 * STEP + 0.001 * ROWS * 4.0 + 0.999 * ROWS * 4.0 * UNPACK_SHARE)).abs() < 1e-3 * one,
+        "{one}"
+    );
+}
+
+#[test]
+fn a_posting_for_each_row_makes_a_search_dear() {
+    let of = |guess| left_out(&leaf("a"), &[guess], &columns(4.0, 4.0));
+    assert_eq!([of(spread(0.01)), of(unique(0.01))], [[false], [false]]);
+    assert_eq!([of(spread(0.04)), of(unique(0.04))], [[false], [true]]);
+    let both = Predicate::And(vec![leaf("a"), leaf("b")]);
+    let beside = |guess| left_out(&both, &[spread(0.000_1), guess], &columns(4.0, 4.0));
+    assert_eq!([beside(spread(0.000_5)), beside(unique(0.3))], [[false, false], [false, true]]);
+    let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
+    assert_eq!(cost(unique(0.01)), (100_000.0 * (DECODE_POSTING + DECODE_ROW) + 120_000.0 * READ_BYTE) / 2.0);
+    assert_eq!(cost(spread(0.01)), (500.0 * DECODE_POSTING + 100_000.0 * DECODE_ROW + 110_000.0 * READ_BYTE) / 2.0);
+}
+
+#[test]
+fn values_of_one_run_each_follow_each_other() {
+    let runs = |guess: Option<Guess>| guess.unwrap().runs();
+    assert_eq!([runs(sorted(0.000_001)), runs(sorted(0.01)), runs(sorted(1.0))], [0.01, 8.0, 0.0]);
+    assert_eq!([runs(spread(0.01)), runs(unique(0.01))].map(f64::round), [110_000.0, 120_000.0]);
+    // Rows that lie together need no second search for the columns that are tested in them.
+    let both = Predicate::And(vec![leaf("a"), leaf("b")]);
+    assert_eq!(left_out(&both, &[sorted(0.005), spread(0.4)], &columns(4.0, 8.0)), [false, true]);
 }
 
 #[test]
