@@ -26,7 +26,7 @@ use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::fields::expression;
 use crate::provider::LakemarkTable;
-use crate::session::session_context;
+use crate::session::{runtime, session_in};
 use crate::translate::translate;
 
 /// How a query without SQL runs.
@@ -192,7 +192,8 @@ impl Query {
     }
 }
 
-/// A session is costly to make and keeps nothing of these queries, so that one of each kind serves all.
+/// A session is costly to make and keeps nothing of these queries but footers, so that one of each kind serves all, and all in
+/// one runtime: a footer is decoded once.
 struct Contexts {
     with_index: SessionContext,
     without_index: SessionContext,
@@ -202,16 +203,17 @@ struct Contexts {
 }
 
 static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
+    let shared = runtime();
     let exact = |use_index: bool, use_cache: bool| {
         let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index, use_cache });
         config.options_mut().sql_parser.enable_ident_normalization = false;
-        session_context(config)
+        session_in(config, Arc::clone(&shared))
     };
     Contexts {
         with_index: exact(true, true),
         without_index: exact(false, true),
         without_cache: exact(true, false),
-        folding: session_context(SessionConfig::new()),
+        folding: session_in(SessionConfig::new(), Arc::clone(&shared)),
     }
 });
 

@@ -273,17 +273,19 @@ fn add_file(report: &mut ProbeReport, file: &FileProbe, known: Option<&[u32]>) {
             report.rows_certain += counted;
         }
         FileProbe::Known { row_groups, certain, uncertain } => {
+            report.row_groups_total += row_groups.len() as u64;
             if certain.is_empty() && uncertain.is_empty() {
                 report.files_pruned += 1;
-            }
-            let mut start = 0;
-            for length in row_groups {
-                let end = start + length;
-                report.row_groups_total += 1;
-                if certain.count_in(start, end) == 0 && uncertain.count_in(start, end) == 0 {
-                    report.row_groups_pruned += 1;
+                report.row_groups_pruned += row_groups.len() as u64;
+            } else {
+                let mut start = 0;
+                for length in row_groups {
+                    let end = start + length;
+                    if certain.count_in(start, end) == 0 && uncertain.count_in(start, end) == 0 {
+                        report.row_groups_pruned += 1;
+                    }
+                    start = end;
                 }
-                start = end;
             }
             report.rows_total += rows;
             report.rows_certain += u64::from(certain.len());
