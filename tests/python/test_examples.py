@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,13 +24,18 @@ def run(command: list[str | Path], **variables: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
-    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
+def run_notebook(name: str, cell_count: int) -> dict[str, Any]:
+    notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert len(cells) == 11
-    names: dict[str, object] = {}
+    assert len(cells) == cell_count
+    names: dict[str, Any] = {}
     for number, cell in enumerate(cells):
-        exec(compile(cell, f"quickstart.ipynb, code cell {number}", "exec"), names)  # noqa: S102 - our own notebook
+        exec(compile(cell, f"{name}, code cell {number}", "exec"), names)  # noqa: S102 - our own notebook
+    return names
+
+
+def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
+    names = run_notebook("quickstart.ipynb", 11)
     ids = range(200_000)
     zurich = [n for n in ids if n * 31 % 5 == 3 and n * 7919 % 9973 != 42]
     assert names["count"] == len(zurich)
@@ -40,8 +46,18 @@ def test_quickstart_notebook_runs_from_top_to_bottom() -> None:
     assert names["before"] == 40_000 + 20
 
 
-def test_notebook_is_committed_without_outputs() -> None:
-    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text("utf-8"))
+def test_lookup_notebook_shows_the_reads_of_one_flight_and_one_customer() -> None:
+    names = run_notebook("lookup.ipynb", 8)
+    kinds = {index.column: index.kind for index in names["table"].indexes}
+    assert kinds == {"flight": "bloom_tree", "customer": "key", "token": "summary"}
+    customers = names["bookings_of"].to_arrow()["customer"].to_pylist()
+    assert customers == [4711] * names["one_customer"].rows_certain
+    assert names["one_token"].files_pruned + 1 >= names["FILES"]
+
+
+@pytest.mark.parametrize("name", ["quickstart.ipynb", "lookup.ipynb"])
+def test_notebooks_are_committed_without_outputs(name: str) -> None:
+    notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
     assert notebook["nbformat"] == 4
     assert [cell for cell in notebook["cells"] if cell.get("outputs")] == []
 
