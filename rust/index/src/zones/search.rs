@@ -37,8 +37,8 @@ pub struct ZoneSearch<'a> {
 #[derive(Debug)]
 enum Question {
     IsNull,
-    /// What is known of each zone.
-    Filtered(Vec<Verdict>),
+    /// The zones whose rows may pass, ascending, and why.
+    Filtered(Vec<(usize, Verdict)>),
     /// The hashes of all keys asked for, and the slices to read, ascending.
     Sliced(Shape, Vec<u64>, Vec<u64>),
     /// The slices cannot tell.
@@ -48,7 +48,6 @@ enum Question {
 /// What fences say of a zone.
 #[derive(Debug)]
 enum Verdict {
-    Outside,
     Inside,
     Maybe,
     /// The filter of this shape is asked for these keys; their blocks are at these logical ranges.
@@ -82,7 +81,7 @@ impl<'a> ZoneSearch<'a> {
             self.lists().map(|list| list.offset..list.offset + u64::from(list.length)).collect();
         match (&self.question, &self.directory.zones) {
             (Question::Filtered(verdicts), _) => {
-                for verdict in verdicts {
+                for (_, verdict) in verdicts {
                     if let Verdict::Probe { blocks, .. } = verdict {
                         ranges.extend(blocks.iter().map(|(_, range)| range.clone()));
                     }
@@ -131,8 +130,12 @@ impl<'a> ZoneSearch<'a> {
             Question::IsNull => return Ok(LeafRows { t: nulls, n: empty(), opaque: empty() }),
             Question::Filtered(verdicts) => {
                 let mut bytes = filter_bytes.iter();
-                let found: Vec<Found> = verdicts.iter().map(|verdict| verdict.found(&mut bytes)).collect();
-                let rows = |wanted| rows_of(self.directory, |zone| found.get(zone) == Some(&wanted));
+                let found: Vec<(usize, Found)> =
+                    verdicts.iter().map(|(zone, verdict)| (*zone, verdict.found(&mut bytes))).collect();
+                let rows = |wanted: Found| {
+                    let mut rest = found.iter().filter(|(_, found)| *found == wanted).map(|(zone, _)| *zone).peekable();
+                    rows_of(self.directory, |zone| rest.next_if_eq(&zone).is_some())
+                };
                 (rows(Found::All), rows(Found::Some))
             }
             Question::Sliced(shape, hashes, slices) => {
@@ -160,7 +163,6 @@ impl Verdict {
     /// Takes the blocks of the zone's filter.
     fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Vec<u8>>) -> Found {
         match self {
-            Self::Outside => Found::No,
             Self::Inside => Found::All,
             Self::Maybe => Found::Some,
             Self::Probe { shape, hashes, blocks } => {
@@ -250,47 +252,64 @@ fn zones_of_slices(shape: Shape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8
     found
 }
 
-/// What fences say of every zone.
-fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<Verdict> {
+/// The zones whose fences do not rule them out.
+fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<(usize, Verdict)> {
     let most = most_keys(density.fpp());
-    let mut offset = zones.offset;
-    let mut verdicts = Vec::with_capacity(zones.rows.len());
+    let mut verdicts = Vec::new();
+    let (mut low, mut high) = (Key::Bytes(Vec::new()), Key::Bytes(Vec::new()));
+    // Most zones have as many keys as the one before.
+    let (mut offset, mut last) = (zones.offset, 0);
+    let mut shape = density.shape(last);
     for (zone, keys) in zones.keys.iter().enumerate() {
-        let shape = density.shape(*keys);
-        let filter = offset..offset + shape.bytes();
-        offset = filter.end;
-        verdicts.push(match fences_of(fences, zone) {
-            Some((low, high)) if *keys > 0 => verdict(ranges, &low, &high, shape, filter.start, most),
-            _ => Verdict::Outside,
-        });
+        if *keys != last {
+            (last, shape) = (*keys, density.shape(*keys));
+        }
+        let start = offset;
+        offset += shape.bytes();
+        if *keys > 0 && take_fences(fences, zone, &mut low, &mut high) {
+            verdicts.extend(verdict(ranges, &low, &high, shape, start, most).map(|verdict| (zone, verdict)));
+        }
     }
     verdicts
 }
 
-fn fences_of(fences: &Fences, zone: usize) -> Option<(Key, Key)> {
-    match fences {
-        Fences::Fixed(fences) => fences.get(zone).map(|(low, high)| (Key::Fixed(*low), Key::Fixed(*high))),
-        Fences::Bytes(fences) => {
-            fences.get(zone).map(|(low, high)| (Key::Bytes(low.to_vec()), Key::Bytes(high.to_vec())))
+/// Puts the fences of a zone into keys that are there already.
+fn take_fences(fences: &Fences, zone: usize, low: &mut Key, high: &mut Key) -> bool {
+    let take = |key: &mut Key, fence: &[u8]| match key {
+        Key::Bytes(bytes) => {
+            bytes.clear();
+            bytes.extend_from_slice(fence);
         }
+        key @ Key::Fixed(_) => *key = Key::Bytes(fence.to_vec()),
+    };
+    match fences {
+        Fences::Fixed(fences) => fences.get(zone).is_some_and(|fence| {
+            (*low, *high) = (Key::Fixed(fence.0), Key::Fixed(fence.1));
+            true
+        }),
+        Fences::Bytes(fences) => fences.get(zone).is_some_and(|fence| {
+            take(low, &fence.0);
+            take(high, &fence.1);
+            true
+        }),
     }
 }
 
-fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, most: usize) -> Verdict {
+fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, most: usize) -> Option<Verdict> {
     let ranges = ranges.ranges();
     let first = ranges.partition_point(|range| range.ends_before(low));
     let end = ranges.partition_point(|range| range.begins_at_or_before(high));
     let between = match ranges.get(first..end) {
-        Some([]) | None => return Verdict::Outside,
+        Some([]) | None => return None,
         Some(between) => between,
     };
     if between.iter().any(|range| range.begins_at_or_before(low) && range.contains(high)) {
-        return Verdict::Inside;
+        return Some(Verdict::Inside);
     }
     // Of the ranges at the ends only what the fences leave has to be named.
     let within = KeyRanges::between(Bound::Included(low.clone()), Bound::Included(high.clone()));
     let narrowed: Vec<KeyRange> = between.iter().flat_map(|range| narrow(range, &within)).collect();
-    let Some(keys) = keys_of(&narrowed, most) else { return Verdict::Maybe };
+    let Some(keys) = keys_of(&narrowed, most) else { return Some(Verdict::Maybe) };
     let hashes: Vec<u64> = keys.iter().map(filter::hash).collect();
     let mut blocks: Vec<u32> = hashes.iter().map(|hash| shape.block(*hash)).collect();
     blocks.sort_unstable();
@@ -300,15 +319,15 @@ fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, 
         let start = start + u64::from(block) * block_bytes;
         (block, start..start + block_bytes)
     };
-    Verdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() }
+    Some(Verdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() })
 }
 
 fn narrow(range: &KeyRange, within: &KeyRanges) -> Vec<KeyRange> {
     KeyRanges::between(range.low.clone(), range.high.clone()).intersect(within).ranges().to_vec()
 }
 
-/// The rows of the zones for which `wanted` holds.
-fn rows_of(directory: &SegmentDirectory, wanted: impl Fn(usize) -> bool) -> RowSet {
+/// The rows of the zones for which `wanted` holds, which is asked of one after the other.
+fn rows_of(directory: &SegmentDirectory, mut wanted: impl FnMut(usize) -> bool) -> RowSet {
     let mut rows = RowSetBuilder::new(directory.universe);
     let Some(zones) = &directory.zones else { return rows.finish() };
     let mut zone = 0;
