@@ -323,14 +323,15 @@ class Table:
             keys: One key, a sequence of keys, or an Arrow array. None equals nothing, and a key that the column's type
                 cannot hold is in no row.
             columns: The columns to read, in this order. All columns without any.
-            on: The column of the keys; the one with an index of the kind `key` if it is not named.
+            on: The column of the keys; if it is not named the one with an index of the kind `key`, or without any that of
+                the kind `bloom_tree` or `summary`.
             use_index: Whether the marks are used; the rows are the same without.
 
         Returns:
             All rows of these keys, in no particular order.
 
         Raises:
-            NotFoundError: There is no index of the kind `key`, and no column is named.
+            NotFoundError: There is no such index, and no column is named.
             InvalidInputError: Several columns have one, or the keys cannot be compared with the column.
         """
         if isinstance(columns, str):

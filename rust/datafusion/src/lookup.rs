@@ -26,7 +26,7 @@ use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
 
 /// The rows whose value of a column, or field of a struct, is one of `keys`, in no particular order: the named columns, or all of them. The column is
-/// the one with an index of the kind `key`, unless `on` names it. NULL equals nothing, and a key that the column's type cannot hold is in no row.
+/// the one with an index of the kind `key`, or without any that of the kind `bloom_tree` or `summary`, unless `on` names it. NULL equals nothing, and a key that the column's type cannot hold is in no row.
 ///
 /// # Errors
 /// No or several columns with such an index and none named; keys of a type that cannot be compared with the column.
@@ -77,26 +77,28 @@ pub async fn lookup(
     Ok((output, batches.into_iter().filter(|batch| batch.num_rows() > 0).collect()))
 }
 
-/// The column of the only index of the kind `key`, or of all of them if they have the same.
+/// The column of the only index of the kind `key`, or of all of them if they have the same; without any, that of the filters.
 fn key_column(snapshot: &Snapshot) -> Result<String> {
-    let mut columns: Vec<String> = snapshot
-        .indexes()
-        .into_iter()
-        .filter(|index| index.kind == Kind::Key.name())
-        .map(|index| index.column)
-        .collect();
-    columns.sort();
-    columns.dedup();
+    let with = |kinds: &[Kind]| -> Vec<String> {
+        let indexes = snapshot.indexes().into_iter();
+        let kept = indexes.filter(|index| kinds.iter().any(|kind| kind.name() == index.kind));
+        let mut columns: Vec<String> = kept.map(|index| index.column).collect();
+        columns.sort();
+        columns.dedup();
+        columns
+    };
+    let keys = with(&[Kind::Key]);
+    let columns = if keys.is_empty() { with(&[Kind::BloomTree, Kind::Summary]) } else { keys };
     match columns.as_slice() {
         [column] => Ok(column.clone()),
         [] => Err(Error::new(
             ErrorKind::NotFound,
-            "the table has no index of the kind key to look keys up in; create one with \
+            "the table has no index of the kind key, bloom_tree or summary to look keys up in; create one with \
              `lakemark index create TABLE --on COLUMN --using key`, or name a column",
         )),
         several => Err(Error::new(
             ErrorKind::InvalidInput,
-            format!("the columns {} have an index of the kind key; name the one to look up", several.join(", ")),
+            format!("the columns {} have an index to look keys up in; name the one that is meant", several.join(", ")),
         )),
     }
 }

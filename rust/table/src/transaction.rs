@@ -323,6 +323,36 @@ mod tests {
         Edit::CreateIndex { index: index(id), if_not_exists: false }
     }
 
+    fn replace(replaced: &[u8], edit: Edit) -> Edit {
+        let Edit::AddSegments(built) = edit else { panic!("{edit:?}") };
+        Edit::ReplaceSegments { replaced: replaced.iter().map(|id| [*id; 16]).collect(), built }
+    }
+
+    #[test]
+    fn a_merged_segment_takes_the_place_of_the_others_which_stay_on_the_disk() {
+        let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("b", 1)]), built(1, 5, &[("c", 1)])]);
+        let (next, committed) = apply(&base, &replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)]))).unwrap();
+        let next = next.unwrap();
+        let left: Vec<(&str, &[u32])> =
+            next.segments.iter().map(|segment| (segment.path.as_str(), segment.files.as_slice())).collect();
+        assert_eq!(left, [("marks/5", [2].as_slice()), ("marks/9", [0, 1].as_slice())]);
+        assert_eq!((committed.changed, committed.unused), (true, Vec::new()));
+    }
+
+    /// Whoever was faster wins: what was merged meanwhile is removed.
+    #[test]
+    fn segments_that_are_gone_and_files_that_changed_are_not_replaced() {
+        let base = after(&[create(1), built(1, 3, &[("a", 1)]), built(1, 4, &[("b", 2)])]);
+        for edit in [
+            replace(&[3, 7], built(1, 9, &[("a", 1), ("b", 2)])),
+            replace(&[3, 4], built(1, 9, &[("a", 1), ("b", 1)])),
+            replace(&[3, 4], built(1, 9, &[("a", 1), ("z", 2)])),
+        ] {
+            let (next, committed) = apply(&base, &edit).unwrap();
+            assert_eq!((next, committed.changed, committed.unused), (None, false, vec!["marks/9".to_owned()]));
+        }
+    }
+
     #[test]
     fn segments_of_a_dropped_index_are_discarded() {
         let drop = Edit::DropIndex { name: "i1".to_owned(), if_exists: false };
