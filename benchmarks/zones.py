@@ -10,6 +10,7 @@ of a search, what ranges read, searches at several hit rates, and from which pro
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import shutil
@@ -228,11 +229,13 @@ def hit_rates(folder: Path, column: Column, zone_rows: int, probes: int) -> dict
     tables, sizes = build_all(folder, trees, len(column.values))
     asks = {tree.name: column.ask(tables[tree]) for tree in trees}
     result: dict[str, Any] = {"bytes": {tree.name: sizes[tree]["bytes"] for tree in trees}}
-    there, not_there = column.present(random, probes), column.absent(random, probes)
+    # Keys in turn, so that none is asked for twice while there are others: rows found are remembered.
+    there, not_there = column.present(random, len(column.values)), column.absent(random, len(column.values))
     truth = column.truth(there + not_there)
+    days = {True: itertools.cycle(there), False: itertools.cycle(not_there)}
     for rate in HIT_RATES:
-        hits = random.random(probes) < rate
-        keys = [int(random.choice(there if hit else not_there)) for hit in hits]
+        hits = random.permutation(np.arange(probes) < round(rate * probes))
+        keys = [next(days[bool(hit)]) for hit in hits]
         costs = measure.look_up(asks, keys, lambda key, found: found == truth[key])
         result[f"{rate:g}"] = {name: cost["wall_ms_mean"] for name, cost in costs.items()}
     return result

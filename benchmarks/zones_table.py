@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # A multiple of both sizes of zones, so that row groups cut no zone.
 GROUP_ROWS = 160_000
+# Of columns of 8 bytes; with their offsets, so that what is read for a row is a page and not a row group.
+PAGE_ROWS = 20_000
 BLOCK_ROWS = 4096
 FILLER_BYTES = 220
 SEED = 20_260_911
@@ -67,7 +69,14 @@ def write_table(folder: Path, rows: int) -> dict[str, np.ndarray]:
         schema = pa.schema(
             [*((name, array.type) for name, array in arrays.items()), ("filler", pa.binary(FILLER_BYTES))]
         )
-        with pq.ParquetWriter(folder / "r.parquet", schema, compression="zstd", use_dictionary=False) as writer:
+        with pq.ParquetWriter(
+            folder / "r.parquet",
+            schema,
+            compression="zstd",
+            use_dictionary=False,
+            data_page_size=PAGE_ROWS * 8,
+            write_page_index=True,
+        ) as writer:
             for first in range(0, rows, GROUP_ROWS):
                 cut = {name: array.slice(first, GROUP_ROWS) for name, array in arrays.items()}
                 filler = filler_of(min(GROUP_ROWS, rows - first))
