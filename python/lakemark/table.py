@@ -323,8 +323,8 @@ class Table:
             keys: One key, a sequence of keys, or an Arrow array. None equals nothing, and a key that the column's type
                 cannot hold is in no row.
             columns: The columns to read, in this order. All columns without any.
-            on: The column of the keys; if it is not named the one with an index of the kind `key`, or without any that of
-                the kind `bloom_tree` or `summary`.
+            on: The column of the keys; if it is not named the one with an index of the kind `key`, or without any that
+                of the kind `bloom_tree` or `summary`.
             use_index: Whether the marks are used; the rows are the same without.
 
         Returns:
