@@ -8,7 +8,7 @@ W   bytes written so far       IR   bytes read again so far, of earlier segments
 RC  peak memory of the last build above that before it
 FO  bytes in use               FE   bytes that a vacuum would remove
 
-Two summaries grow. One has the zones of the paper (128 keys) and its probability of a false positive (d = 16, k = 7; ours
+Two summaries grow. One has the zones of the paper (128 keys) and its false positive probability (d = 16, k = 7; ours
 comes from fewer bits of which a key sets more), the other is made as if nothing is said (a zone per row group). Each
 grows in two ways: an append stays a segment of its own, or `compact` merges the segments after every append, as the
 paper reorganizes partitions. The model stops reading at the key that it looks for; ours reads every zone that is left.
