@@ -91,6 +91,7 @@ def test_a_table_that_grew_by_appends_is_compacted(plain: Judged) -> None:
     assert {index.segments for index in table.indexes} == {len(data)}
     told: list[tuple[int, int]] = []
     report = table.compact(progress=lambda done, total: told.append((done, total)))
+    assert max(done for done, _ in told) <= max(total for _, total in told) == 3 * table.count()
     assert sorted(report.indexes) == ["city_summary", "id_bloom_tree", "id_key"]
     assert (report.segments_merged, report.segments_written) == (3 * len(data), 3)
     assert "segments merged into 3" in str(report)

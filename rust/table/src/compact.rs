@@ -72,7 +72,8 @@ pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<Comp
                 return Err(error);
             }
         }
-        if let Some(progress) = &options.progress {
+        // A column that is read once more tells its rows itself.
+        if let (Some(progress), true) = (&options.progress, merge.is_exact()) {
             progress.advance(merge.rows(&manifest));
         }
     }
@@ -112,6 +113,10 @@ fn aligned_rows(file: &ManifestFile) -> u64 {
 }
 
 impl Merge<'_> {
+    fn is_exact(&self) -> bool {
+        Kind::of(self.index).is_some_and(Kind::is_exact)
+    }
+
     fn rows(&self, manifest: &Manifest) -> u64 {
         let files = self.segments.iter().flat_map(|(_, files)| files);
         files.filter_map(|file| manifest.files.get(*file as usize)).map(ManifestFile::rows).sum()
@@ -119,11 +124,7 @@ impl Merge<'_> {
 
     /// Writes the segment; none if it cannot be made now.
     async fn run(&self, context: &Context, manifest: &Manifest) -> Result<Option<Built>> {
-        if Kind::of(self.index).is_some_and(Kind::is_exact) {
-            self.merge(context, manifest).await.map(Some)
-        } else {
-            self.build_again(context).await
-        }
+        if self.is_exact() { self.merge(context, manifest).await.map(Some) } else { self.build_again(context).await }
     }
 
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
