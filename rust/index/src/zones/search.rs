@@ -133,17 +133,17 @@ impl<'a> ZoneSearch<'a> {
                 let found: Vec<(usize, Found)> =
                     verdicts.iter().map(|(zone, verdict)| (*zone, verdict.found(&mut bytes))).collect();
                 let rows = |wanted: Found| {
-                    let mut rest = found.iter().filter(|(_, found)| *found == wanted).map(|(zone, _)| *zone).peekable();
-                    rows_of(self.directory, |zone| rest.next_if_eq(&zone).is_some())
+                    let wanted = found.iter().filter(|(_, found)| *found == wanted);
+                    rows_of(self.directory, wanted.map(|(zone, _)| *zone))
                 };
                 (rows(Found::All), rows(Found::Some))
             }
             Question::Sliced(shape, hashes, slices) => {
                 let zones = zones_of_slices(shape, &hashes, &slices, filter_bytes);
                 let holds = |zone: usize| zones.get(zone / 8).is_some_and(|byte| byte >> (zone % 8) & 1 == 1);
-                (empty(), rows_of(self.directory, holds))
+                (empty(), rows_of(self.directory, (0..zones.len() * 8).filter(|zone| holds(*zone))))
             }
-            Question::Everywhere => (empty(), rows_of(self.directory, |_| true)),
+            Question::Everywhere => (empty(), rows_of(self.directory, 0..)),
         };
         let opaque = sets.next().unwrap_or_else(empty);
         let t = certain.minus(&nulls).minus(&opaque);
@@ -255,6 +255,7 @@ fn zones_of_slices(shape: Shape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8
 /// The zones whose fences do not rule them out.
 fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<(usize, Verdict)> {
     let most = most_keys(density.fpp());
+    let span = span_of(ranges);
     let mut verdicts = Vec::new();
     let (mut low, mut high) = (Key::Bytes(Vec::new()), Key::Bytes(Vec::new()));
     // Most zones have as many keys as the one before.
@@ -266,11 +267,24 @@ fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges
         }
         let start = offset;
         offset += shape.bytes();
-        if *keys > 0 && take_fences(fences, zone, &mut low, &mut high) {
+        // Nearly all zones are ruled out here where keys are in order.
+        let far = match (fences, span) {
+            (Fences::Fixed(fences), Some((first, last))) => {
+                fences.get(zone).is_none_or(|(low, high)| *high < first || *low > last)
+            }
+            _ => false,
+        };
+        if *keys > 0 && !far && take_fences(fences, zone, &mut low, &mut high) {
             verdicts.extend(verdict(ranges, &low, &high, shape, start, most).map(|verdict| (zone, verdict)));
         }
     }
     verdicts
+}
+
+/// Bounds of all number keys of the ranges.
+fn span_of(ranges: &KeyRanges) -> Option<(u64, u64)> {
+    let ranges = ranges.ranges();
+    Some((first_key(&ranges.first()?.low)?, last_key(&ranges.last()?.high)?))
 }
 
 /// Puts the fences of a zone into keys that are there already.
@@ -326,17 +340,18 @@ fn narrow(range: &KeyRange, within: &KeyRanges) -> Vec<KeyRange> {
     KeyRanges::between(range.low.clone(), range.high.clone()).intersect(within).ranges().to_vec()
 }
 
-/// The rows of the zones for which `wanted` holds, which is asked of one after the other.
-fn rows_of(directory: &SegmentDirectory, mut wanted: impl FnMut(usize) -> bool) -> RowSet {
+/// The rows of these zones, whose numbers ascend.
+fn rows_of(directory: &SegmentDirectory, wanted: impl Iterator<Item = usize>) -> RowSet {
     let mut rows = RowSetBuilder::new(directory.universe);
+    let mut wanted = wanted.peekable();
     let Some(zones) = &directory.zones else { return rows.finish() };
     let mut zone = 0;
     for file in &directory.files {
         let (mut row, end) = (u64::from(file.base), u64::from(file.base) + file.rows());
         while row < end {
-            let Some(length) = zones.rows.get(zone) else { return rows.finish() };
+            let (Some(length), Some(_)) = (zones.rows.get(zone), wanted.peek()) else { return rows.finish() };
             let next = row + u64::from(*length);
-            if wanted(zone) {
+            if wanted.next_if_eq(&zone).is_some() {
                 rows.insert_range(row as u32..u32::try_from(next).unwrap_or(u32::MAX));
             }
             (row, zone) = (next, zone + 1);
