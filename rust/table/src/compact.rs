@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 use std::time::Instant;
 
 use lakemark_format::segment::BASE_ALIGNMENT;
@@ -30,7 +31,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use crate::transaction::{Built, Edit, commit};
-use crate::walk::{Walk, read_rows};
+use crate::walk::{Walk, moved, read_rows};
 
 /// Segments of an index that become one.
 struct Merge<'a> {
@@ -181,10 +182,11 @@ impl Merge<'_> {
             for entry in &opened.directory.files {
                 let Some(ordinal) = names.get(entry.path.as_str()) else { continue };
                 let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
-                places.push((entry.base, entry.rows(), base));
+                let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
+                places.push((entry.base..entry.base.saturating_add(rows), Some(base)));
                 files.push(SegmentFile { base, ..entry.clone() });
                 built.files.push(known.clone());
-                base = base.saturating_add(u32::try_from(entry.rows()).unwrap_or(u32::MAX));
+                base = base.saturating_add(rows);
                 base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
             }
             sources.push(source(&opened, places).await.map_err(damaged)?);
@@ -209,18 +211,10 @@ impl Merge<'_> {
 }
 
 /// The values of a segment as a chunk of a merge, with their rows where they will be.
-async fn source(segment: &Segment, places: Vec<(u32, u64, u32)>) -> Result<ChunkSource, Damage> {
+async fn source(segment: &Segment, places: Vec<(Range<u32>, Option<u32>)>) -> Result<ChunkSource, Damage> {
     let counter = ReadCounter::default();
-    let moved = move |rows: Vec<u32>| -> Vec<u32> {
-        let place = |row: u32| {
-            let place = places.partition_point(|(base, ..)| *base <= row).checked_sub(1)?;
-            let (from, length, to) = places.get(place)?;
-            (u64::from(row - from) < *length).then_some(to + (row - from))
-        };
-        rows.into_iter().filter_map(place).collect()
-    };
-    let nulls = moved(read_rows(segment, segment.directory.nulls, &counter).await?);
-    let opaque = moved(read_rows(segment, segment.directory.opaque, &counter).await?);
+    let nulls = moved(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
+    let opaque = moved(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
     let mut walk = Walk::new(segment, &counter).await?;
     let handle = Handle::current();
     // Called by the merge, on a thread that may block.
@@ -228,7 +222,7 @@ async fn source(segment: &Segment, places: Vec<(u32, u64, u32)>) -> Result<Chunk
         match handle.block_on(walk.next(&counter)) {
             Ok(None) => return Ok(None),
             Ok(Some((key, rows))) => {
-                let rows = moved(rows);
+                let rows = moved(rows, &places);
                 if !rows.is_empty() {
                     return Ok(Some((key, rows)));
                 }

@@ -29,7 +29,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
-use crate::walk::{Walk, read_rows};
+use crate::walk::{Walk, moved, read_rows};
 use zones::compare_zones;
 
 /// Verifies every segment of every index.
@@ -217,12 +217,4 @@ fn places(stored: &Segment, derived: &Segment) -> Vec<(Range<u32>, Option<u32>)>
         (file.base..file.base.saturating_add(rows), to)
     };
     stored.directory.files.iter().map(place).collect()
-}
-
-fn moved(rows: Vec<u32>, places: &[(Range<u32>, Option<u32>)]) -> Vec<u32> {
-    let place = |row: u32| {
-        let (range, to) = places.get(places.partition_point(|(range, _)| range.end <= row))?;
-        range.contains(&row).then_some((*to)? + (row - range.start))
-    };
-    rows.into_iter().filter_map(place).collect()
 }

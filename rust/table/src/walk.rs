@@ -4,6 +4,7 @@ mod bins;
 mod levels;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::{Encoding, Key, PostingRef, value_block};
@@ -23,6 +24,15 @@ fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, 
     let mut rows = Rows(Vec::with_capacity((count as usize).min(segment.directory.universe as usize)));
     posting::decode(bytes, count, segment.directory.universe, &mut rows).map_err(Damage::corrupt)?;
     Ok(rows.0)
+}
+
+/// Rows of a segment where they are in another one; those of files that it has not are left out. `places` has the rows of files, ascending.
+pub(crate) fn moved(rows: Vec<u32>, places: &[(Range<u32>, Option<u32>)]) -> Vec<u32> {
+    let place = |row: u32| {
+        let (range, to) = places.get(places.partition_point(|(range, _)| range.end <= row))?;
+        range.contains(&row).then_some((*to)? + (row - range.start))
+    };
+    rows.into_iter().filter_map(place).collect()
 }
 
 /// Goes through the values of a segment, a block at a time, and bins of several values one by one.

@@ -123,7 +123,8 @@ impl<'a> Search<'a> {
             return Err(FormatError::invalid("the ranges read", first.len(), lists.len() + self.blocks.len()));
         }
         let (list_bytes, block_bytes) = first.split_at_checked(lists.len()).unwrap_or_default();
-        let mut sets = list_bytes.iter().zip(&lists).map(|(bytes, list)| self.posting(bytes, *list));
+        let universe = self.directory.universe;
+        let mut sets = list_bytes.iter().zip(&lists).map(|(bytes, list)| rows_of_posting(bytes, *list, universe));
         let nulls = sets.next().transpose()?;
         let opaque = sets.next().transpose()?;
         drop(sets);
@@ -152,12 +153,6 @@ impl<'a> Search<'a> {
         let (plan, ranges) = Plan::new(self.directory, keys, places, read);
         self.plan = plan;
         Ok(ranges)
-    }
-
-    fn posting(&self, bytes: &[u8], list: PostingRef) -> Result<RowSet> {
-        let mut rows = Rows(RowSetBuilder::with_capacity(self.directory.universe, u64::from(list.rows)));
-        posting::decode(bytes, list.rows, self.directory.universe, &mut rows)?;
-        Ok(rows.0.finish())
     }
 
     /// Takes the bytes of the second round and gives the rows.
@@ -234,7 +229,9 @@ impl<'a> Search<'a> {
             Base::Nothing => Ok(None),
             Base::Everything => Ok(Some(self.valued_rows())),
             Base::Runs(runs) => {
-                let sets = bitmaps.map(|(number, bitmap, bytes)| Ok((number, self.posting(bytes, bitmap)?)));
+                let sets = bitmaps.map(|(number, bitmap, bytes)| {
+                    Ok((number, rows_of_posting(bytes, bitmap, self.directory.universe)?))
+                });
                 let sets: BTreeMap<usize, RowSet> = sets.collect::<Result<_>>()?;
                 Ok(Some(runs.rows(&sets, &self.valued_rows())))
             }
@@ -272,8 +269,14 @@ pub(super) fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &Segm
     Ok(values)
 }
 
-/// Puts decoded rows into a set.
-pub(crate) struct Rows(pub RowSetBuilder);
+/// The rows of a posting that stands by itself.
+pub(crate) fn rows_of_posting(bytes: &[u8], posting: PostingRef, universe: u32) -> Result<RowSet> {
+    let mut rows = Rows(RowSetBuilder::with_capacity(universe, posting.rows.into()));
+    posting::decode(bytes, posting.rows, universe, &mut rows)?;
+    Ok(rows.0.finish())
+}
+
+struct Rows(RowSetBuilder);
 
 impl RowSink for Rows {
     fn rows(&mut self, rows: &[u32]) {

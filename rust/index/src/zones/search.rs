@@ -12,12 +12,11 @@ use std::ops::{Bound, Range};
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::filter::{self, Density, Shape};
 use lakemark_format::key::Key;
-use lakemark_format::posting;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::zones::{Fences, Filters, Zones, slice_bytes};
 
 use crate::bitmap::LeafRows;
-use crate::bitmap::search::Rows;
+use crate::bitmap::search::rows_of_posting;
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
@@ -117,13 +116,8 @@ impl<'a> ZoneSearch<'a> {
         }
         let (list_bytes, filter_bytes) = read.split_at_checked(lists.len()).unwrap_or_default();
         let universe = self.directory.universe;
-        let mut sets = Vec::with_capacity(2);
-        for (bytes, list) in list_bytes.iter().zip(&lists) {
-            let mut rows = Rows(RowSetBuilder::with_capacity(universe, list.rows.into()));
-            posting::decode(bytes, list.rows, universe, &mut rows)?;
-            sets.push(rows.0.finish());
-        }
-        let mut sets = sets.into_iter();
+        let sets = list_bytes.iter().zip(&lists).map(|(bytes, list)| rows_of_posting(bytes, *list, universe));
+        let mut sets = sets.collect::<Result<Vec<_>>>()?.into_iter();
         let empty = || RowSet::empty(universe);
         let nulls = sets.next().unwrap_or_else(empty);
         let (certain, possible) = match self.question {

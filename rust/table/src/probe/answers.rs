@@ -142,7 +142,6 @@ impl Answers {
 
     /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
     fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<Question> {
-        let Some(manifest) = &snapshot.manifest else { return Vec::new() };
         let indexes = snapshot.indexes_of(&leaf.column);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
         let mut open: HashMap<u32, usize> = HashMap::new();
@@ -152,18 +151,7 @@ impl Answers {
                 open.insert(ordinal, file);
             }
         }
-        let mut questions = Vec::new();
-        for index in &indexes {
-            for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-                let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
-                let files: Vec<(usize, String)> =
-                    files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
-                if !files.is_empty() {
-                    let (index, segment) = ((*index).clone(), segment.clone());
-                    questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
-                }
-            }
-        }
+        let questions = questions_of(snapshot, place, leaf, &indexes, open);
         if let (Some(index), Some(slot)) = (indexes.first(), self.sources.get_mut(place)) {
             slot.get_or_insert_with(|| index.name.clone());
         }
@@ -274,6 +262,30 @@ impl Answers {
         let rows: Vec<u64> = rows.collect();
         report.rows = (!rows.is_empty()).then(|| rows.iter().sum());
     }
+}
+
+/// The segments of these indexes to ask about the `open` files, which are by their ordinals: each file is asked of the first that covers it.
+pub(super) fn questions_of(
+    snapshot: &Snapshot,
+    place: usize,
+    leaf: &Leaf,
+    indexes: &[&ManifestIndex],
+    mut open: HashMap<u32, usize>,
+) -> Vec<Question> {
+    let Some(manifest) = &snapshot.manifest else { return Vec::new() };
+    let mut questions = Vec::new();
+    for index in indexes {
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
+            let files: Vec<(usize, String)> =
+                files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
+            if !files.is_empty() {
+                let (index, segment) = ((*index).clone(), segment.clone());
+                questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
+            }
+        }
+    }
+    questions
 }
 
 /// What is known of a leaf without any index, and the reason where nothing is.

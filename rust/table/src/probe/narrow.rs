@@ -5,12 +5,12 @@
 //!             key: 300 segments       ─▶ the one of file 7 is asked for its rows
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use futures::{StreamExt, stream};
 use lakemark_index::{Leaf, Test};
 
-use super::answers::{Answer, Answers, Question, ask, remembered};
+use super::answers::{Answer, Answers, Question, ask, questions_of, remembered};
 use crate::kind::Kind;
 use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
@@ -86,28 +86,10 @@ impl Answers {
 
 /// Segments with zones that cover these files; for every file the first one.
 fn zone_questions(snapshot: &Snapshot, place: usize, leaf: &Leaf, files: &HashSet<usize>) -> Vec<Question> {
-    let Some(manifest) = &snapshot.manifest else { return Vec::new() };
-    let mut open: HashMap<u32, usize> = snapshot
-        .marks
-        .iter()
-        .enumerate()
-        .filter(|(file, _)| files.contains(file))
-        .filter_map(|(file, mark)| Some((mark.ordinal?, file)))
-        .collect();
+    let marks = snapshot.marks.iter().enumerate().filter(|(file, _)| files.contains(file));
+    let open = marks.filter_map(|(file, mark)| Some((mark.ordinal?, file))).collect();
     let indexes = snapshot.indexes_of(&leaf.column);
     // A summary has the fewest segments for the most files.
     let zoned = indexes.into_iter().rev().filter(|index| !Kind::of(index).is_some_and(Kind::is_exact));
-    let mut questions = Vec::new();
-    for index in zoned {
-        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
-            let files: Vec<(usize, String)> =
-                files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
-            if !files.is_empty() {
-                let (index, segment) = (index.clone(), segment.clone());
-                questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
-            }
-        }
-    }
-    questions
+    questions_of(snapshot, place, leaf, &zoned.collect::<Vec<_>>(), open)
 }
