@@ -88,14 +88,9 @@ impl Table {
         threads: Option<usize>,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<String> {
-        let table = Arc::clone(&self.0);
-        let (options, counters, cancel) = build_options(index, memory_bytes, threads);
-        let tell = |_: Python<'_>| match &progress {
-            Some(progress) => progress.call1(counters.read()).map(drop),
-            None => Ok(()),
-        };
-        let report = wait_cancellable(py, move || async move { table.build(options).await }, &cancel, tell)?;
-        to_json(py, &report)
+        let (table, options) =
+            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
+        watched(py, options, progress, move |options| async move { table.build(options).await })
     }
 
     fn compact(
@@ -106,14 +101,9 @@ impl Table {
         threads: Option<usize>,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<String> {
-        let table = Arc::clone(&self.0);
-        let (options, counters, cancel) = build_options(index, memory_bytes, threads);
-        let tell = |_: Python<'_>| match &progress {
-            Some(progress) => progress.call1(counters.read()).map(drop),
-            None => Ok(()),
-        };
-        let report = wait_cancellable(py, move || async move { table.compact(options).await }, &cancel, tell)?;
-        to_json(py, &report)
+        let (table, options) =
+            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
+        watched(py, options, progress, move |options| async move { table.compact(options).await })
     }
 
     /// Advice as JSON and as text.
@@ -272,13 +262,24 @@ fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
     })
 }
 
-/// The options of a build, with what counts its progress and what stops it.
-fn build_options(
-    index: Option<String>,
-    memory_bytes: Option<u64>,
-    threads: Option<usize>,
-) -> (BuildOptions, Arc<Counters>, CancelFlag) {
+/// Runs a build or a compaction: `progress` is told how far it is, an interrupt stops it in good order. Gives its report as JSON.
+fn watched<R, F>(
+    py: Python<'_>,
+    options: BuildOptions,
+    progress: Option<Bound<'_, PyAny>>,
+    work: impl FnOnce(BuildOptions) -> F + Send + 'static,
+) -> PyResult<String>
+where
+    R: serde::Serialize + Send + 'static,
+    F: Future<Output = lakemark_table::Result<R>>,
+{
     let (counters, cancel) = (Arc::new(Counters::default()), CancelFlag::new());
-    let progress = Some(Arc::clone(&counters) as Arc<dyn Progress>);
-    (BuildOptions { memory_bytes, threads, index, progress, cancel: Some(cancel.clone()) }, counters, cancel)
+    let told = Arc::clone(&counters) as Arc<dyn Progress>;
+    let options = BuildOptions { progress: Some(told), cancel: Some(cancel.clone()), ..options };
+    let tell = |_: Python<'_>| match &progress {
+        Some(progress) => progress.call1(counters.read()).map(drop),
+        None => Ok(()),
+    };
+    let report = wait_cancellable(py, move || work(options), &cancel, tell)?;
+    to_json(py, &report)
 }
