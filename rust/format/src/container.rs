@@ -56,8 +56,10 @@ pub enum ContentKind {
     Segment,
     /// A manifest (`.lmm`).
     Manifest,
-    /// The index of a run of updates; reserved, no release writes it yet.
-    RunIndex,
+    /// What the keys of a run of updates were resolved to (`.lmx`).
+    Resolution,
+    /// A log of updates (`.lml`), which has the header in common with the other files and no pages.
+    Log,
 }
 
 impl ContentKind {
@@ -66,7 +68,8 @@ impl ContentKind {
         match self {
             Self::Segment => 1,
             Self::Manifest => 2,
-            Self::RunIndex => 3,
+            Self::Resolution => 3,
+            Self::Log => 4,
         }
     }
 
@@ -74,14 +77,15 @@ impl ContentKind {
         match code {
             1 => Ok(Self::Segment),
             2 => Ok(Self::Manifest),
-            3 => Ok(Self::RunIndex),
-            other => Err(FormatError::invalid("the content kind", other, "1 to 3")),
+            3 => Ok(Self::Resolution),
+            4 => Ok(Self::Log),
+            other => Err(FormatError::invalid("the content kind", other, "1 to 4")),
         }
     }
 }
 
 /// CRC32C over the file's id, the page number (8 bytes) and the bytes.
-fn page_checksum(id: &[u8; 16], page: u64, bytes: &[u8]) -> u32 {
+pub(crate) fn page_checksum(id: &[u8; 16], page: u64, bytes: &[u8]) -> u32 {
     let seed = crc32c::crc32c_append(crc32c::crc32c(id), &page.to_le_bytes());
     crc32c::crc32c_append(seed, bytes)
 }

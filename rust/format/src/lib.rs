@@ -11,11 +11,13 @@ pub mod error;
 pub mod filter;
 pub mod key;
 pub mod leaf;
+pub mod log;
 pub mod manifest;
 pub mod order;
 mod path;
 pub mod posting;
 pub mod ramp;
+pub mod resolution;
 pub mod segment;
 pub mod value_block;
 pub mod zones;
@@ -29,6 +31,11 @@ pub use key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
     key_of_i128, key_of_i256_be,
 };
-pub use manifest::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
+pub use log::{LogChange, LogCommit, LogRead, Operation};
+pub use manifest::{
+    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun,
+    ManifestSegment, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
+};
+pub use resolution::{Resolution, ResolvedFile, ResolvedRun};
 pub use segment::encoding::{CoarseLevel, Encoding};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

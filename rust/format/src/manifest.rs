@@ -4,6 +4,8 @@
 //! Its id is the store's. References between its parts are checked at both ends: [`Manifest::encode`] refuses what
 //! [`Manifest::decode`] would refuse.
 
+mod updates;
+
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -14,6 +16,11 @@ use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
 
+pub use updates::{
+    MAX_KEY_COLUMNS, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile,
+    StoreFile, WriteCounters,
+};
+
 /// The longest path of a file, in bytes.
 pub const MAX_PATH_LENGTH: usize = 16 * 1024;
 /// The longest name: of an index, a kind, an encoding, a column, an option, an entity tag.
@@ -22,6 +29,8 @@ pub const MAX_NAME_LENGTH: usize = 16 * 1024;
 pub const MAX_SCHEMA_LENGTH: usize = 16 * 1024 * 1024;
 /// The most rows of one data file, as row positions have 32 bits.
 pub const MAX_FILE_ROWS: u64 = u32::MAX as u64;
+/// The byte before the part about updates, which only manifests of tables that take updates have.
+const UPDATES_TAG: u8 = 1;
 
 /// One state of a table's index store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +49,8 @@ pub struct Manifest {
     pub indexes: Vec<ManifestIndex>,
     /// The sidecar files.
     pub segments: Vec<ManifestSegment>,
+    /// What is pending, if the table takes updates.
+    pub updates: Option<ManifestUpdates>,
 }
 
 /// A data file, as it was when it was indexed.
@@ -120,6 +131,10 @@ impl Manifest {
         for segment in &self.segments {
             segment.encode(&mut out)?;
         }
+        if let Some(updates) = &self.updates {
+            out.u8(UPDATES_TAG);
+            updates.encode(&mut out)?;
+        }
         ContainerWriter::new(ContentKind::Manifest, self.store_id).finish(out.as_slice())
     }
 
@@ -172,8 +187,15 @@ impl Manifest {
         for _ in 0..count {
             segments.push(ManifestSegment::decode(&mut input)?);
         }
+        let updates = match input.remaining() {
+            0 => None,
+            _ => match input.u8()? {
+                UPDATES_TAG => Some(ManifestUpdates::decode(&mut input)?),
+                other => return Err(FormatError::invalid("the byte before the updates", other, UPDATES_TAG)),
+            },
+        };
         input.finish()?;
-        Ok(Self { store_id, number, created_ms, schemas, files, indexes, segments })
+        Ok(Self { store_id, number, created_ms, schemas, files, indexes, segments, updates })
     }
 
     fn validate(&self) -> Result<()> {
@@ -207,7 +229,10 @@ impl Manifest {
             }
             segment.validate(self.files.len())?;
         }
-        Ok(())
+        match &self.updates {
+            Some(updates) => updates.validate(),
+            None => Ok(()),
+        }
     }
 }
 

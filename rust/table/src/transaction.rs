@@ -92,6 +92,7 @@ fn empty_manifest() -> Manifest {
         files: Vec::new(),
         indexes: Vec::new(),
         segments: Vec::new(),
+        updates: None,
     }
 }
 

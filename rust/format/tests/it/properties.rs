@@ -130,7 +130,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                     files: (0..files.len() as u32).zip(chosen).filter(|(_, chosen)| *chosen).map(|(n, _)| n).collect(),
                 })
                 .collect();
-            Manifest { store_id, number, created_ms, schemas, files, indexes, segments }
+            Manifest { store_id, number, created_ms, schemas, files, indexes, segments, updates: None }
         })
 }
 

@@ -59,6 +59,7 @@ pub fn manifest() -> Manifest {
             length: 4321,
             files: vec![0, 1],
         }],
+        updates: None,
     }
 }
 
@@ -72,6 +73,7 @@ pub fn empty_manifest() -> Manifest {
         files: vec![],
         indexes: vec![],
         segments: vec![],
+        updates: None,
     }
 }
 
