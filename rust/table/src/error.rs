@@ -20,6 +20,8 @@ pub enum ErrorKind {
     SchemaMismatch,
     /// Others committed at the same time, again and again.
     Conflict,
+    /// Pending updates take all the space that they may have.
+    CacheFull,
     /// Bytes are not what they should be.
     Corrupt,
     /// Reading or writing failed.
@@ -41,6 +43,7 @@ impl ErrorKind {
             Self::Unsupported => "Unsupported",
             Self::SchemaMismatch => "SchemaMismatch",
             Self::Conflict => "Conflict",
+            Self::CacheFull => "CacheFull",
             Self::Corrupt => "Corrupt",
             Self::Io => "Io",
             Self::Cancelled => "Cancelled",

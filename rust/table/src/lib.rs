@@ -9,6 +9,7 @@
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
+//! - `updates`: changes that are not in the data files yet, laid over every snapshot
 //! - `build` and `verify`: data to marks, and marks against data; `vacuum`: what nobody needs any more
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -21,6 +22,7 @@ mod columns;
 mod compact;
 mod delta;
 pub mod error;
+mod failpoint;
 mod fields;
 mod footer;
 mod kind;
@@ -37,12 +39,14 @@ pub mod snapshot;
 mod store;
 pub mod table;
 mod transaction;
+mod updates;
 mod vacuum;
 mod verify;
 mod walk;
 
 pub use error::{Error, ErrorKind, Result};
 pub use kind::Kind;
+pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use location::StoreLayer;
 pub use moments::with_moments;
@@ -57,3 +61,4 @@ pub use report::{
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};
+pub use updates::{Change, Parameters, PendingFile, PendingRows, WriteOptions, Written};

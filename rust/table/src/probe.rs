@@ -69,7 +69,11 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
     (report.index_reads, report.index_bytes) = counter.totals();
     report.seconds = started.elapsed().as_secs_f64();
-    Ok(Probe { files, report })
+    Ok(Probe { files, pending_rows: pending_rows(snapshot), report })
+}
+
+fn pending_rows(snapshot: &Snapshot) -> u64 {
+    snapshot.pending().map_or(0, |pending| pending.row_count())
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
@@ -85,6 +89,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     let seconds = started.elapsed().as_secs_f64();
     Probe {
         files,
+        pending_rows: pending_rows(snapshot),
         report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
     }
 }

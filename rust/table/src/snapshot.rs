@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::delta::DeltaState;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of};
 use crate::footer::{FileShape, modified_ns};
 use crate::kind::Kind;
@@ -27,6 +27,7 @@ use crate::report::{IndexInfo, ProbeReport};
 use crate::schema;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
+use crate::updates::{PendingRows, Updated};
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
@@ -51,14 +52,19 @@ pub struct DataFile {
 pub struct Probe {
     /// One entry per file.
     pub files: Vec<FileProbe>,
+    /// Rows that are in no data file yet, for which the predicate must be evaluated: see [`Snapshot::pending`].
+    pub pending_rows: u64,
     /// How it came about and what it cost.
     pub report: ProbeReport,
 }
 
 impl Probe {
-    /// The number of rows for which the predicate is true, if that is certain for every file.
+    /// The number of rows for which the predicate is true, if that is certain for every file and nothing is pending.
     #[must_use]
     pub fn certain_rows(&self) -> Option<u64> {
+        if self.pending_rows > 0 {
+            return None;
+        }
         let rows = self.files.iter().map(|file| match file {
             FileProbe::Counted { rows } => Some(*rows),
             FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
@@ -118,16 +124,41 @@ pub struct Snapshot {
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
     pub(crate) marks: Vec<FileMarks>,
+    /// Whether the migration that the manifest names is in the data files.
+    pub(crate) folded: bool,
+    pending: Option<Arc<PendingRows>>,
+    sequence: Option<u64>,
 }
 
 impl Snapshot {
+    /// The newest state: data files with what is pending laid over them.
     pub(crate) async fn pin(table: &Table) -> Result<Self> {
+        let mut snapshot = Self::pin_base(table).await?;
+        let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else {
+            return Ok(snapshot);
+        };
+        let Some(updates) = &manifest.updates else { return Ok(snapshot) };
+        let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
+        let overlay = updated.overlay(&snapshot, &table.overlays).await?;
+        for (file, shadow) in snapshot.files.iter_mut().zip(&overlay.shadow) {
+            let Some((row_groups, hidden)) = shadow else { continue };
+            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
+            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
+            file.row_groups.get_or_insert_with(|| row_groups.clone());
+        }
+        snapshot.pending = Some(Arc::clone(&overlay.pending)).filter(|pending| pending.row_count() > 0);
+        snapshot.sequence = Some(overlay.next.saturating_sub(1));
+        Ok(snapshot)
+    }
+
+    /// The newest state of the data files, without what is pending.
+    pub(crate) async fn pin_base(table: &Table) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
                 let (manifest, listing) = futures::join!(newest_manifest(table), Listing::read(&table.location));
-                Self::pin_listing(table, manifest, listing?).await
+                Self::pin_listing(table, manifest?, listing?).await
             }
-            TableFormat::Delta => Self::pin_delta(table, newest_manifest(table).await).await,
+            TableFormat::Delta => Self::pin_delta(table, newest_manifest(table).await?).await,
         }
     }
 
@@ -173,6 +204,9 @@ impl Snapshot {
             manifest,
             store: table.store.clone(),
             marks,
+            folded: false,
+            pending: None,
+            sequence: None,
         })
     }
 
@@ -234,6 +268,9 @@ impl Snapshot {
             manifest,
             store: table.store.clone(),
             marks,
+            folded: false,
+            pending: None,
+            sequence: None,
         })
     }
 
@@ -265,6 +302,31 @@ impl Snapshot {
     #[must_use]
     pub fn object_store(&self) -> Arc<dyn ObjectStore> {
         Arc::clone(&self.object_store)
+    }
+
+    /// Rows that are in no data file yet, if there are any.
+    #[must_use]
+    pub fn pending(&self) -> Option<&Arc<PendingRows>> {
+        self.pending.as_ref()
+    }
+
+    /// The store that holds the runs of pending rows.
+    #[must_use]
+    pub fn pending_store(&self) -> Option<Arc<dyn ObjectStore>> {
+        self.store.as_ref().map(|store| Arc::clone(store.object_store()))
+    }
+
+    /// The sequence number of the last change that the snapshot has; none if the table takes no updates.
+    #[must_use]
+    pub fn sequence(&self) -> Option<u64> {
+        self.sequence
+    }
+
+    /// The columns of the key, if one was declared.
+    #[must_use]
+    pub fn key_columns(&self) -> Option<Vec<String>> {
+        let updates = self.manifest.as_ref()?.updates.as_ref()?;
+        updates.key.iter().map(|stored| self.shown_name(stored).map(Cow::into_owned)).collect()
     }
 
     /// The URL of the table's root folder.
@@ -417,16 +479,32 @@ fn shown_schema(names: Option<&ColumnNames>, stored: &SchemaRef) -> SchemaRef {
     names.map_or_else(|| Arc::clone(stored), |names| names.shown_schema(stored))
 }
 
-/// Law 5: marks that cannot be read are as good as none.
-async fn newest_manifest(table: &Table) -> Option<Arc<Manifest>> {
-    let store = table.store.as_ref()?;
+/// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
+async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest>>> {
+    let Some(store) = table.store.as_ref() else { return Ok(None) };
     let newest = match store.newest().await {
         Ok(newest) => newest.manifest,
         Err(error) => Err(error),
     };
-    newest.unwrap_or_else(|error| {
-        tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
-        None
+    let error = match newest {
+        Ok(Some(manifest)) => return Ok(Some(manifest)),
+        Ok(None) if !store.is_local() || !store.has_updates().await? => return Ok(None),
+        Ok(None) => None,
+        // Where not even that can be told, reading goes on as it does without a store.
+        Err(error) if !store.has_updates().await.unwrap_or(false) => {
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+            return Ok(None);
+        }
+        Err(error) => Some(error),
+    };
+    let lost = Error::corrupt(format!(
+        "the store {} has pending updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
+         without the folder `updates` the table is read as its data files are",
+        store.text()
+    ));
+    Err(match error {
+        Some(error) => lost.with_source(error),
+        None => lost,
     })
 }
 
@@ -470,7 +548,7 @@ pub(crate) async fn read_shapes(
     let store = &table.location.object_store;
     stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
         .map(|file| async move {
-            let Some(data_file) = files.get(file) else { return Err(crate::Error::internal("a file out of range")) };
+            let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
             let shape = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
             Ok((file, shape))
         })

@@ -22,8 +22,11 @@ use crate::location::Place;
 
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
+const UPDATES: &str = "updates";
 const MANIFEST_SUFFIX: &str = ".lmm";
 const SEGMENT_SUFFIX: &str = ".lmx";
+const LOG_SUFFIX: &str = ".lml";
+const RUN_SUFFIX: &str = ".lmr";
 const UNFINISHED_PREFIX: &str = ".tmp-";
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -40,8 +43,10 @@ pub(crate) struct Store {
 pub(crate) enum Kind {
     /// The manifest of this number.
     Manifest(u64),
-    /// A segment.
+    /// A segment of an index, or what a run was resolved to.
     Segment,
+    /// A log or a run of updates.
+    Update,
     /// A file that is, or was, being written.
     Unfinished,
 }
@@ -81,6 +86,25 @@ impl Store {
     /// The place of a file of the store, by its path in the store.
     pub(crate) fn object_path(&self, relative: &str) -> Path {
         relative.split('/').fold(self.place.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// Whether the store is on a local file system.
+    pub(crate) fn is_local(&self) -> bool {
+        self.place.local.is_some()
+    }
+
+    /// The path of a file of the store, if that is on a local file system.
+    pub(crate) fn local_path(&self, relative: &str) -> Option<PathBuf> {
+        self.place.local.as_ref().map(|folder| folder.join(relative))
+    }
+
+    /// Whether there are pending updates, or were: they are data, and none of them may be lost without a word.
+    pub(crate) async fn has_updates(&self) -> Result<bool> {
+        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(UPDATES)))).await?;
+        let is_data = |meta: &ObjectMeta| {
+            meta.location.filename().and_then(|name| kind_of(UPDATES, name)).is_some_and(|kind| kind == Kind::Update)
+        };
+        Ok(listed.iter().any(is_data))
     }
 
     /// Finds and reads the newest manifest: one listing and one read.
@@ -124,7 +148,7 @@ impl Store {
     /// Every file of ours in the store; others are none of our business.
     pub(crate) async fn files(&self) -> Result<Vec<StoredFile>> {
         let mut files = Vec::new();
-        for folder in [MANIFESTS, MARKS] {
+        for folder in [MANIFESTS, MARKS, UPDATES] {
             for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
                 let Some(name) = meta.location.filename() else { continue };
                 let path = format!("{folder}/{name}");
@@ -160,7 +184,7 @@ impl Store {
         }
         let Some(root) = self.place.local.clone() else { return Ok(()) };
         let sync = move || {
-            [MANIFESTS, MARKS]
+            [MANIFESTS, MARKS, UPDATES]
                 .iter()
                 .map(|folder| root.join(folder))
                 .try_for_each(|folder| if folder.is_dir() { sync_folder(&folder) } else { Ok(()) })
@@ -243,6 +267,30 @@ impl Store {
         file.map_err(|error| self.unwritable(error))
     }
 
+    /// Writes a log or run, whole and synced; gives its path. Nobody sees it before a manifest names it.
+    pub(crate) async fn write_update(&self, name: &str, bytes: Vec<u8>) -> Result<String> {
+        let path = format!("{UPDATES}/{name}");
+        self.write_file(&path, bytes).await?;
+        Ok(path)
+    }
+
+    /// Writes a file of the store, whole and synced.
+    pub(crate) async fn write_file(&self, relative: &str, bytes: Vec<u8>) -> Result<()> {
+        let Some(root) = self.place.local.clone() else {
+            let put = self.place.object_store.put(&self.object_path(relative), PutPayload::from(bytes)).await;
+            return put.map(|_| ()).map_err(|error| self.unwritable(error));
+        };
+        let target = root.join(relative);
+        let write = move || {
+            let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
+            let mut pending = PendingFile::create(folder)?;
+            pending.write(&bytes)?;
+            pending.rename(&target)
+        };
+        let written = spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
+        written.map_err(|error| self.unwritable(error))
+    }
+
     /// Where unfinished files are.
     pub(crate) fn spill_folder(&self) -> PathBuf {
         match &self.place.local {
@@ -306,6 +354,10 @@ fn kind_of(folder: &str, name: &str) -> Option<Kind> {
     match folder {
         MANIFESTS => manifest_number(name).map(Kind::Manifest),
         MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(Kind::Segment),
+        UPDATES => {
+            let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));
+            id.is_some_and(is_id).then_some(Kind::Update)
+        }
         _ => None,
     }
 }

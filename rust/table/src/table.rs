@@ -1,5 +1,6 @@
 //! A table and what can be done with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ use crate::report::{BuildReport, CompactReport, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::{advise, build, compact, vacuum, verify};
+use crate::updates::{Change, OverlayCache, WriteOptions, WriteQueue, Writing, Written};
+use crate::{advise, build, compact, updates, vacuum, verify};
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct Table {
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) footers: FooterCache,
     pub(crate) vectors: VectorCache,
+    pub(crate) overlays: OverlayCache,
+    pub(crate) queue: WriteQueue,
 }
 
 impl Table {
@@ -73,7 +77,8 @@ impl Table {
             let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place)));
             let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-            Ok(Arc::new(Self { location, format, store, footers, vectors }))
+            let (overlays, queue) = (OverlayCache::default(), WriteQueue::default());
+            Ok(Arc::new(Self { location, format, store, footers, vectors, overlays, queue }))
         })
     }
 
@@ -106,6 +111,37 @@ impl Table {
                 "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
                 self.location.text
             ))
+        })
+    }
+
+    /// Declares the columns that tell the table's rows apart, so that it takes updates: all rows are read once to see that none of them is NULL
+    /// or there twice, and the first column gets an index of the kind `key` where it has none that is exact. Says whether the key was declared now.
+    ///
+    /// Options: `cache_bytes` (of the SSD for pending updates, 1 GiB), `page_bytes` (64 KiB), `alpha` (memory against writes, 1): see [`Parameters`](crate::Parameters).
+    pub fn declare_key<'a>(
+        self: &'a Arc<Self>,
+        columns: &'a [String],
+        options: &'a BTreeMap<String, String>,
+        build: BuildOptions,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(updates::declare_key(self, columns, options, build))
+    }
+
+    /// Makes changes, all of them or none, one after the other. They are durable, and every snapshot has them, when this returns.
+    ///
+    /// # Errors
+    /// Rows that do not fit the table, inserted keys that are there already (`AlreadyExists`), keys that were changed since
+    /// [`WriteOptions::read_at`] (`Conflict`), no space left for pending updates (`CacheFull`). Then nothing was changed.
+    pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
+        let table = Arc::clone(self);
+        Box::pin(async move { updates::write(&table, changes, options).await })
+    }
+
+    /// Writes the buffer of pending updates to a run now, and not when it is full.
+    pub fn flush(self: &Arc<Self>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let mut writing = Writing::begin(self).await?;
+            updates::flush(&mut writing, 0).await
         })
     }
 

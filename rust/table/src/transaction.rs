@@ -5,7 +5,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
+use lakemark_format::{
+    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestRun, ManifestSegment, ManifestUpdates, WriteCounters,
+};
 use uuid::Uuid;
 
 use crate::build::Adoption;
@@ -26,6 +28,12 @@ pub(crate) enum Edit {
     AddSegments(Built),
     /// Puts a segment in the place of those with these ids, if they are all still there and their files are the same. They are not deleted: queries may read them.
     ReplaceSegments { replaced: Vec<[u8; 16]>, built: Built },
+    /// Declares the key of the table.
+    DeclareKey { updates: Box<ManifestUpdates> },
+    /// Adds the run that a log became, and begins a new log.
+    AddRun { of_log: [u8; 16], run: Box<ManifestRun>, log: ManifestLog, written: WriteCounters },
+    /// Puts a run in the place of neighbours that it was merged of.
+    MergeRuns { replaced: Vec<[u8; 16]>, run: Box<ManifestRun>, written: WriteCounters },
 }
 
 /// Segments that were built, with the data files that they cover.
@@ -116,7 +124,54 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
         Edit::DropIndex { name, if_exists } => drop_index(base, name, *if_exists),
         Edit::AddSegments(built) => Ok(add_segments(base, built)),
         Edit::ReplaceSegments { replaced, built } => Ok(replace_segments(base, replaced, built)),
+        Edit::DeclareKey { updates } => match &base.updates {
+            Some(_) => Ok((None, Committed::default())),
+            None => Ok(changed(Manifest { updates: Some(updates.as_ref().clone()), ..base.clone() })),
+        },
+        Edit::AddRun { of_log, run, log, written } => Ok(with_updates(base, |updates| {
+            // The lock of writers sees to it that the log is still the one that was flushed.
+            let is_live = updates.log.id == *of_log;
+            if is_live {
+                updates.runs.push(run.as_ref().clone());
+                updates.log = log.clone();
+                add_counters(&mut updates.written, written);
+            }
+            is_live
+        })),
+        Edit::MergeRuns { replaced, run, written } => Ok(with_updates(base, |updates| {
+            let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
+            let place = first.filter(|first| {
+                let there = updates.runs.iter().skip(*first).map(|have| have.id).take(replaced.len());
+                there.eq(replaced.iter().copied())
+            });
+            if let Some(place) = place {
+                updates.runs.splice(place..place + replaced.len(), [run.as_ref().clone()]);
+                add_counters(&mut updates.written, written);
+            }
+            place.is_some()
+        })),
     }
+}
+
+fn changed(next: Manifest) -> (Option<Manifest>, Committed) {
+    (Some(next), Committed { changed: true, unused: Vec::new() })
+}
+
+/// The manifest with other pending updates, if it has some and the change says that it changed them.
+fn with_updates(base: &Manifest, change: impl FnOnce(&mut ManifestUpdates) -> bool) -> (Option<Manifest>, Committed) {
+    let mut next = base.clone();
+    match next.updates.as_mut().is_some_and(change) {
+        true => changed(next),
+        false => (None, Committed::default()),
+    }
+}
+
+fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
+    sum.rows += more.rows;
+    sum.log_bytes += more.log_bytes;
+    sum.flushed_bytes += more.flushed_bytes;
+    sum.merged_bytes += more.merged_bytes;
+    sum.merged_rows += more.merged_rows;
 }
 
 fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Manifest>, Committed)> {

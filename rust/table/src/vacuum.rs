@@ -37,7 +37,7 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let named = named_by(store, &kept).await?;
     let is_waste = |file: &&StoredFile| match file.kind {
         Kind::Manifest(_) => false,
-        Kind::Segment => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Segment | Kind::Update => !named.contains(&file.path) && file.meta.last_modified < before,
         Kind::Unfinished => file.meta.last_modified < before,
     };
     let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
@@ -63,7 +63,7 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
         .iter()
         .filter_map(|file| match file.kind {
             Kind::Manifest(number) => Some((number, file)),
-            Kind::Segment | Kind::Unfinished => None,
+            Kind::Segment | Kind::Update | Kind::Unfinished => None,
         })
         .collect();
     all.sort_unstable_by_key(|(number, _)| *number);
@@ -74,13 +74,19 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
     (old.to_vec(), kept.to_vec())
 }
 
-/// The segments that manifests name. One that cannot be read stops the vacuum: nobody knows what it names.
+/// The segments, logs and runs that manifests name. One that cannot be read stops the vacuum: nobody knows what it names.
 async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<String>> {
     let mut named = HashSet::new();
     for file in manifests {
         let Kind::Manifest(number) = file.kind else { continue };
         let manifest = store.read_manifest(number, &file.meta).await?;
         named.extend(manifest.segments.into_iter().map(|segment| segment.path));
+        let Some(updates) = manifest.updates else { continue };
+        named.insert(updates.log.path);
+        for run in updates.runs {
+            named.insert(run.path);
+            named.extend(run.resolution.map(|resolution| resolution.path));
+        }
     }
     Ok(named)
 }

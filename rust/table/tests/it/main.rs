@@ -17,5 +17,6 @@ mod nested;
 mod probing;
 mod tallies;
 mod transactions;
+mod updates;
 mod vacuum;
 mod zones;

@@ -1,0 +1,41 @@
+//! Pending updates, after MaSM (Athanassoulis 2014, chapter 3): changes are taken by a log, kept in sorted runs on the SSD, laid
+//! over every snapshot, and folded into the data files later.
+//!
+//! ```text
+//! insert, upsert, update, delete ─▶ log (the buffer) ─▶ runs of one pass ─▶ runs of two passes ─▶ data files
+//!                                       └──────────────────┴── overlay ──────────┘
+//!                                   rows of data files that they hide, and rows that are in none yet
+//! ```
+//!
+//! - `key` and `rows`: what tells rows apart, and rows of changes; `change`: changes as callers give them
+//! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
+//! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
+//! - `fetch` and `resolve`: rows of Parquet files by position and by key
+//! - `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `parameters`: how large everything is
+
+mod change;
+mod declare;
+mod fetch;
+mod flush;
+mod fold;
+mod key;
+mod level;
+mod merge;
+mod overlay;
+mod parameters;
+mod resolve;
+mod rows;
+mod runs;
+mod settle;
+mod tail;
+mod write;
+
+pub use change::{Change, WriteOptions, Written};
+pub use overlay::{PendingFile, PendingRows};
+pub use parameters::Parameters;
+
+pub(crate) use declare::declare_key;
+pub(crate) use flush::flush;
+pub(crate) use overlay::{OverlayCache, Updated};
+pub(crate) use write::{WriteQueue, Writing, write};

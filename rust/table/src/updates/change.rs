@@ -1,0 +1,121 @@
+//! Changes as callers give them, checked and made to fit the table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{Field, SchemaRef};
+use lakemark_format::Operation;
+
+use super::key::KeyColumns;
+use super::rows::batch;
+use crate::error::{Error, ErrorKind, Result};
+
+/// One operation on some rows.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What is done.
+    pub operation: Operation,
+    /// The rows: all columns of the table for `insert` and `upsert` (those that are missing are NULL), the key and the columns that
+    /// are set for `update`, the key for `delete`.
+    pub rows: RecordBatch,
+}
+
+/// How changes are written.
+#[derive(Clone, Debug, Default)]
+pub struct WriteOptions {
+    /// The sequence number up to which the caller has seen the table, where the changes depend on that: a key that was changed
+    /// since then is a conflict.
+    pub read_at: Option<u64>,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The sequence number of the changes.
+    pub sequence: u64,
+    /// Rows of them.
+    pub rows: u64,
+}
+
+/// The change in the table's types, without columns that the operation does not need.
+///
+/// # Errors
+/// Columns that the table does not have, values that do not fit, NULL in a key or in a column that does not allow it, a key that
+/// stands there twice.
+pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Result<RecordBatch> {
+    let Change { operation, rows } = change;
+    if let Some(field) = rows.schema().fields().iter().find(|field| table.field_with_name(field.name()).is_err()) {
+        let columns: Vec<&str> = table.fields().iter().map(|field| field.name().as_str()).collect();
+        return Err(Error::new(
+            ErrorKind::SchemaMismatch,
+            format!("the table has no column {}; its columns are {}", field.name(), columns.join(", ")),
+        ));
+    }
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for field in table.fields() {
+        let is_key = key.names.contains(field.name());
+        let given = rows.column_by_name(field.name());
+        let column = match (operation, given) {
+            (Operation::Delete, _) if !is_key => continue,
+            (Operation::Update, None) if !is_key => continue,
+            (_, Some(column)) => cast_exactly(column, field)?,
+            (_, None) if is_key => return Err(lacks_key(*operation, key)),
+            (_, None) => new_null_array(field.data_type(), rows.num_rows()),
+        };
+        if column.null_count() > 0 && (is_key || !field.is_nullable()) {
+            return Err(holds_null(field, &column, is_key));
+        }
+        fields.push(Arc::clone(field));
+        columns.push(column);
+    }
+    if *operation == Operation::Update && columns.len() == key.names.len() {
+        return Err(Error::invalid("an update names no column beside the key; give those that are to be set"));
+    }
+    let fitted = batch(&Arc::new(arrow::datatypes::Schema::new(fields)), columns, rows.num_rows())?;
+    check_unique(&fitted, key)?;
+    Ok(fitted)
+}
+
+fn lacks_key(operation: Operation, key: &KeyColumns) -> Error {
+    Error::invalid(format!(
+        "the rows of the {} lack a column of the key ({}); give all of them",
+        operation.name(),
+        key.names.join(", ")
+    ))
+}
+
+fn holds_null(field: &Field, column: &ArrayRef, is_key: bool) -> Error {
+    let row = (0..column.len()).find(|row| column.is_null(*row)).unwrap_or_default();
+    let why = if is_key { "is part of the key" } else { "may not be NULL" };
+    Error::invalid(format!("row {row} has no value for {}, which {why}; give one, or leave the row out", field.name()))
+}
+
+fn check_unique(rows: &RecordBatch, key: &KeyColumns) -> Result<()> {
+    let keys = key.encode(rows)?;
+    let mut seen: HashMap<&[u8], usize> = HashMap::with_capacity(rows.num_rows());
+    let bytes: Vec<_> = keys.iter().collect();
+    for (row, key_of_row) in bytes.iter().enumerate() {
+        if let Some(first) = seen.insert(key_of_row.as_ref(), row) {
+            return Err(Error::invalid(format!(
+                "the key {} stands in rows {first} and {row} of one batch; keep one of them",
+                key.shown(rows, row)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The same values in another type, or an error if one of them does not fit.
+pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
+    if column.data_type() == field.data_type() {
+        return Ok(Arc::clone(column));
+    }
+    let exact = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(column, field.data_type(), &exact).map_err(|error| {
+        let (name, of, given) = (field.name(), field.data_type(), column.data_type());
+        let text = format!("the column {name} is {of}, the rows have {given} that does not fit it; cast it first");
+        Error::new(ErrorKind::SchemaMismatch, text).with_source(error)
+    })
+}

@@ -1,0 +1,168 @@
+//! Declaring the key of a table: from then on it takes updates.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use futures::TryStreamExt;
+use lakemark_format::ManifestUpdates;
+use lakemark_index::RowSet;
+
+use super::fetch::RowFile;
+use super::flush::new_log;
+use super::key::KeyColumns;
+use super::parameters::Parameters;
+use super::write::{WriterLock, not_local};
+use crate::error::{Error, Result};
+use crate::options::{BuildOptions, IndexSpec};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+use crate::transaction::{Edit, commit};
+
+/// Declares the key of a table; says whether it was declared now. Its columns get an index of the kind `key` where they have none.
+///
+/// # Errors
+/// Columns that are not there or cannot be a key, NULL or the same key twice in the table, another key that was declared before.
+pub(crate) async fn declare_key(
+    table: &Arc<Table>,
+    columns: &[String],
+    options: &BTreeMap<String, String>,
+    build: BuildOptions,
+) -> Result<bool> {
+    let store = table.writable_store()?;
+    if !store.is_local() {
+        return Err(not_local(store));
+    }
+    let options: Vec<(String, String)> = options.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    Parameters::of(&options)?;
+    let _lock = WriterLock::take(store).await?;
+    let base = Snapshot::pin_base(table).await?;
+    let key = checked_key(&base, columns)?;
+    let stored: Vec<String> = columns.iter().map(|column| base.stored_name(column).into_owned()).collect();
+    if let Some(have) = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()) {
+        if have.key == stored {
+            return Ok(false);
+        }
+        return Err(Error::invalid(format!(
+            "the key of the table is {} already; a store keeps its key: migrate, then begin a new store",
+            have.key.join(", ")
+        )));
+    }
+    check_unique(&base, &key).await?;
+    let log = new_log(store, 1).await?;
+    let updates = ManifestUpdates { key: stored, options, log, ..ManifestUpdates::default() };
+    let declared = commit(store, &Edit::DeclareKey { updates: Box::new(updates) }).await?.changed;
+    index_key(table, &base, columns, build).await?;
+    Ok(declared)
+}
+
+fn checked_key(base: &Snapshot, columns: &[String]) -> Result<Arc<KeyColumns>> {
+    if columns.is_empty() {
+        return Err(Error::invalid("a key needs a column; name one or more"));
+    }
+    let schema = base.schema();
+    for (place, column) in columns.iter().enumerate() {
+        let Ok(field) = schema.field_with_name(column) else {
+            let known: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            return Err(Error::not_found(format!("there is no column {column}; the table has {}", known.join(", "))));
+        };
+        if columns.iter().take(place).any(|before| before == column) {
+            return Err(Error::invalid(format!("the column {column} stands in the key twice; name it once")));
+        }
+        let of = field.data_type();
+        if of.is_floating() || of.is_nested() || matches!(of, DataType::Null) {
+            return Err(Error::unsupported(format!(
+                "the column {column} is {of}, which cannot tell rows apart reliably; choose columns of integers, texts, dates, \
+                 times, decimals or booleans"
+            )));
+        }
+    }
+    if base.column_names().is_some() && schema.fields().iter().any(|field| field.data_type().is_nested()) {
+        return Err(Error::unsupported(
+            "updates of Delta tables that map column names are for flat columns only; this table has nested ones",
+        ));
+    }
+    KeyColumns::new(&schema, columns)
+}
+
+/// Reads the key of every row that counts: none may be NULL or there twice.
+async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>) -> Result<()> {
+    let suspects = repeated_hashes(base, key).await?;
+    if suspects.is_empty() {
+        return Ok(());
+    }
+    // Different keys may have the same hash, so that those with a hash that is there twice are compared.
+    let mut seen: BTreeMap<Box<[u8]>, String> = BTreeMap::new();
+    let mut twice = None;
+    for_each_key(base, key, |name, batch, row, bytes| {
+        if twice.is_none() && suspects.binary_search(&hash(bytes)).is_ok() {
+            if let Some(first) = seen.get(bytes) {
+                twice = Some((key.shown(batch, row), first.clone(), name.to_owned()));
+            } else {
+                seen.insert(bytes.into(), name.to_owned());
+            }
+        }
+    })
+    .await?;
+    match twice {
+        None => Ok(()),
+        Some((key, first, second)) => Err(Error::invalid(format!(
+            "the key {key} is there twice, in {first} and {second}, so that it tells no rows apart: remove one of the rows, or \
+             choose more columns"
+        ))),
+    }
+}
+
+/// Hashes that several rows have, ascending.
+async fn repeated_hashes(base: &Snapshot, key: &Arc<KeyColumns>) -> Result<Vec<u64>> {
+    let mut hashes: Vec<u64> = Vec::new();
+    for_each_key(base, key, |_, _, _, bytes| hashes.push(hash(bytes))).await?;
+    hashes.sort_unstable();
+    let mut repeated: Vec<u64> =
+        hashes.windows(2).filter(|pair| pair.first() == pair.last()).filter_map(|pair| pair.first().copied()).collect();
+    repeated.dedup();
+    Ok(repeated)
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    crate::footer::fingerprint(bytes)
+}
+
+async fn for_each_key(
+    base: &Snapshot,
+    key: &Arc<KeyColumns>,
+    mut visit: impl FnMut(&str, &arrow::array::RecordBatch, usize, &[u8]),
+) -> Result<()> {
+    let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
+    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    for file in base.files() {
+        let opened = RowFile::of(base, file).open().await?;
+        let live = file.deleted.as_ref().map(|deleted| RowSet::full(opened.rows()).minus(deleted));
+        let mut batches = opened.read(&schema, live.as_ref())?;
+        while let Some(batch) = batches.try_next().await? {
+            if let Some(column) = batch.columns().iter().zip(&key.names).find(|(column, _)| column.null_count() > 0) {
+                return Err(Error::invalid(format!(
+                    "the column {} has rows without a value in {}, so that it cannot be a key: fill them, or choose others",
+                    column.1, file.path
+                )));
+            }
+            for (row, bytes) in key.encode(&batch)?.iter().enumerate() {
+                visit(&file.path, &batch, row, bytes.as_ref());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sees to it that the first column of the key has an index that knows its rows.
+async fn index_key(table: &Arc<Table>, base: &Snapshot, columns: &[String], build: BuildOptions) -> Result<()> {
+    let Some(column) = columns.first() else { return Ok(()) };
+    let is_partition = base.partition_columns().iter().any(|field| field.name() == column);
+    if is_partition || !base.exact_indexes_of(column).is_empty() {
+        return Ok(());
+    }
+    let spec = IndexSpec { columns: vec![column.clone()], kind: "key".to_owned(), ..IndexSpec::default() };
+    table.create_index(spec, true).await?;
+    table.build(BuildOptions { index: Some(format!("{column}_key")), ..build }).await?;
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! Rows of Parquet files: those at given positions, and those with given keys.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use lakemark_index::RowSet;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+
+use super::key::{KeyColumns, Keys};
+use super::rows::batch;
+use crate::error::{Error, Result};
+use crate::moments::with_moments;
+use crate::names::ColumnNames;
+use crate::snapshot::{DataFile, Snapshot};
+
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 8192;
+/// The first read takes so much of a file's end; most footers fit.
+const FOOTER_BYTES: usize = 64 << 10;
+
+/// A Parquet file to read rows of: a data file or a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RowFile {
+    pub store: Arc<dyn ObjectStore>,
+    pub meta: ObjectMeta,
+    /// For people.
+    pub name: String,
+    /// Partition columns with their values, arrays of length 1.
+    pub constants: Vec<(FieldRef, ArrayRef)>,
+    pub names: Option<Arc<ColumnNames>>,
+}
+
+impl RowFile {
+    /// A data file of a snapshot.
+    pub(crate) fn of(snapshot: &Snapshot, file: &DataFile) -> Self {
+        let fields = snapshot.partition_columns().iter().cloned().map(Arc::new);
+        Self {
+            store: snapshot.object_store(),
+            meta: file.meta.clone(),
+            name: file.path.clone(),
+            constants: fields.zip(file.partition_values.iter().cloned()).collect(),
+            names: snapshot.column_names().cloned(),
+        }
+    }
+
+    /// Reads the footer with its page index.
+    pub(crate) async fn open(&self) -> Result<OpenFile> {
+        let mut input = Input { store: Arc::clone(&self.store), meta: self.meta.clone(), names: self.names.clone() };
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+        let footer = input.get_metadata(Some(&options)).await.map_err(|error| self.unreadable(error))?;
+        let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(|error| self.unreadable(error))?;
+        let row_groups = metadata.metadata().row_groups().iter().map(|group| u32::try_from(group.num_rows()));
+        let row_groups = row_groups
+            .collect::<Result<Vec<u32>, _>>()
+            .map_err(|_| Error::corrupt(format!("{} has a row group of impossible length", self.name)))?;
+        Ok(OpenFile { file: self.clone(), input, metadata, row_groups })
+    }
+
+    fn unreadable(&self, error: ParquetError) -> Error {
+        Error::io(format!("the rows of {} cannot be read", self.name)).with_source(error)
+    }
+}
+
+/// A file whose footer was read.
+pub(crate) struct OpenFile {
+    file: RowFile,
+    input: Input,
+    metadata: ArrowReaderMetadata,
+    pub row_groups: Vec<u32>,
+}
+
+impl OpenFile {
+    pub(crate) fn rows(&self) -> u32 {
+        self.row_groups.iter().copied().fold(0, u32::saturating_add)
+    }
+
+    pub(crate) fn meta(&self) -> &ObjectMeta {
+        &self.file.meta
+    }
+
+    /// The rows at these positions (all of them without any given), as batches of `schema`, in order.
+    pub(crate) fn read(
+        &self,
+        schema: &SchemaRef,
+        rows: Option<&RowSet>,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+        let stored = self.metadata.schema().fields().iter().enumerate();
+        let is_constant = |name: &str| self.file.constants.iter().any(|(field, _)| field.name() == name);
+        let wanted = |field: &Field| schema.field_with_name(field.name()).is_ok() && !is_constant(field.name());
+        let roots: Vec<usize> = stored.filter(|(_, field)| wanted(field)).map(|(place, _)| place).collect();
+        let mut builder = ParquetRecordBatchStreamBuilder::new_with_metadata(self.input.clone(), self.metadata.clone());
+        let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+        if let Some(rows) = rows {
+            let (groups, selection) = selection(&self.row_groups, rows);
+            builder = builder.with_row_groups(groups).with_row_selection(selection);
+        }
+        let stream = builder
+            .with_projection(mask)
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|error| self.file.unreadable(error))?;
+        let (file, schema) = (self.file.clone(), Arc::clone(schema));
+        let conformed = stream.map(move |batch| {
+            let batch = batch.map_err(|error| file.unreadable(error))?;
+            conform(&batch, &schema, &file)
+        });
+        Ok(conformed.boxed())
+    }
+
+    /// The rows at these positions in one batch.
+    pub(crate) async fn collect(&self, schema: &SchemaRef, rows: Option<&RowSet>) -> Result<RecordBatch> {
+        if rows.is_some_and(RowSet::is_empty) {
+            return Ok(RecordBatch::new_empty(Arc::clone(schema)));
+        }
+        let batches: Vec<RecordBatch> = self.read(schema, rows)?.try_collect().await?;
+        arrow::compute::concat_batches(schema, &batches)
+            .map_err(|error| Error::internal("rows cannot be put together").with_source(error))
+    }
+
+    /// The rows among `among` (all of them without any given) whose key is one of `keys`. Pages whose bounds have none are not read.
+    pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &Keys, among: Option<&RowSet>) -> Result<RowSet> {
+        let universe = self.rows();
+        let mut candidates = self.pages_with(key, keys)?;
+        if let Some(among) = among {
+            candidates = candidates.and(among);
+        }
+        if candidates.is_empty() || keys.is_empty() {
+            return Ok(RowSet::empty(universe));
+        }
+        let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut batches = self.read(&schema, Some(&candidates))?;
+        let (mut positions, mut found) = (candidates.iter(), Vec::new());
+        while let Some(batch) = batches.try_next().await? {
+            let rows = key.encode(&batch)?;
+            found.extend(
+                rows.iter().zip(&mut positions).filter(|(row, _)| keys.contains(row.as_ref())).map(|(_, at)| at),
+            );
+        }
+        Ok(RowSet::from_rows(found, universe))
+    }
+
+    /// The rows of pages that may have one of the keys, by the bounds of the first key column.
+    fn pages_with(&self, key: &KeyColumns, keys: &Keys) -> Result<RowSet> {
+        let universe = self.rows();
+        let (Some(name), Some(of)) = (key.names.first(), key.types.first()) else {
+            return Ok(RowSet::full(universe));
+        };
+        if let Some((_, value)) = self.file.constants.iter().find(|(field, _)| field.name() == name) {
+            let bound = key.encode_first(value)?;
+            let meets = bound.iter().next().is_some_and(|bound| keys.meets(bound.as_ref(), bound.as_ref()));
+            return Ok(if meets { RowSet::full(universe) } else { RowSet::empty(universe) });
+        }
+        let Some(bounds) = self.bounds(name, of) else { return Ok(RowSet::full(universe)) };
+        let (low, high) = (key.encode_first(&bounds.low)?, key.encode_first(&bounds.high)?);
+        let mut chosen = lakemark_index::RowSetBuilder::new(universe);
+        for (place, ((rows, low), high)) in bounds.rows.iter().zip(low.iter()).zip(high.iter()).enumerate() {
+            let unknown = bounds.low.is_null(place) || bounds.high.is_null(place);
+            if unknown || keys.meets(low.as_ref(), high.as_ref()) {
+                chosen.insert_range(rows.clone());
+            }
+        }
+        Ok(chosen.finish())
+    }
+
+    /// Bounds of the pages of a column; none if the file does not tell.
+    fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
+        let metadata = self.metadata.metadata();
+        let (columns, offsets) = (metadata.column_index()?, metadata.offset_index()?);
+        let converter =
+            StatisticsConverter::try_new(column, self.metadata.schema(), self.metadata.parquet_schema()).ok()?;
+        let leaf = converter.parquet_column_index()?;
+        let groups: Vec<usize> = (0..self.row_groups.len()).collect();
+        let low = converter.data_page_mins(columns, offsets, &groups).ok()?;
+        let high = converter.data_page_maxes(columns, offsets, &groups).ok()?;
+        let exact = CastOptions { safe: false, ..CastOptions::default() };
+        let (low, high) = (cast_with_options(&low, of, &exact).ok()?, cast_with_options(&high, of, &exact).ok()?);
+        let (mut rows, mut start) = (Vec::new(), 0u32);
+        for (group, length) in offsets.iter().zip(&self.row_groups) {
+            let locations = group.get(leaf)?.page_locations();
+            let firsts: Vec<u32> =
+                locations.iter().map(|page| u32::try_from(page.first_row_index).ok()).collect::<Option<_>>()?;
+            let ends = firsts.iter().skip(1).copied().chain(std::iter::once(*length));
+            rows.extend(firsts.iter().zip(ends).map(|(first, end)| start + first..start + end));
+            start += length;
+        }
+        (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
+    }
+}
+
+/// The rows of pages, and the least and the greatest value of a column in each.
+struct PageBounds {
+    rows: Vec<Range<u32>>,
+    low: ArrayRef,
+    high: ArrayRef,
+}
+
+/// Row groups with a chosen row, and the rows to take of them.
+fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
+    let (mut groups, mut selectors) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for (place, length) in row_groups.iter().enumerate() {
+        let end = start + length;
+        if rows.count_in(start, end) > 0 {
+            groups.push(place);
+            let inside = rows.slice(start, end);
+            let mut next = 0;
+            for range in inside.iter_ranges() {
+                if range.start > next {
+                    selectors.push(RowSelector::skip((range.start - next) as usize));
+                }
+                selectors.push(RowSelector::select((range.end - range.start) as usize));
+                next = range.end;
+            }
+            if next < *length {
+                selectors.push(RowSelector::skip((length - next) as usize));
+            }
+        }
+        start = end;
+    }
+    (groups, RowSelection::from(selectors))
+}
+
+/// What was read as rows of `schema`: other representations are cast, columns that the file lacks are NULL.
+fn conform(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<RecordBatch> {
+    let rows = read.num_rows();
+    let column = |field: &FieldRef| -> Result<ArrayRef> {
+        if let Some((_, value)) = file.constants.iter().find(|(constant, _)| constant.name() == field.name()) {
+            let repeated = take(value.as_ref(), &UInt32Array::from(vec![0; rows]), None);
+            return repeated.map_err(|error| Error::internal("a constant cannot be repeated").with_source(error));
+        }
+        match read.column_by_name(field.name()) {
+            None => Ok(new_null_array(field.data_type(), rows)),
+            Some(stored) => cast_exactly(stored, field, &file.name),
+        }
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    batch(schema, columns, rows)
+}
+
+fn cast_exactly(stored: &ArrayRef, field: &Field, name: &str) -> Result<ArrayRef> {
+    if stored.data_type() == field.data_type() {
+        return Ok(Arc::clone(stored));
+    }
+    let exact = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(stored, field.data_type(), &exact).map_err(|error| {
+        let (column, of) = (field.name(), field.data_type());
+        Error::new(
+            crate::error::ErrorKind::SchemaMismatch,
+            format!("the column {column} of {name} cannot be read as {of}: rewrite the file"),
+        )
+        .with_source(error)
+    })
+}
+
+/// Bytes of a file, as the Parquet reader asks for them.
+#[derive(Clone, Debug)]
+struct Input {
+    store: Arc<dyn ObjectStore>,
+    meta: ObjectMeta,
+    names: Option<Arc<ColumnNames>>,
+}
+
+fn external(error: object_store::Error) -> ParquetError {
+    ParquetError::External(Box::new(error))
+}
+
+impl AsyncFileReader for Input {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
+        async move { self.store.get_range(&self.meta.location, range).await.map_err(external) }.boxed()
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
+        async move { self.store.get_ranges(&self.meta.location, &ranges).await.map_err(external) }.boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
+        async move {
+            let size = self.meta.size;
+            let names = self.names.clone();
+            let reader =
+                ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
+            let footer = with_moments(reader.load_and_finish(self, size).await?)?;
+            Ok(Arc::new(match names {
+                Some(names) => names.shown_footer(footer)?,
+                None => footer,
+            }))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,74 @@
+//! From the buffer to a run on the disk, and from many runs to few.
+
+use lakemark_format::log::{LOG_START, log_header};
+use lakemark_format::{ManifestLog, ManifestRun, WriteCounters};
+use uuid::Uuid;
+
+use super::merge::merge_oldest;
+use super::runs::{RunWriter, write_resolution};
+use super::settle::{Ground, memory_rows};
+use super::write::Writing;
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::reach;
+use crate::store::Store;
+use crate::transaction::{Edit, commit};
+
+/// Makes a run of the buffer and begins a new log. `rows` are counted as written though they are in no log.
+pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<()> {
+    if writing.tail.fold.len() == 0 {
+        return Ok(());
+    }
+    let updated = writing.updated()?;
+    let older = updated.levels(&writing.base, &writing.table.overlays).await?;
+    let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
+    let level = ground.settle(writing.tail.log, writing.tail.fold.finish()?, &older).await?;
+    let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
+    let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
+    let names = writing.base.column_names().cloned();
+    let mut out = RunWriter::new(&updated.schema, names.as_deref())?;
+    out.write(rows)?;
+    let mut run = out.finish(writing.store, 1, sequences).await?;
+    check_room(writing, &run)?;
+    reach("run-written");
+    run.resolution = Some(write_resolution(writing.store, &level, &run).await?);
+    reach("resolution-written");
+    let log = new_log(writing.store, writing.tail.next).await?;
+    reach("log-created");
+    let written = WriteCounters {
+        rows: writing.tail.rows,
+        log_bytes: log_bytes + writing.tail.end.saturating_sub(LOG_START),
+        flushed_bytes: run.length,
+        ..WriteCounters::default()
+    };
+    let edit = Edit::AddRun { of_log: writing.updates.log.id, run: Box::new(run), log, written };
+    if !commit(writing.store, &edit).await?.changed {
+        return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
+    }
+    reach("run-committed");
+    merge_oldest(writing).await
+}
+
+/// Whether the cache has room for a run.
+fn check_room(writing: &Writing<'_>, run: &ManifestRun) -> Result<()> {
+    let have: u64 = writing.updates.runs.iter().map(|run| run.length).sum();
+    let limit = writing.parameters.cache_bytes;
+    if have + run.length <= limit {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::CacheFull,
+        format!(
+            "pending updates take {have} of {limit} bytes, so that these were not made; all before them are safe: run \
+             `lakemark migrate {}`, or give the table a larger cache_bytes",
+            writing.table.location()
+        ),
+    ))
+}
+
+/// A log without commits.
+pub(crate) async fn new_log(store: &Store, first_sequence: u64) -> Result<ManifestLog> {
+    let id = Uuid::new_v4();
+    let bytes = log_header(id.into_bytes());
+    let path = store.write_update(&format!("{id}.lml"), bytes).await?;
+    Ok(ManifestLog { id: id.into_bytes(), path, first_sequence })
+}

@@ -1,0 +1,134 @@
+//! Keys of a table that takes updates: the columns that tell its rows apart, and their values as ordered bytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Schema};
+use arrow::row::{RowConverter, Rows, SortField};
+use arrow::util::display::array_value_to_string;
+use lakemark_index::{KeyRanges, LiteralKey, encode_literal};
+
+use crate::error::{Error, Result};
+
+/// The columns of a key, by the names that the table shows.
+#[derive(Debug)]
+pub(crate) struct KeyColumns {
+    pub names: Vec<String>,
+    pub types: Vec<DataType>,
+    converter: RowConverter,
+    /// Bytes of the first column alone: what bounds of pages are compared with.
+    first: RowConverter,
+}
+
+impl KeyColumns {
+    /// The key of these columns of a table.
+    pub(crate) fn new(schema: &Schema, names: &[String]) -> Result<Arc<Self>> {
+        let mut types = Vec::with_capacity(names.len());
+        for name in names {
+            let field = schema.field_with_name(name).map_err(|_| {
+                Error::not_found(format!(
+                    "there is no column {name}, which the key of the table names; add it again, or start a new store"
+                ))
+            })?;
+            types.push(field.data_type().clone());
+        }
+        let sorted = types.iter().cloned().map(SortField::new).collect::<Vec<_>>();
+        let impossible = |error| Error::unsupported("rows cannot be ordered by these columns").with_source(error);
+        let first = RowConverter::new(sorted.iter().take(1).cloned().collect()).map_err(impossible)?;
+        let converter = RowConverter::new(sorted).map_err(impossible)?;
+        Ok(Arc::new(Self { names: names.to_vec(), types, converter, first }))
+    }
+
+    /// The key columns of a batch that has them.
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let column = |name: &String| batch.column_by_name(name).cloned();
+        let found: Option<Vec<ArrayRef>> = self.names.iter().map(column).collect();
+        found.ok_or_else(|| {
+            let names = self.names.join(", ");
+            Error::invalid(format!("the rows lack a column of the key ({names}); give all of them"))
+        })
+    }
+
+    /// The keys of a batch as bytes in their order.
+    pub(crate) fn encode(&self, batch: &RecordBatch) -> Result<Rows> {
+        self.encode_columns(&self.columns(batch)?)
+    }
+
+    pub(crate) fn encode_columns(&self, columns: &[ArrayRef]) -> Result<Rows> {
+        self.converter
+            .convert_columns(columns)
+            .map_err(|error| Error::internal("the keys of rows cannot be ordered").with_source(error))
+    }
+
+    /// Values of the first column as bytes that sort with keys.
+    pub(crate) fn encode_first(&self, values: &ArrayRef) -> Result<Rows> {
+        self.first
+            .convert_columns(std::slice::from_ref(values))
+            .map_err(|error| Error::internal("the bounds of a page cannot be ordered").with_source(error))
+    }
+
+    /// The key of a row, for people.
+    pub(crate) fn shown(&self, batch: &RecordBatch, row: usize) -> String {
+        let value = |name: &String| {
+            let value = batch.column_by_name(name).and_then(|column| array_value_to_string(column, row).ok());
+            format!("{name} = {}", value.unwrap_or_default())
+        };
+        self.names.iter().map(value).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Different keys.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// A column each.
+    pub columns: Vec<ArrayRef>,
+    /// Their bytes, ascending, each with its place in the columns.
+    sorted: Vec<(Box<[u8]>, u32)>,
+    places: HashMap<Box<[u8]>, u32>,
+}
+
+impl Keys {
+    /// The keys of rows; of equal ones the last place counts.
+    pub(crate) fn of(key: &KeyColumns, columns: Vec<ArrayRef>) -> Result<Self> {
+        let rows = key.encode_columns(&columns)?;
+        let places: HashMap<Box<[u8]>, u32> =
+            rows.iter().zip(0u32..).map(|(row, place)| (Box::from(row.as_ref()), place)).collect();
+        let mut sorted: Vec<(Box<[u8]>, u32)> = places.iter().map(|(key, place)| (key.clone(), *place)).collect();
+        sorted.sort_unstable();
+        Ok(Self { columns, sorted, places })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// The place of a key.
+    pub(crate) fn place(&self, key: &[u8]) -> Option<u32> {
+        self.places.get(key).copied()
+    }
+
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// Whether a key begins with a value from `low` to `high`, both inclusive.
+    pub(crate) fn meets(&self, low: &[u8], high: &[u8]) -> bool {
+        let from = self.sorted.partition_point(|(key, _)| key.as_ref() < low);
+        self.sorted.get(from).is_some_and(|(key, _)| key.as_ref() <= high || key.starts_with(high))
+    }
+
+    /// What an index on the first column is asked; none if a value has no place in its order.
+    pub(crate) fn ranges(&self) -> Option<KeyRanges> {
+        let column = self.columns.first()?;
+        let literal = |(_, place): &(Box<[u8]>, u32)| match encode_literal(column.slice(*place as usize, 1).as_ref())? {
+            LiteralKey::Key(key) => Some(key),
+            LiteralKey::Null => None,
+        };
+        Some(KeyRanges::points(self.sorted.iter().map(literal).collect::<Option<_>>()?))
+    }
+}

@@ -1,0 +1,164 @@
+//! A level of pending changes: a run on the disk, or the buffer in memory. Each has at most one change for a key, in the order
+//! of keys; what a newer level says of a key replaces what older ones say.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::compute::take_record_batch;
+use arrow::datatypes::SchemaRef;
+use lakemark_format::Operation;
+use lakemark_index::RowSet;
+
+use super::fetch::OpenFile;
+use super::key::{KeyColumns, Keys};
+use super::rows::ChangeColumns;
+use crate::error::{Error, Result};
+use crate::footer::modified_ns;
+use crate::snapshot::DataFile;
+
+/// What makes a version of a data file: path below the root, size, time, tag.
+pub(crate) type FileIdentity = (String, u64, i64, Option<String>);
+
+/// The identity of a data file.
+pub(crate) fn identity(file: &DataFile) -> FileIdentity {
+    (file.path.clone(), file.meta.size, modified_ns(&file.meta), file.meta.e_tag.clone())
+}
+
+/// What the keys of a level are in a data file.
+#[derive(Clone, Debug)]
+pub(crate) struct Hits {
+    /// Rows of the file per row group.
+    pub row_groups: Vec<u32>,
+    /// Rows of the file whose key is in the level.
+    pub shadowed: Arc<RowSet>,
+    /// Rows of the level whose missing columns were taken from this file.
+    pub completed: RowSet,
+}
+
+/// Where the rows of a level are.
+pub(crate) enum LevelRows {
+    File(Box<OpenFile>),
+    Memory(RecordBatch),
+    /// Nowhere: only what they were resolved to is of interest.
+    None,
+}
+
+/// A level of changes.
+pub(crate) struct Level {
+    /// The id of the run; of the buffer that of its log.
+    pub id: [u8; 16],
+    pub rows: LevelRows,
+    /// Rows that are whole rows of the table.
+    pub whole: RowSet,
+    /// Rows that update some columns.
+    pub partial: RowSet,
+    hits: Mutex<HashMap<FileIdentity, Arc<Hits>>>,
+    /// Rows of older levels that this one replaces, by their ids.
+    replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
+}
+
+impl Level {
+    /// A level of these rows, of which nothing is resolved.
+    pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {
+        Self { id, rows, whole, partial, hits: Mutex::default(), replaced: Mutex::default() }
+    }
+
+    /// A level in memory.
+    pub(crate) fn in_memory(id: [u8; 16], changes: RecordBatch) -> Result<Self> {
+        let said = ChangeColumns::of(&changes)?;
+        let whole = said.rows_of(&[Operation::Insert, Operation::Upsert]);
+        let partial = said.rows_of(&[Operation::Update]);
+        Ok(Self::new(id, LevelRows::Memory(changes), whole, partial))
+    }
+
+    pub(crate) fn row_count(&self) -> u32 {
+        self.whole.universe()
+    }
+
+    /// What was resolved of a file.
+    pub(crate) fn hits(&self, file: &FileIdentity) -> Option<Arc<Hits>> {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned()
+    }
+
+    pub(crate) fn set_hits(&self, file: FileIdentity, hits: Hits) -> Arc<Hits> {
+        let hits = Arc::new(hits);
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).insert(file, Arc::clone(&hits));
+        hits
+    }
+
+    pub(crate) fn all_hits(&self) -> Vec<(FileIdentity, Arc<Hits>)> {
+        let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.iter().map(|(file, hits)| (file.clone(), Arc::clone(hits))).collect()
+    }
+
+    /// Rows of an older level that this one replaces, if it was resolved.
+    pub(crate) fn replaced(&self, older: &[u8; 16]) -> Option<Arc<RowSet>> {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(older).cloned()
+    }
+
+    pub(crate) fn all_replaced(&self) -> Vec<([u8; 16], Arc<RowSet>)> {
+        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.iter().map(|(id, rows)| (*id, Arc::clone(rows))).collect()
+    }
+
+    pub(crate) fn set_replaced(&self, older: [u8; 16], rows: RowSet) -> Arc<RowSet> {
+        let rows = Arc::new(rows);
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).insert(older, Arc::clone(&rows));
+        rows
+    }
+
+    /// The rows at these positions as changes.
+    pub(crate) async fn read(&self, schema: &SchemaRef, rows: &RowSet) -> Result<RecordBatch> {
+        match &self.rows {
+            LevelRows::File(file) => file.collect(schema, Some(rows)).await,
+            LevelRows::Memory(batch) => {
+                let rows = chosen(batch, rows)?;
+                let columns = schema.fields().iter().map(|field| rows.column_by_name(field.name()).cloned());
+                let columns: Option<Vec<_>> = columns.collect();
+                let columns = columns.ok_or_else(|| Error::internal("a level lacks a column"))?;
+                super::rows::batch(schema, columns, rows.num_rows())
+            }
+            LevelRows::None => Err(Error::internal("the rows of a level are nowhere")),
+        }
+    }
+
+    /// The keys of these rows.
+    pub(crate) async fn keys(&self, key: &KeyColumns, schema: &SchemaRef, rows: &RowSet) -> Result<Keys> {
+        let columns = match &self.rows {
+            LevelRows::Memory(batch) => key.columns(&chosen(batch, rows)?)?,
+            LevelRows::File(file) => {
+                let places = key.names.iter().map(|name| schema.index_of(name)).collect::<Result<Vec<_>, _>>();
+                let projected = places
+                    .and_then(|places| schema.project(&places))
+                    .map_err(|error| Error::internal("the key is not in the schema of changes").with_source(error))?;
+                key.columns(&file.collect(&Arc::new(projected), Some(rows)).await?)?
+            }
+            LevelRows::None => return Err(Error::internal("the rows of a level are nowhere")),
+        };
+        Keys::of(key, columns)
+    }
+
+    /// The rows whose key is one of `keys`.
+    pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &Keys) -> Result<RowSet> {
+        match &self.rows {
+            LevelRows::File(file) => file.rows_with(key, keys, None).await,
+            LevelRows::Memory(batch) => {
+                let rows = key.encode(batch)?;
+                let found = rows.iter().zip(0u32..).filter(|(row, _)| keys.contains(row.as_ref()));
+                Ok(RowSet::from_rows(found.map(|(_, row)| row).collect(), self.row_count()))
+            }
+            LevelRows::None => Err(Error::internal("the rows of a level are nowhere")),
+        }
+    }
+}
+
+/// Some rows of a batch.
+pub(crate) fn chosen(batch: &RecordBatch, rows: &RowSet) -> Result<RecordBatch> {
+    if rows.is_full() && rows.universe() as usize == batch.num_rows() {
+        return Ok(batch.clone());
+    }
+    let places = arrow::array::UInt32Array::from_iter_values(rows.iter());
+    take_record_batch(batch, &places)
+        .map_err(|error| Error::internal("rows cannot be taken out of a batch").with_source(error))
+}

@@ -1,0 +1,246 @@
+//! Merging runs: N neighbours that were written once become one that was written twice (MaSM-M, figure 3.9).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::interleave_record_batch;
+use arrow::datatypes::SchemaRef;
+use futures::TryStreamExt;
+use futures::stream::BoxStream;
+use lakemark_format::{ManifestRun, WriteCounters};
+use lakemark_index::RowSet;
+
+use super::key::KeyColumns;
+use super::level::{Hits, Level, LevelRows};
+use super::overlay::Updated;
+use super::runs::{RunWriter, write_resolution};
+use super::settle::Stacked;
+use super::write::Writing;
+use crate::error::{Error, Result};
+use crate::failpoint::reach;
+use crate::transaction::{Edit, commit};
+
+/// Rows that are written at a time.
+const BATCH_ROWS: usize = 4096;
+/// A row that is not in the merged run.
+const DROPPED: u32 = u32::MAX;
+
+/// Merges runs until a scan has few enough of them.
+pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
+    loop {
+        let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
+        let Some(updates) = manifest.updates.clone() else { return Ok(()) };
+        let Some(chosen) = to_merge(&updates.runs, &writing.parameters) else {
+            writing.table.overlays.runs.keep(&updates.runs);
+            return Ok(());
+        };
+        let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, writing.base.folded))?;
+        let levels = updated.levels(&writing.base, &writing.table.overlays).await?;
+        let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
+        let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
+        let written =
+            WriteCounters { merged_bytes: merged.length, merged_rows: merged.rows.into(), ..Default::default() };
+        let edit = Edit::MergeRuns { replaced, run: Box::new(merged), written };
+        commit(writing.store, &edit).await?;
+        reach("merge-committed");
+    }
+}
+
+/// The N oldest neighbours of one pass, if a scan has too many runs.
+fn to_merge(runs: &[ManifestRun], parameters: &super::parameters::Parameters) -> Option<std::ops::Range<usize>> {
+    if runs.len() as u64 <= parameters.scanned_runs {
+        return None;
+    }
+    let first = runs.iter().position(|run| run.passes == 1)?;
+    let of_one_pass = runs.get(first..)?.iter().take_while(|run| run.passes == 1).count();
+    let count = of_one_pass.min(usize::try_from(parameters.merged_runs).unwrap_or(usize::MAX));
+    (count > 1).then_some(first..first + count)
+}
+
+async fn merge(
+    writing: &Writing<'_>,
+    updated: &Updated<'_>,
+    levels: &[Stacked],
+    chosen: std::ops::Range<usize>,
+) -> Result<ManifestRun> {
+    let merged: &[Stacked] = levels.get(chosen.clone()).unwrap_or_default();
+    let newer = levels.get(chosen.end..).unwrap_or_default();
+    let names = writing.base.column_names().cloned();
+    let mut out = RunWriter::new(&updated.schema, names.as_deref())?;
+    let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
+    let mut dead = Vec::with_capacity(merged.len());
+    for of in merged {
+        // What a newer run replaces need not be written again.
+        let mut rows = of.migrated.clone();
+        for above in newer {
+            rows = rows.or(updated.replaced(above, &of.level).await?.as_ref());
+        }
+        dead.push(rows);
+    }
+    let mut cursors = Vec::with_capacity(merged.len());
+    for of in merged {
+        cursors.push(Cursor::open(&of.level, &updated.schema, &updated.key).await?);
+    }
+    let mut heap: BinaryHeap<Reverse<(Vec<u8>, Reverse<usize>)>> = BinaryHeap::new();
+    for (number, cursor) in cursors.iter().enumerate() {
+        heap.extend(cursor.key().map(|key| Reverse((key, Reverse(number)))));
+    }
+    let (mut next, mut last): (u32, Option<Vec<u8>>) = (0, None);
+    let mut gathered = Gathered::default();
+    while let Some(Reverse((key, Reverse(number)))) = heap.pop() {
+        let Some(cursor) = cursors.get_mut(number) else { continue };
+        // Of equal keys the newest run's comes first.
+        let is_first = last.as_ref() != Some(&key);
+        let row = cursor.position;
+        if is_first && dead.get(number).is_some_and(|dead| !dead.contains(row)) {
+            gathered.push(number, cursor);
+            if let Some(place) = places.get_mut(number).and_then(|places| places.get_mut(row as usize)) {
+                *place = next;
+            }
+            next += 1;
+        }
+        last = Some(key);
+        if gathered.rows.len() >= BATCH_ROWS {
+            out.write(&gathered.take()?)?;
+        }
+        if cursor.advance().await? {
+            gathered.forget(number);
+        }
+        heap.extend(cursor.key().map(|key| Reverse((key, Reverse(number)))));
+    }
+    out.write(&gathered.take_or(&updated.schema)?)?;
+    let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default());
+    let mut run = out.finish(writing.store, 2, sequences).await?;
+    reach("merge-written");
+    let level = resolved(merged, &places, run.rows);
+    for above in newer {
+        above.level.set_replaced(run.id, RowSet::empty(run.rows));
+    }
+    run.resolution = Some(write_resolution(writing.store, &level, &run).await?);
+    Ok(run)
+}
+
+fn sequences_of(runs: &[ManifestRun]) -> (u64, u64) {
+    let first = runs.first().map_or(0, |run| run.first_sequence);
+    (first, runs.last().map_or(first, |run| run.last_sequence))
+}
+
+/// What the merged run is resolved to: what all of its parts are.
+fn resolved(parts: &[Stacked], places: &[Vec<u32>], rows: u32) -> Level {
+    let level = Level::new([0; 16], LevelRows::None, RowSet::empty(rows), RowSet::empty(rows));
+    let Some(first) = parts.first() else { return level };
+    for (file, _) in first.level.all_hits() {
+        let all: Option<Vec<Arc<Hits>>> = parts.iter().map(|part| part.level.hits(&file)).collect();
+        let Some((all, row_groups)) = all.and_then(|all| Some((all.clone(), all.first()?.row_groups.clone()))) else {
+            continue;
+        };
+        let shadowed = all.iter().skip(1).fold(all.first().map(|hits| hits.shadowed.as_ref().clone()), |sum, hits| {
+            sum.map(|sum| sum.or(&hits.shadowed))
+        });
+        let moved = all.iter().zip(places).flat_map(|(hits, places)| {
+            hits.completed.iter().filter_map(|row| places.get(row as usize)).copied().filter(|place| *place != DROPPED)
+        });
+        let completed = RowSet::from_rows(moved.collect(), rows);
+        if let Some(shadowed) = shadowed {
+            level.set_hits(file, Hits { row_groups, shadowed: Arc::new(shadowed), completed });
+        }
+    }
+    for (older, _) in first.level.all_replaced() {
+        let all: Option<Vec<Arc<RowSet>>> = parts.iter().map(|part| part.level.replaced(&older)).collect();
+        if let Some(rows) =
+            all.and_then(|all| all.into_iter().map(|rows| rows.as_ref().clone()).reduce(|a, b| a.or(&b)))
+        {
+            level.set_replaced(older, rows);
+        }
+    }
+    level
+}
+
+/// A run that is read from its first row to its last.
+struct Cursor {
+    batches: BoxStream<'static, Result<RecordBatch>>,
+    batch: RecordBatch,
+    keys: Option<arrow::row::Rows>,
+    key_columns: Arc<KeyColumns>,
+    row: usize,
+    /// Rows that were passed.
+    position: u32,
+}
+
+impl Cursor {
+    async fn open(level: &Level, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Result<Self> {
+        let LevelRows::File(file) = &level.rows else { return Err(Error::internal("a run is not on the disk")) };
+        let batch = RecordBatch::new_empty(Arc::clone(schema));
+        let batches = file.read(schema, None)?;
+        let mut cursor = Self { batches, batch, keys: None, key_columns: Arc::clone(key), row: 0, position: 0 };
+        cursor.fill().await?;
+        Ok(cursor)
+    }
+
+    async fn fill(&mut self) -> Result<()> {
+        self.keys = None;
+        self.row = 0;
+        while let Some(batch) = self.batches.try_next().await? {
+            if batch.num_rows() > 0 {
+                self.keys = Some(self.key_columns.encode(&batch)?);
+                self.batch = batch;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Option<Vec<u8>> {
+        self.keys.as_ref().filter(|keys| self.row < keys.num_rows()).map(|keys| keys.row(self.row).as_ref().to_vec())
+    }
+
+    /// Goes to the next row; says whether it is in another batch.
+    async fn advance(&mut self) -> Result<bool> {
+        self.row += 1;
+        self.position += 1;
+        if self.row < self.batch.num_rows() {
+            return Ok(false);
+        }
+        self.fill().await?;
+        Ok(true)
+    }
+}
+
+/// Rows of several batches that are put together.
+#[derive(Default)]
+struct Gathered {
+    batches: Vec<RecordBatch>,
+    /// The current batch of each run among them.
+    places: std::collections::HashMap<usize, usize>,
+    rows: Vec<(usize, usize)>,
+}
+
+impl Gathered {
+    fn push(&mut self, run: usize, cursor: &Cursor) {
+        let batches = &mut self.batches;
+        let place = *self.places.entry(run).or_insert_with(|| {
+            batches.push(cursor.batch.clone());
+            batches.len() - 1
+        });
+        self.rows.push((place, cursor.row));
+    }
+
+    /// The run goes on with another batch.
+    fn forget(&mut self, run: usize) {
+        self.places.remove(&run);
+    }
+
+    fn take(&mut self) -> Result<RecordBatch> {
+        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
+        let rows = interleave_record_batch(&batches, &self.rows)
+            .map_err(|error| Error::internal("runs cannot be merged").with_source(error))?;
+        *self = Self::default();
+        Ok(rows)
+    }
+
+    fn take_or(&mut self, schema: &SchemaRef) -> Result<RecordBatch> {
+        if self.rows.is_empty() { Ok(RecordBatch::new_empty(Arc::clone(schema))) } else { self.take() }
+    }
+}

@@ -1,0 +1,357 @@
+//! The overlay: what pending changes do to a snapshot, by position.
+//!
+//! ```text
+//! data files      rows whose key is in a level are hidden, like those of a deletion vector     (law 3: before any filter)
+//! runs            rows that no newer level replaces, that are no delete, and that are complete
+//! memory          the same of the buffer; updates that had to be completed again
+//! ```
+//!
+//! Since everything is a position, reading needs no merge by key: scans read a run like a data file with deleted rows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use lakemark_format::{ManifestMigration, ManifestUpdates};
+use lakemark_index::{RowSet, RowSetBuilder};
+use object_store::ObjectMeta;
+
+use super::fetch::RowFile;
+use super::key::{KeyColumns, Keys};
+use super::level::{FileIdentity, Hits, Level, LevelRows, chosen, identity};
+use super::resolve::{Positions, positions};
+use super::rows::{as_table, change_schema};
+use super::runs::RunCache;
+use super::settle::{Ground, Stacked, memory_rows};
+use super::tail::Tail;
+use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+
+/// Rows that are in no data file yet.
+#[derive(Debug, Default)]
+pub struct PendingRows {
+    /// Rows of runs.
+    pub files: Vec<PendingFile>,
+    /// Rows in memory, with the columns of the table.
+    pub batches: Vec<RecordBatch>,
+}
+
+/// Rows of a run.
+#[derive(Clone, Debug)]
+pub struct PendingFile {
+    /// Place within [`Snapshot::pending_store`], and size.
+    pub meta: ObjectMeta,
+    /// Rows per row group.
+    pub row_groups: Vec<u32>,
+    /// The rows that count.
+    pub rows: RowSet,
+}
+
+impl PendingRows {
+    /// How many rows there are.
+    #[must_use]
+    pub fn row_count(&self) -> u64 {
+        let in_files: u64 = self.files.iter().map(|file| u64::from(file.rows.len())).sum();
+        in_files + self.batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>()
+    }
+}
+
+/// What pending changes do to a snapshot.
+#[derive(Default)]
+pub(crate) struct Overlay {
+    /// The next sequence number: changes below it are in.
+    pub next: u64,
+    /// For each data file its row groups and the rows that are hidden, if any are.
+    pub shadow: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    pub pending: Arc<PendingRows>,
+    /// Rows of each level that count, oldest first.
+    pub live: Vec<(Arc<Level>, RowSet)>,
+}
+
+/// What an overlay was made of.
+#[derive(Clone, PartialEq)]
+struct Made {
+    manifest: u64,
+    log: [u8; 16],
+    end: u64,
+    folded: bool,
+    schema: SchemaRef,
+    files: Vec<FileIdentity>,
+}
+
+/// What a table remembers of its pending changes.
+#[derive(Default)]
+pub(crate) struct OverlayCache {
+    pub(super) runs: RunCache,
+    /// What readers read of the log.
+    reader: TailSlot,
+    /// What the writer knows of it; not shared, so that taking changes in copies nothing.
+    pub(super) writer: TailSlot,
+    last: Mutex<Option<(Made, Arc<Overlay>)>>,
+}
+
+impl std::fmt::Debug for OverlayCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OverlayCache").finish_non_exhaustive()
+    }
+}
+
+/// What was read of a log, kept for the next one to read on.
+#[derive(Default)]
+pub(crate) struct TailSlot(Mutex<Option<Tail>>);
+
+impl TailSlot {
+    fn take(&self) -> Option<Tail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn put(&self, tail: Tail) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tail);
+    }
+}
+
+/// The part of a table that its pending changes are about.
+pub(crate) struct Updated<'a> {
+    pub store: &'a Store,
+    pub updates: &'a ManifestUpdates,
+    pub manifest: u64,
+    /// Whether the migration that the manifest names is done.
+    pub folded: bool,
+    pub key: Arc<KeyColumns>,
+    /// The schema of changes.
+    pub schema: SchemaRef,
+}
+
+impl<'a> Updated<'a> {
+    pub(crate) fn of(
+        base: &Snapshot,
+        store: &'a Store,
+        updates: &'a ManifestUpdates,
+        (manifest, folded): (u64, bool),
+    ) -> Result<Self> {
+        let table = base.schema();
+        let shown = |stored: &String| {
+            base.shown_name(stored).map(std::borrow::Cow::into_owned).ok_or_else(|| {
+                Error::not_found(format!("the column {stored} of the key is no longer in the table; add it again"))
+            })
+        };
+        let names = updates.key.iter().map(shown).collect::<Result<Vec<_>>>()?;
+        let key = KeyColumns::new(&table, &names)?;
+        Ok(Self { store, updates, manifest, folded, key, schema: change_schema(&table) })
+    }
+
+    /// The log, read up to its end: on from what the slot has, which is empty then.
+    pub(crate) async fn tail(&self, base: &Snapshot, slot: &TailSlot) -> Result<Tail> {
+        let known = slot.take();
+        let log = &self.updates.log;
+        let is_same = |tail: &Tail| tail.log == log.id && *tail.fold.schema() == self.schema;
+        let mut tail = known.filter(is_same).unwrap_or_else(|| Tail::new(log, &self.schema, &self.key));
+        let Some(path) = self.store.local_path(&log.path) else {
+            return Err(Error::unsupported("a table with pending changes needs its store on a local file system"));
+        };
+        let (schema, names) = (Arc::clone(&self.schema), base.column_names().cloned());
+        tokio::task::spawn_blocking(move || {
+            tail.read_on(&path, &schema, names.as_deref())?;
+            Ok::<_, Error>(tail)
+        })
+        .await
+        .map_err(|error| Error::task(&error))?
+    }
+
+    /// The runs, oldest first.
+    pub(crate) async fn levels(&self, base: &Snapshot, cache: &OverlayCache) -> Result<Vec<Stacked>> {
+        let mut levels = Vec::with_capacity(self.updates.runs.len());
+        for (place, run) in self.updates.runs.iter().enumerate() {
+            let level = cache.runs.level(self.store, run, base.column_names()).await?;
+            let mut migrated = RowSetBuilder::new(run.rows);
+            for (start, end) in &run.migrated {
+                migrated.insert_range(*start..*end);
+            }
+            let mut migrated = migrated.finish();
+            if self.folded {
+                migrated = migrated.or(&slices_of(self.updates.migration.as_ref(), place, run.rows));
+            }
+            levels.push(Stacked { level, migrated });
+        }
+        Ok(levels)
+    }
+
+    /// What the pending changes come to, for these data files.
+    pub(crate) async fn overlay(&self, base: &Snapshot, cache: &OverlayCache) -> Result<Arc<Overlay>> {
+        let tail = self.tail(base, &cache.reader).await?;
+        cache.reader.put(tail.clone());
+        let made = Made {
+            manifest: self.manifest,
+            log: tail.log,
+            end: tail.end,
+            folded: self.folded,
+            schema: Arc::clone(&self.schema),
+            files: base.files().iter().map(identity).collect(),
+        };
+        if let Some((of, overlay)) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && *of == made
+        {
+            return Ok(Arc::clone(overlay));
+        }
+        let mut levels = self.levels(base, cache).await?;
+        let ground = Ground { base, key: &self.key, schema: &self.schema };
+        if tail.fold.len() > 0 {
+            let settled = ground.settle(tail.log, tail.fold.finish()?, &levels).await?;
+            let migrated = RowSet::empty(settled.row_count());
+            levels.push(Stacked { level: Arc::new(settled), migrated });
+        }
+        let overlay = Arc::new(self.stack(&ground, &levels, tail.next).await?);
+        *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, Arc::clone(&overlay)));
+        Ok(overlay)
+    }
+
+    /// Lays levels over the data files.
+    async fn stack(&self, ground: &Ground<'_>, levels: &[Stacked], next: u64) -> Result<Overlay> {
+        let base = ground.base;
+        let mut shadow: Vec<Option<(Vec<u32>, RowSet)>> = vec![None; base.files().len()];
+        let (mut live, mut pending) = (Vec::new(), PendingRows::default());
+        for (place, Stacked { level, migrated }) in levels.iter().enumerate() {
+            let mut dead = migrated.clone();
+            for above in levels.get(place + 1..).unwrap_or_default() {
+                dead = dead.or(self.replaced(above, level).await?.as_ref());
+            }
+            let mut completed = RowSet::empty(level.row_count());
+            for (file, hits) in self.hits(ground, levels.get(place)).await?.into_iter().enumerate() {
+                let Some(hits) = hits else { continue };
+                completed = completed.or(&hits.completed);
+                if hits.shadowed.is_empty() {
+                    continue;
+                }
+                if let Some(slot) = shadow.get_mut(file) {
+                    *slot = Some(match slot.take() {
+                        None => (hits.row_groups.clone(), hits.shadowed.as_ref().clone()),
+                        Some((row_groups, rows)) => (row_groups, rows.or(&hits.shadowed)),
+                    });
+                }
+            }
+            let rows = level.whole.or(&completed).minus(&dead);
+            let open = level.partial.minus(&completed).minus(&dead);
+            self.add_rows(ground, level, (&rows, &open), &mut pending).await?;
+            live.push((Arc::clone(level), rows));
+        }
+        let shadow = shadow.into_iter().map(|shade| shade.map(|(groups, rows)| (groups, Arc::new(rows)))).collect();
+        Ok(Overlay { next, shadow, pending: Arc::new(pending), live })
+    }
+
+    /// Adds the rows of a level that count, and those of its updates that now have a row in a data file which was not there when
+    /// they were completed.
+    async fn add_rows(
+        &self,
+        ground: &Ground<'_>,
+        level: &Level,
+        (rows, open): (&RowSet, &RowSet),
+        pending: &mut PendingRows,
+    ) -> Result<()> {
+        let table = ground.base.schema();
+        match &level.rows {
+            LevelRows::Memory(batch) if !rows.is_empty() => {
+                pending.batches.push(as_table(&chosen(batch, rows)?, &table)?);
+            }
+            LevelRows::File(file) if !rows.is_empty() => {
+                let (meta, row_groups) = (file.meta().clone(), file.row_groups.clone());
+                pending.files.push(PendingFile { meta, row_groups, rows: rows.clone() });
+            }
+            LevelRows::Memory(_) | LevelRows::File(_) | LevelRows::None => {}
+        }
+        if open.is_empty() || memory_rows(level).is_some() {
+            return Ok(());
+        }
+        let (completed, from) = ground.complete(&level.read(&self.schema, open).await?).await?;
+        let found: Vec<u32> = from.into_values().flatten().collect();
+        if !found.is_empty() {
+            let found = RowSet::from_rows(found, open.len());
+            pending.batches.push(as_table(&chosen(&completed, &found)?, &table)?);
+        }
+        Ok(())
+    }
+
+    /// Rows of an older level that a newer one replaces.
+    pub(crate) async fn replaced(&self, above: &Stacked, level: &Level) -> Result<Arc<RowSet>> {
+        if let Some(known) = above.level.replaced(&level.id) {
+            return Ok(known);
+        }
+        let keys = above.level.keys(&self.key, &self.schema, &above.active()).await?;
+        Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
+    }
+
+    /// What the keys of a level are in each data file.
+    async fn hits(&self, ground: &Ground<'_>, stacked: Option<&Stacked>) -> Result<Vec<Option<Arc<Hits>>>> {
+        let Some(Stacked { level, migrated }) = stacked else { return Ok(Vec::new()) };
+        let files = ground.base.files();
+        let mut hits: Vec<Option<_>> = files.iter().map(|file| level.hits(&identity(file))).collect();
+        let unknown: Vec<usize> =
+            hits.iter().enumerate().filter(|(_, hits)| hits.is_none()).map(|(file, _)| file).collect();
+        if unknown.is_empty() {
+            return Ok(hits);
+        }
+        let active = migrated.not();
+        if active.is_empty() {
+            return Ok(hits);
+        }
+        let keys: Keys = level.keys(&self.key, &self.schema, &active).await?;
+        for found in positions(ground.base, &self.key, &keys, &unknown).await? {
+            let file = found.file;
+            let noted = ground.note(level, found, RowSet::empty(level.row_count()));
+            if let Some(slot) = hits.get_mut(file) {
+                *slot = noted;
+            }
+        }
+        Ok(hits)
+    }
+}
+
+impl Overlay {
+    /// The place of a key that is in the table already, if one of them is.
+    pub(crate) async fn present(&self, base: &Snapshot, key: &Arc<KeyColumns>, keys: &Keys) -> Result<Option<u32>> {
+        let place = |rows: &RecordBatch| -> Result<Option<u32>> {
+            let first = key.encode(rows)?;
+            Ok(first.iter().next().and_then(|row| keys.place(row.as_ref())))
+        };
+        let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        for (level, live) in &self.live {
+            let found = level.rows_with(key, keys).await?.and(live);
+            if !found.is_empty() {
+                return place(&level.read(&schema, &first_of(&found)).await?);
+            }
+        }
+        let files: Vec<usize> = (0..base.files().len()).collect();
+        for Positions { file, rows, .. } in positions(base, key, keys, &files).await? {
+            let Some(data_file) = base.files().get(file) else { continue };
+            let mut live = rows;
+            if let Some(deleted) = &data_file.deleted {
+                live = live.minus(deleted);
+            }
+            if let Some(Some((_, shadow))) = self.shadow.get(file) {
+                live = live.minus(shadow);
+            }
+            if !live.is_empty() {
+                let opened = RowFile::of(base, data_file).open().await?;
+                return place(&opened.collect(&schema, Some(&first_of(&live))).await?);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first row of a set.
+fn first_of(rows: &RowSet) -> RowSet {
+    RowSet::from_rows(rows.iter().take(1).collect(), rows.universe())
+}
+
+/// The rows of a run that a migration folds.
+fn slices_of(migration: Option<&ManifestMigration>, run: usize, rows: u32) -> RowSet {
+    let mut folded = RowSet::empty(rows);
+    for (of, start, end) in migration.iter().flat_map(|migration| &migration.slices) {
+        if *of as usize == run {
+            folded = folded.or(&RowSet::from_range(*start..*end, rows));
+        }
+    }
+    folded
+}

@@ -1,0 +1,150 @@
+//! How large buffer, runs and cache are: the parameters of MaSM-αM (Athanassoulis 2014, section 3.3.4 and theorem 3.2).
+//!
+//! ```text
+//! ‖SSD‖ = cache / page     M = √‖SSD‖     memory = α·M pages
+//! S = ½·α·M                         pages of the buffer
+//! N = (2/α − ½·α)·M / ⌊4/α²⌋ + 1    runs of one pass that are merged into one of two
+//! α·M − S                           runs that a scan may have to merge
+//! ```
+//!
+//! Then every update is written at most twice, and 2 − ¼·α² times on average.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, Result};
+
+const CACHE_BYTES: u64 = 1 << 30;
+const PAGE_BYTES: u64 = 64 << 10;
+const ALPHA: f64 = 1.0;
+/// The names of the options.
+pub(crate) const OPTIONS: [&str; 3] = ["cache_bytes", "page_bytes", "alpha"];
+
+/// The parameters of MaSM-αM.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// Bytes of the SSD that pending updates may take.
+    pub cache_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Memory as a multiple of M pages: from 2/M^(2/3) to 2.
+    pub alpha: f64,
+    /// Pages of the buffer, S.
+    pub buffer_pages: u64,
+    /// Runs of one pass that are merged at a time, N.
+    pub merged_runs: u64,
+    /// Runs that a scan may have to merge, α·M − S.
+    pub scanned_runs: u64,
+}
+
+impl Parameters {
+    /// The parameters that options ask for.
+    pub(crate) fn of(options: &[(String, String)]) -> Result<Self> {
+        let options: BTreeMap<&str, &str> =
+            options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        if let Some(unknown) = options.keys().find(|name| !OPTIONS.contains(name)) {
+            let known = OPTIONS.join(", ");
+            return Err(Error::invalid(format!("there is no option {unknown} of updates; there are {known}")));
+        }
+        let bytes = |name: &str, default: u64| match options.get(name) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| {
+                Error::invalid(format!("the option {name} is a number of bytes, such as {default}, not {text:?}"))
+            }),
+        };
+        let alpha = match options.get("alpha") {
+            None => ALPHA,
+            Some(text) => text
+                .parse()
+                .map_err(|_| Error::invalid(format!("the option alpha is a number, such as {ALPHA}, not {text:?}")))?,
+        };
+        Self::new(bytes("cache_bytes", CACHE_BYTES)?, bytes("page_bytes", PAGE_BYTES)?, alpha)
+    }
+
+    fn new(cache_bytes: u64, page_bytes: u64, alpha: f64) -> Result<Self> {
+        let pages = cache_bytes.checked_div(page_bytes).unwrap_or(0);
+        if page_bytes < 512 || pages < 16 {
+            return Err(Error::invalid(format!(
+                "a cache of {cache_bytes} bytes in pages of {page_bytes} is too small: give pages of 512 bytes or more, \
+                 and at least 16 of them"
+            )));
+        }
+        let m = (pages as f64).sqrt();
+        let least = 2.0 / m.powf(2.0 / 3.0);
+        if !(least..=2.0).contains(&alpha) {
+            return Err(Error::invalid(format!(
+                "alpha is {alpha}; with {pages} pages it may be from {least:.3} to 2, so that updates are written twice at most"
+            )));
+        }
+        let buffer = (0.5 * alpha * m).floor().max(1.0);
+        let merged = ((2.0 / alpha - 0.5 * alpha) * m / (4.0 / (alpha * alpha)).floor() + 1.0).floor();
+        let scanned = (alpha * m - buffer).floor().max(2.0);
+        Ok(Self {
+            cache_bytes,
+            page_bytes,
+            alpha,
+            buffer_pages: buffer as u64,
+            merged_runs: (merged as u64).clamp(2, scanned as u64),
+            scanned_runs: scanned as u64,
+        })
+    }
+
+    /// Bytes of the buffer, S pages.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.buffer_pages * self.page_bytes
+    }
+
+    /// Bytes of memory for buffer and merging, α·M pages.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        (self.buffer_pages + self.scanned_runs) * self.page_bytes
+    }
+
+    /// How often an update is written on average, at most: 2 − ¼·α².
+    #[must_use]
+    pub fn writes_per_update(&self) -> f64 {
+        2.0 - 0.25 * self.alpha * self.alpha
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(options: &[(&str, &str)]) -> Result<Parameters> {
+        Parameters::of(
+            &options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Theorem 3.1: S = 0.5·M, N = 0.375·M + 1, and 1.75 writes.
+    #[test]
+    fn with_alpha_one_the_parameters_are_those_of_masm_m() {
+        let masm = of(&[("cache_bytes", "4294967296")]).unwrap();
+        assert_eq!((masm.buffer_pages, masm.merged_runs, masm.scanned_runs), (128, 97, 128));
+        assert_eq!((masm.buffer_bytes(), masm.memory_bytes()), (8 << 20, 16 << 20));
+        assert_eq!(masm.writes_per_update(), 1.75);
+    }
+
+    /// MaSM-2M writes every update once: as many runs are scanned as fit the cache.
+    #[test]
+    fn with_alpha_two_the_buffer_has_m_pages() {
+        let masm = of(&[("cache_bytes", "4294967296"), ("alpha", "2")]).unwrap();
+        assert_eq!((masm.buffer_pages, masm.scanned_runs), (256, 256));
+        assert_eq!(masm.writes_per_update(), 1.0);
+    }
+
+    #[test]
+    fn impossible_options_are_errors_that_say_what_is_possible() {
+        for (options, says) in [
+            (&[("alpha", "3")][..], "from 0.079 to 2"),
+            (&[("alpha", "much")], "is a number, such as 1"),
+            (&[("cache_bytes", "1000")], "too small"),
+            (&[("page_bytes", "0")], "too small"),
+            (&[("pages", "1")], "there are cache_bytes, page_bytes, alpha"),
+        ] {
+            let error = of(options).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Runs: Parquet files of changes in the order of keys, each with a resolution beside it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
+use chrono::DateTime;
+use lakemark_format::{ManifestResolution, ManifestRun, Operation, Resolution, ResolvedFile, ResolvedRun};
+use lakemark_index::RowSet;
+use object_store::{ObjectMeta, ObjectStoreExt};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use uuid::Uuid;
+
+use super::fetch::RowFile;
+use super::level::{Hits, Level, LevelRows};
+use super::rows::{OPERATION, batch, operation_rows};
+use crate::error::{Error, Result};
+use crate::names::ColumnNames;
+use crate::store::Store;
+
+/// Rows of a page of a run: small, so that few are read for few keys.
+const PAGE_ROWS: usize = 2048;
+/// How columns that are not the table's begin.
+const OURS: &str = "__lakemark_";
+/// Rows of a row group of a run.
+const GROUP_ROWS: usize = 128 * 1024;
+
+/// Runs that were opened.
+#[derive(Default)]
+pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<Level>>>);
+
+/// A run, read with these names of columns.
+type RunKey = ([u8; 16], u64);
+
+impl RunCache {
+    /// The level of a run.
+    pub(crate) async fn level(
+        &self,
+        store: &Store,
+        run: &ManifestRun,
+        names: Option<&Arc<ColumnNames>>,
+    ) -> Result<Arc<Level>> {
+        let key = (run.id, names.map_or(0, |names| names.fingerprint()));
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let level = Arc::new(open(store, run, names).await.map_err(|error| {
+            let text = format!(
+                "the run {} of pending changes cannot be read; it holds changes that are nowhere else: restore it",
+                run.path
+            );
+            Error::new(error.kind(), text).with_source(error)
+        })?);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&level));
+        Ok(level)
+    }
+
+    /// Forgets runs that are no more.
+    pub(crate) fn keep(&self, kept: &[ManifestRun]) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(id, _), _| kept.iter().any(|run| run.id == *id));
+    }
+}
+
+async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>) -> Result<Level> {
+    let meta = ObjectMeta {
+        location: store.object_path(&run.path),
+        // Runs never change, so that any time does.
+        last_modified: DateTime::UNIX_EPOCH,
+        size: run.length,
+        e_tag: None,
+        version: None,
+    };
+    let file = RowFile {
+        store: Arc::clone(store.object_store()),
+        meta,
+        name: run.path.clone(),
+        constants: Vec::new(),
+        names: names.cloned(),
+    };
+    let opened = file.open().await?;
+    if opened.rows() != run.rows {
+        return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new(OPERATION, DataType::Int8, false)]));
+    let operations = opened.collect(&schema, None).await?;
+    let operations = operations.columns().first().and_then(|column| column.as_primitive_opt::<Int8Type>());
+    let Some(operations) = operations else { return Err(Error::corrupt("it lacks the operations")) };
+    let whole = operation_rows(operations, &[Operation::Insert, Operation::Upsert]);
+    let partial = operation_rows(operations, &[Operation::Update]);
+    let level = Level::new(run.id, LevelRows::File(Box::new(opened)), whole, partial);
+    if let Some(of) = &run.resolution {
+        match read_resolution(store, of, run).await {
+            Ok(resolution) => take_resolution(&level, resolution),
+            // A mark: it is derived again.
+            Err(error) => tracing::warn!(run = run.path, %error, "the resolution of a run is derived again"),
+        }
+    }
+    Ok(level)
+}
+
+async fn read_resolution(store: &Store, of: &ManifestResolution, run: &ManifestRun) -> Result<Resolution> {
+    let bytes = store.object_store().get(&store.object_path(&of.path)).await?.bytes().await?;
+    let resolution = Resolution::decode(&bytes)?;
+    if resolution.id != of.id || resolution.run != run.id || resolution.rows != run.rows {
+        return Err(Error::corrupt("the file belongs to another run"));
+    }
+    Ok(resolution)
+}
+
+fn take_resolution(level: &Level, resolution: Resolution) {
+    for file in resolution.files {
+        let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
+        let hits = Hits {
+            row_groups: file.row_groups,
+            shadowed: Arc::new(RowSet::from_rows(file.shadowed, rows)),
+            completed: RowSet::from_rows(file.completed, level.row_count()),
+        };
+        level.set_hits((file.path, file.size, file.modified_ns, file.etag), hits);
+    }
+    for run in resolution.runs {
+        level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
+    }
+}
+
+/// Writes the rows of a run, in the order of keys.
+pub(crate) struct RunWriter {
+    writer: ArrowWriter<Vec<u8>>,
+    schema: SchemaRef,
+    rows: u64,
+}
+
+impl RunWriter {
+    /// A run of changes with this schema.
+    pub(crate) fn new(schema: &SchemaRef, names: Option<&ColumnNames>) -> Result<Self> {
+        let stored = |field: &Arc<Field>| {
+            let name = match names {
+                Some(names) if !field.name().starts_with(OURS) => names.stored(field.name()),
+                _ => None,
+            };
+            name.map_or_else(|| Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
+        };
+        let schema = Arc::new(Schema::new(schema.fields().iter().map(stored).collect::<Vec<_>>()));
+        let level = ZstdLevel::try_new(1).map_err(unwritten)?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(level))
+            .set_data_page_row_count_limit(PAGE_ROWS)
+            .set_write_batch_size(PAGE_ROWS)
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_statistics_enabled(EnabledStatistics::Page)
+            .build();
+        let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
+        Ok(Self { writer, schema, rows: 0 })
+    }
+
+    pub(crate) fn write(&mut self, changes: &RecordBatch) -> Result<()> {
+        let stored = batch(&self.schema, changes.columns().to_vec(), changes.num_rows())?;
+        self.rows += changes.num_rows() as u64;
+        self.writer.write(&stored).map_err(unwritten)
+    }
+
+    /// Writes the file; gives what the manifest says of the run, but for its resolution.
+    pub(crate) async fn finish(
+        self,
+        store: &Store,
+        passes: u8,
+        (first_sequence, last_sequence): (u64, u64),
+    ) -> Result<ManifestRun> {
+        let rows = u32::try_from(self.rows).map_err(|_| {
+            Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
+        })?;
+        let bytes = self.writer.into_inner().map_err(unwritten)?;
+        let (id, length) = (Uuid::new_v4(), bytes.len() as u64);
+        let path = store.write_update(&format!("{id}.lmr"), bytes).await?;
+        let id = id.into_bytes();
+        let (migrated, resolution) = (Vec::new(), None);
+        Ok(ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution })
+    }
+}
+
+fn unwritten(error: ParquetError) -> Error {
+    Error::internal("a run of changes cannot be written").with_source(error)
+}
+
+/// Writes what the keys of a run were resolved to.
+pub(crate) async fn write_resolution(store: &Store, level: &Level, run: &ManifestRun) -> Result<ManifestResolution> {
+    let id = Uuid::new_v4().into_bytes();
+    let mut files: Vec<ResolvedFile> = level
+        .all_hits()
+        .into_iter()
+        .map(|((path, size, modified_ns, etag), hits)| ResolvedFile {
+            path,
+            size,
+            modified_ns,
+            etag,
+            row_groups: hits.row_groups.clone(),
+            shadowed: hits.shadowed.iter().collect(),
+            completed: hits.completed.iter().collect(),
+        })
+        .collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let runs = level.all_replaced().into_iter().map(|(id, rows)| ResolvedRun {
+        id,
+        rows: rows.universe(),
+        replaced: rows.iter().collect(),
+    });
+    let resolution = Resolution { id, run: run.id, rows: run.rows, files, runs: runs.collect() };
+    let bytes = resolution.encode().map_err(|error| {
+        Error::unsupported("the table is beyond the limits of a resolution's format").with_source(error)
+    })?;
+    let path = Store::segment_path(id);
+    let length = bytes.len() as u64;
+    store.write_file(&path, bytes).await?;
+    Ok(ManifestResolution { id, path, length })
+}

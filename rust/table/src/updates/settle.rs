@@ -1,0 +1,187 @@
+//! Settling changes: what they do to older levels and to the data files, and whole rows for updates of some columns.
+//!
+//! ```text
+//! changes of the buffer ─ fold updates onto what older levels say of their keys
+//!                       ─ rows of older levels that they replace
+//!                       ─ rows of data files that they shadow
+//!                       ─ complete updates: columns that they do not name are taken from the data files
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::interleave;
+use arrow::datatypes::SchemaRef;
+use lakemark_format::Operation;
+use lakemark_index::RowSet;
+
+use super::fetch::RowFile;
+use super::fold::Fold;
+use super::key::{KeyColumns, Keys};
+use super::level::{Hits, Level, LevelRows, chosen, identity};
+use super::resolve::{Positions, positions};
+use super::rows::{ChangeColumns, batch, has, table_columns};
+use crate::error::{Error, Result};
+use crate::snapshot::Snapshot;
+
+/// A level and those of its rows that are in data files already.
+#[derive(Clone)]
+pub(crate) struct Stacked {
+    pub level: Arc<Level>,
+    pub migrated: RowSet,
+}
+
+impl Stacked {
+    /// The rows that count.
+    pub(crate) fn active(&self) -> RowSet {
+        self.migrated.not()
+    }
+}
+
+/// What changes are settled against.
+pub(crate) struct Ground<'a> {
+    /// The data files, without any pending change.
+    pub base: &'a Snapshot,
+    pub key: &'a Arc<KeyColumns>,
+    /// The schema of changes.
+    pub schema: &'a SchemaRef,
+}
+
+impl Ground<'_> {
+    /// The changes of a buffer as a level above `older` ones (oldest first).
+    pub(crate) async fn settle(&self, id: [u8; 16], changes: RecordBatch, older: &[Stacked]) -> Result<Level> {
+        let changes = self.fold_onto(changes, older).await?;
+        let keys = Keys::of(self.key, self.key.columns(&changes)?)?;
+        let (completed, from) = self.complete(&changes).await?;
+        let level = Level::in_memory(id, completed)?;
+        for below in older {
+            let rows = below.level.rows_with(self.key, &keys).await?;
+            level.set_replaced(below.level.id, rows);
+        }
+        let files: Vec<usize> = (0..self.base.files().len()).collect();
+        for found in positions(self.base, self.key, &keys, &files).await? {
+            let rows = from.get(&found.file).cloned().unwrap_or_default();
+            self.note(&level, found, RowSet::from_rows(rows, level.row_count()));
+        }
+        Ok(level)
+    }
+
+    /// Remembers what the keys of a level are in a file.
+    pub(crate) fn note(&self, level: &Level, found: Positions, completed: RowSet) -> Option<Arc<Hits>> {
+        let file = self.base.files().get(found.file)?;
+        let hits = Hits { row_groups: found.row_groups, shadowed: Arc::new(found.rows), completed };
+        Some(level.set_hits(identity(file), hits))
+    }
+
+    /// Folds updates of some columns onto the newest that older levels say of their keys.
+    async fn fold_onto(&self, changes: RecordBatch, older: &[Stacked]) -> Result<RecordBatch> {
+        let partial = ChangeColumns::of(&changes)?.rows_of(&[Operation::Update]);
+        if partial.is_empty() || older.is_empty() {
+            return Ok(changes);
+        }
+        let mut wanted = chosen(&changes, &partial)?;
+        let mut fold = Fold::new(Arc::clone(self.schema), Arc::clone(self.key));
+        for below in older.iter().rev() {
+            if wanted.num_rows() == 0 {
+                break;
+            }
+            let keys = Keys::of(self.key, self.key.columns(&wanted)?)?;
+            let found = below.level.rows_with(self.key, &keys).await?.and(&below.active());
+            if found.is_empty() {
+                continue;
+            }
+            let rows = below.level.read(self.schema, &found).await?;
+            let known = Keys::of(self.key, self.key.columns(&rows)?)?;
+            let left = self.key.encode(&wanted)?;
+            let left = left.iter().zip(0u32..).filter(|(row, _)| !known.contains(row.as_ref())).map(|(_, row)| row);
+            let universe = u32::try_from(wanted.num_rows()).unwrap_or(u32::MAX);
+            wanted = chosen(&wanted, &RowSet::from_rows(left.collect(), universe))?;
+            fold.add(rows)?;
+        }
+        if fold.len() == 0 {
+            return Ok(changes);
+        }
+        fold.add(changes)?;
+        fold.finish()
+    }
+
+    /// Takes the columns that updates do not name from the data files: the rows, and which of them were found in which file.
+    pub(crate) async fn complete(&self, changes: &RecordBatch) -> Result<(RecordBatch, HashMap<usize, Vec<u32>>)> {
+        let partial = ChangeColumns::of(changes)?.rows_of(&[Operation::Update]);
+        if partial.is_empty() {
+            return Ok((changes.clone(), HashMap::new()));
+        }
+        let updates = chosen(changes, &partial)?;
+        let places: Vec<u32> = partial.iter().collect();
+        let keys = Keys::of(self.key, self.key.columns(&updates)?)?;
+        let found = self.rows_of(&keys).await?;
+        // The first file that has a key gives its row.
+        let mut sources: HashMap<u32, (usize, usize)> = HashMap::new();
+        let mut from: HashMap<usize, Vec<u32>> = HashMap::new();
+        for (number, (file, rows)) in found.iter().enumerate() {
+            for (row, key) in self.key.encode(rows)?.iter().enumerate() {
+                let place = keys.place(key.as_ref()).and_then(|place| places.get(place as usize).copied());
+                if let Some(place) = place
+                    && !sources.contains_key(&place)
+                {
+                    sources.insert(place, (number, row));
+                    from.entry(*file).or_default().push(place);
+                }
+            }
+        }
+        let said = ChangeColumns::of(changes)?;
+        let width = table_columns(self.schema);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(changes.num_columns());
+        for (place, column) in changes.columns().iter().enumerate() {
+            if place >= width {
+                columns.push(Arc::clone(column));
+                continue;
+            }
+            let mut arrays: Vec<&dyn Array> = vec![column.as_ref()];
+            arrays.extend(found.iter().filter_map(|(_, rows)| rows.columns().get(place).map(AsRef::as_ref)));
+            let index = |row: usize| {
+                let source = u32::try_from(row).ok().and_then(|row| sources.get(&row));
+                match source {
+                    Some((number, found)) if !has(said.set(row), place) => (number + 1, *found),
+                    _ => (0, row),
+                }
+            };
+            let indices: Vec<(usize, usize)> = (0..changes.num_rows()).map(index).collect();
+            let taken = interleave(&arrays, &indices)
+                .map_err(|error| Error::internal("updates cannot be completed").with_source(error))?;
+            columns.push(taken);
+        }
+        Ok((batch(self.schema, columns, changes.num_rows())?, from))
+    }
+
+    /// The rows of data files that have one of the keys, with the table's columns, by file.
+    async fn rows_of(&self, keys: &Keys) -> Result<Vec<(usize, RecordBatch)>> {
+        let width = table_columns(self.schema);
+        let columns: Vec<usize> = (0..width).collect();
+        let schema = self
+            .schema
+            .project(&columns)
+            .map_err(|error| Error::internal("the schema of changes lacks columns").with_source(error))?;
+        let schema = Arc::new(schema);
+        let files: Vec<usize> = (0..self.base.files().len()).collect();
+        let mut found = Vec::new();
+        for Positions { file, rows, .. } in positions(self.base, self.key, keys, &files).await? {
+            let Some(data_file) = self.base.files().get(file) else { continue };
+            let live = data_file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted));
+            if !live.is_empty() {
+                let opened = RowFile::of(self.base, data_file).open().await?;
+                found.push((file, opened.collect(&schema, Some(&live)).await?));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The rows of a level in memory.
+pub(crate) fn memory_rows(level: &Level) -> Option<&RecordBatch> {
+    match &level.rows {
+        LevelRows::Memory(rows) => Some(rows),
+        LevelRows::File(_) | LevelRows::None => None,
+    }
+}

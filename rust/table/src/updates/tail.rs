@@ -1,0 +1,169 @@
+//! The log as it is read: its commits, folded. It is the buffer of MaSM, and the newest of the levels.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use lakemark_format::log::{LOG_START, check_log_header, read_log};
+use lakemark_format::{LogCommit, ManifestLog};
+
+use super::fold::Fold;
+use super::key::KeyColumns;
+use super::rows::changes;
+use crate::error::{Error, Result};
+use crate::names::ColumnNames;
+
+/// What was read of a log.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    pub log: [u8; 16],
+    /// Where the last good frame ends.
+    pub end: u64,
+    /// The sequence number of the next commit.
+    pub next: u64,
+    /// Whether bytes follow that nobody was told of.
+    pub torn: bool,
+    /// What the commits come to.
+    pub fold: Arc<Fold>,
+    /// Rows of changes, before they were folded.
+    pub rows: u64,
+}
+
+impl Tail {
+    /// A log of which nothing was read.
+    pub(crate) fn new(log: &ManifestLog, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Self {
+        Self {
+            log: log.id,
+            end: LOG_START,
+            next: log.first_sequence,
+            torn: false,
+            fold: Arc::new(Fold::new(Arc::clone(schema), Arc::clone(key))),
+            rows: 0,
+        }
+    }
+
+    /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
+    pub(crate) fn read_on(&mut self, path: &Path, schema: &SchemaRef, names: Option<&ColumnNames>) -> Result<()> {
+        let mut file = open(path)?;
+        let length = file.metadata().map_err(|error| unreadable(path, error))?.len();
+        if self.end == LOG_START {
+            let mut header = vec![0; usize::try_from(LOG_START.min(length)).unwrap_or(0)];
+            file.read_exact(&mut header).map_err(|error| unreadable(path, error))?;
+            check_log_header(&self.log, &header).map_err(|error| damaged(path).with_source(error))?;
+        }
+        if length < self.end {
+            return Err(damaged(path));
+        }
+        if length == self.end {
+            self.torn = false;
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(self.end)).map_err(|error| unreadable(path, error))?;
+        file.read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
+        let read =
+            read_log(&self.log, self.end, self.next, &bytes).map_err(|error| damaged(path).with_source(error))?;
+        if !read.commits.is_empty() {
+            file.sync_data().map_err(|error| unreadable(path, error))?;
+        }
+        for (sequence, commit) in read.commits {
+            self.apply(sequence, &commit, schema, names).map_err(|error| damaged(path).with_source(error))?;
+        }
+        (self.end, self.torn) = (read.end, read.torn);
+        Ok(())
+    }
+
+    /// Adds a commit to what was read.
+    pub(crate) fn apply(
+        &mut self,
+        sequence: u64,
+        commit: &LogCommit,
+        schema: &SchemaRef,
+        names: Option<&ColumnNames>,
+    ) -> Result<()> {
+        let fold = Arc::make_mut(&mut self.fold);
+        for change in &commit.changes {
+            for rows in from_ipc(&change.rows, names)? {
+                self.rows += rows.num_rows() as u64;
+                fold.add(changes(schema, change.operation, sequence, &as_typed(rows, schema)?)?)?;
+            }
+        }
+        self.next = sequence + 1;
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(|error| unreadable(path, error))
+}
+
+fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    Error::io(format!(
+        "the log of updates {} cannot be read; it holds changes that are nowhere else: restore it",
+        path.display()
+    ))
+    .with_source(error)
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::corrupt(format!(
+        "the log of updates {} is damaged; it holds changes that are nowhere else: restore it from a copy",
+        path.display()
+    ))
+}
+
+/// Rows as the bytes of a log, under their stored names.
+pub(crate) fn to_ipc(rows: &RecordBatch, names: Option<&ColumnNames>) -> Result<Vec<u8>> {
+    let impossible = |error| Error::unsupported("the rows cannot be written to a log").with_source(error);
+    let stored = renamed(rows, |name| names.map_or(Some(name.to_owned()), |names| names.stored(name)))?;
+    let mut bytes = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut bytes, &stored.schema()).map_err(impossible)?;
+    writer.write(&stored).and_then(|()| writer.finish()).map_err(impossible)?;
+    drop(writer);
+    Ok(bytes)
+}
+
+fn from_ipc(bytes: &[u8], names: Option<&ColumnNames>) -> Result<Vec<RecordBatch>> {
+    let impossible = |error| Error::corrupt("a change has rows that cannot be read").with_source(error);
+    let reader = StreamReader::try_new(bytes, None).map_err(impossible)?;
+    let mut batches = Vec::new();
+    for batch in reader {
+        batches.push(renamed(&batch.map_err(impossible)?, |name| {
+            names.map_or(Some(name.to_owned()), |names| names.shown(name))
+        })?);
+    }
+    Ok(batches)
+}
+
+/// The same columns under other names; those without one are left out.
+pub(crate) fn renamed(rows: &RecordBatch, name: impl Fn(&str) -> Option<String>) -> Result<RecordBatch> {
+    let schema = rows.schema();
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in schema.fields().iter().zip(rows.columns()) {
+        if let Some(name) = name(field.name()) {
+            fields.push(Arc::new(field.as_ref().clone().with_name(name)));
+            columns.push(Arc::clone(column));
+        }
+    }
+    super::rows::batch(&Arc::new(Schema::new(fields)), columns, rows.num_rows())
+}
+
+/// Columns that the table has, with the types that they have now.
+fn as_typed(rows: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in rows.schema().fields().iter().zip(rows.columns()) {
+        let Ok(wanted) = schema.field_with_name(field.name()) else { continue };
+        let cast = match column.data_type() == wanted.data_type() {
+            true => Arc::clone(column),
+            false => super::change::cast_exactly(column, wanted)?,
+        };
+        fields.push(Arc::new(wanted.clone()));
+        columns.push(cast);
+    }
+    super::rows::batch(&Arc::new(Schema::new(fields)), columns, rows.num_rows())
+}

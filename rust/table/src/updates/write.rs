@@ -1,0 +1,382 @@
+//! Writing changes: one writer at a time, under a lock of the operating system, which dies with its process.
+//!
+//! ```text
+//! callers ─▶ queue ─▶ whoever holds the turn takes all that wait: lock, read on, check, one frame, one sync, answer all
+//!                                                                   └─ buffer full: flush to a run, commit the manifest
+//! ```
+//!
+//! Changes are durable when the frame is synced, or when the manifest names the run that has them.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use lakemark_format::log::log_frame;
+use lakemark_format::{LogChange, LogCommit, Manifest, ManifestUpdates, Operation};
+use lakemark_index::RowSet;
+use tokio::sync::oneshot;
+
+use super::change::{Change, WriteOptions, Written, fitted};
+use super::flush::flush;
+use super::key::Keys;
+use super::level::chosen;
+use super::overlay::{Overlay, Updated};
+use super::parameters::Parameters;
+use super::tail::{Tail, to_ipc};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::reach;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::table::Table;
+
+/// Changes that wait for their turn.
+#[derive(Debug)]
+struct Waiting {
+    changes: Vec<Change>,
+    options: WriteOptions,
+    answer: oneshot::Sender<Result<Written>>,
+}
+
+/// Who writes next.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    waiting: Mutex<Vec<Waiting>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// Writes changes; they are durable, and seen by whoever looks, when this returns.
+pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
+    let (answer, answered) = oneshot::channel();
+    let waiting = Waiting { changes, options, answer };
+    table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
+    // A task of its own, so that a caller who goes away does not take the others' changes along.
+    let table = Arc::clone(table);
+    let turn = tokio::spawn(async move {
+        let _turn = table.queue.turn.lock().await;
+        let waiting = std::mem::take(&mut *table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        if !waiting.is_empty() {
+            write_all(&table, waiting).await;
+        }
+    });
+    turn.await.map_err(|error| Error::task(&error))?;
+    answered.await.map_err(|_| Error::internal("changes were not answered"))?
+}
+
+async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
+    let session = match Writing::begin(table).await {
+        Ok(session) => session,
+        Err(error) => return refuse(waiting, &error),
+    };
+    let mut session = session;
+    let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
+    for Waiting { changes, options, answer } in waiting {
+        match session.accept(&changes, &options).await {
+            Ok(written) => accepted.push((answer, written)),
+            // Nobody may be listening any more.
+            Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+    let done = session.commit().await;
+    for (answer, written) in accepted {
+        let said = match &done {
+            Ok(()) => Ok(written),
+            Err(error) => Err(same(error)),
+        };
+        drop(answer.send(said));
+    }
+}
+
+fn refuse(waiting: Vec<Waiting>, error: &Error) {
+    for Waiting { answer, .. } in waiting {
+        drop(answer.send(Err(same(error))));
+    }
+}
+
+/// An error for one more caller.
+fn same(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
+}
+
+/// The lock of writers, held as long as this lives.
+#[derive(Debug)]
+pub(crate) struct WriterLock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+
+impl WriterLock {
+    /// Waits for the lock.
+    pub(crate) async fn take(store: &Store) -> Result<Self> {
+        let Some(path) = store.local_path("updates/lock") else { return Err(not_local(store)) };
+        let locked = tokio::task::spawn_blocking(move || {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            file.lock()?;
+            Ok::<_, std::io::Error>(file)
+        });
+        let locked = locked.await.map_err(|error| Error::task(&error))?;
+        locked.map(Self).map_err(|error| {
+            Error::io(format!("the lock of writers in {} cannot be taken (no permission?)", store.text()))
+                .with_source(error)
+        })
+    }
+}
+
+/// The error of a store that is not on a local file system.
+pub(crate) fn not_local(store: &Store) -> Error {
+    Error::unsupported(format!(
+        "updates need a store on a local file system, for their log and lock; {} is not: choose one with --store",
+        store.text()
+    ))
+}
+
+/// The error of a table without a key.
+pub(crate) fn no_key(table: &Table) -> Error {
+    Error::invalid(format!(
+        "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`",
+        table.location()
+    ))
+}
+
+/// A turn of a writer.
+pub(crate) struct Writing<'a> {
+    pub table: &'a Arc<Table>,
+    pub store: &'a Arc<Store>,
+    /// Held until the turn ends.
+    _lock: WriterLock,
+    pub manifest: Arc<Manifest>,
+    pub updates: ManifestUpdates,
+    pub parameters: Parameters,
+    /// The data files, without any pending change.
+    pub base: Snapshot,
+    pub tail: Tail,
+    /// Commits that are not on the disk yet.
+    commits: Vec<LogCommit>,
+    /// The sequence number of the first of them.
+    first: u64,
+    /// The log as it is on the disk.
+    end: u64,
+    /// The state before them, where somebody needed it.
+    before: Option<Arc<Overlay>>,
+}
+
+impl<'a> Writing<'a> {
+    pub(crate) async fn begin(table: &'a Arc<Table>) -> Result<Writing<'a>> {
+        let store = table.writable_store()?;
+        if !store.is_local() {
+            return Err(not_local(store));
+        }
+        let lock = WriterLock::take(store).await?;
+        let base = Snapshot::pin_base(table).await?;
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
+        let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
+        let parameters = Parameters::of(&updates.options)?;
+        let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded))?;
+        let tail = updated.tail(&base, &table.overlays.writer).await?;
+        let (first, end) = (tail.next, tail.end);
+        if tail.torn {
+            cut(store, &updates, end).await?;
+        }
+        Ok(Self {
+            table,
+            store,
+            _lock: lock,
+            manifest,
+            updates,
+            parameters,
+            base,
+            tail,
+            commits: Vec::new(),
+            first,
+            end,
+            before: None,
+        })
+    }
+
+    pub(crate) fn updated(&self) -> Result<Updated<'_>> {
+        Updated::of(&self.base, self.store, &self.updates, (self.manifest.number, self.base.folded))
+    }
+
+    /// Checks changes and takes them in.
+    async fn accept(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Written> {
+        let schema: SchemaRef = self.base.schema();
+        let key = Arc::clone(&self.updated()?.key);
+        let mut commit = LogCommit::default();
+        let mut rows = 0;
+        let mut fits = Vec::with_capacity(changes.len());
+        for change in changes {
+            let fit = fitted(change, &schema, &key)?;
+            rows += fit.num_rows() as u64;
+            fits.push((change.operation, fit));
+        }
+        self.check(&fits, options.read_at).await?;
+        let names = self.base.column_names().cloned();
+        for (operation, fit) in fits {
+            commit.changes.push(LogChange { operation, rows: to_ipc(&fit, names.as_deref())? });
+        }
+        let sequence = self.tail.next;
+        if rows == 0 {
+            return Ok(Written { sequence: sequence.saturating_sub(1), rows });
+        }
+        let change_schema = Arc::clone(&self.updated()?.schema);
+        self.tail.apply(sequence, &commit, &change_schema, names.as_deref())?;
+        self.commits.push(commit);
+        Ok(Written { sequence, rows })
+    }
+
+    /// Whether keys that are inserted are there already, and whether somebody was faster.
+    async fn check(&mut self, changes: &[(Operation, RecordBatch)], read_at: Option<u64>) -> Result<()> {
+        let key = Arc::clone(&self.updated()?.key);
+        // What an earlier operation of the same call did to a key decides over what is there.
+        let mut own: Vec<(Operation, Keys)> = Vec::new();
+        for (operation, rows) in changes {
+            let keys = Keys::of(&key, key.columns(rows)?)?;
+            if let Some(read_at) = read_at {
+                self.check_since(rows, &keys, read_at).await?;
+            }
+            if *operation == Operation::Insert {
+                let earlier = |bytes: &[u8]| own.iter().rev().find(|(_, keys)| keys.contains(bytes)).map(|(of, _)| *of);
+                self.check_absent(rows, &earlier).await?;
+            }
+            own.push((*operation, keys));
+        }
+        Ok(())
+    }
+
+    async fn check_absent(
+        &mut self,
+        rows: &RecordBatch,
+        earlier: &(dyn Fn(&[u8]) -> Option<Operation> + Send + Sync),
+    ) -> Result<()> {
+        let key = Arc::clone(&self.updated()?.key);
+        let mut open = Vec::new();
+        for (row, bytes) in key.encode(rows)?.iter().enumerate() {
+            let recent = self.tail.fold.last(bytes.as_ref()).filter(|(_, sequence)| *sequence >= self.first);
+            match earlier(bytes.as_ref()).or(recent.map(|(operation, _)| operation)) {
+                Some(Operation::Delete) => {}
+                Some(Operation::Insert | Operation::Upsert) => return Err(exists(&key.shown(rows, row))),
+                Some(Operation::Update) | None => open.extend(u32::try_from(row)),
+            }
+        }
+        if open.is_empty() {
+            return Ok(());
+        }
+        let universe = u32::try_from(rows.num_rows()).unwrap_or(u32::MAX);
+        let open = chosen(rows, &RowSet::from_rows(open, universe))?;
+        let keys = Keys::of(&key, key.columns(&open)?)?;
+        match self.before().await?.present(&self.base, &key, &keys).await? {
+            Some(row) => Err(exists(&key.shown(&open, row as usize))),
+            None => Ok(()),
+        }
+    }
+
+    /// The state on the disk.
+    async fn before(&mut self) -> Result<Arc<Overlay>> {
+        if let Some(before) = &self.before {
+            return Ok(Arc::clone(before));
+        }
+        let before = self.updated()?.overlay(&self.base, &self.table.overlays).await?;
+        self.before = Some(Arc::clone(&before));
+        Ok(before)
+    }
+
+    /// A key that was changed after `read_at` is a conflict.
+    async fn check_since(&self, rows: &RecordBatch, keys: &Keys, read_at: u64) -> Result<()> {
+        let updated = self.updated()?;
+        for (row, bytes) in updated.key.encode(rows)?.iter().enumerate() {
+            if self.tail.fold.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
+                return Err(conflict(&updated.key.shown(rows, row)));
+            }
+        }
+        let levels = updated.levels(&self.base, &self.table.overlays).await?;
+        for (run, stacked) in self.updates.runs.iter().zip(levels) {
+            if run.last_sequence <= read_at {
+                continue;
+            }
+            let found = stacked.level.rows_with(&updated.key, keys).await?;
+            let changed = stacked.level.read(&updated.schema, &found).await?;
+            let said = super::rows::ChangeColumns::of(&changed)?;
+            if let Some(row) = (0..changed.num_rows()).find(|row| said.sequence(*row) > read_at) {
+                return Err(conflict(&updated.key.shown(&changed, row)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what was accepted durable.
+    async fn commit(mut self) -> Result<()> {
+        if self.commits.is_empty() {
+            return Ok(());
+        }
+        let frame = log_frame(&self.updates.log.id, self.end, self.first, &self.commits).map_err(|error| {
+            Error::unsupported("the changes are too large for one call; split them").with_source(error)
+        })?;
+        let buffered = self.end - lakemark_format::log::LOG_START + frame.len() as u64;
+        if buffered >= self.parameters.buffer_bytes() {
+            return flush(&mut self, 0).await;
+        }
+        let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };
+        let (end, length) = (self.end, frame.len() as u64);
+        let written = tokio::task::spawn_blocking(move || append(&path, end, &frame));
+        written.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(self.store, error))?;
+        self.tail.end = end + length;
+        self.table.overlays.writer.put(self.tail);
+        Ok(())
+    }
+}
+
+/// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back.
+fn append(path: &Path, end: u64, frame: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().write(true).open(path)?;
+    file.seek(SeekFrom::Start(end))?;
+    reach("log-append");
+    let written = file.write_all(frame).and_then(|()| {
+        reach("log-written");
+        file.sync_data()
+    });
+    if written.is_err() {
+        // The next writer cuts the rest off if this fails, too.
+        drop(file.set_len(end).and_then(|()| file.sync_data()));
+    }
+    written?;
+    reach("log-synced");
+    Ok(())
+}
+
+/// Cuts off what a writer that died left behind the last good frame: nobody was told of it.
+async fn cut(store: &Store, updates: &ManifestUpdates, end: u64) -> Result<()> {
+    let Some(path) = store.local_path(&updates.log.path) else { return Err(not_local(store)) };
+    let cut = tokio::task::spawn_blocking(move || {
+        let file = File::options().write(true).open(&path)?;
+        file.set_len(end)?;
+        file.sync_data()
+    });
+    cut.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))
+}
+
+pub(crate) fn unwritable(store: &Store, error: std::io::Error) -> Error {
+    Error::io(format!(
+        "changes cannot be written to {} (disk full, or no permission?); these were not made, all before them are safe: \
+         make room and make them again",
+        store.text()
+    ))
+    .with_source(error)
+}
+
+fn exists(key: &str) -> Error {
+    Error::new(
+        ErrorKind::AlreadyExists,
+        format!("a row with the key {key} is there already, so that nothing was inserted; use upsert to replace it"),
+    )
+}
+
+fn conflict(key: &str) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the row with the key {key} was changed by somebody else meanwhile, so that nothing was written; try again"
+        ),
+    )
+}

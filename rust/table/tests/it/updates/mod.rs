@@ -1,0 +1,323 @@
+//! Pending updates: what they mean, that they last, and that every error leaves everything as it was.
+
+mod model;
+mod reading;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use lakemark_table::{
+    BuildOptions, Change, ErrorKind, IndexSpec, Operation, Table, TableOptions, WriteOptions, Written,
+};
+
+use self::reading::{Row, rows_of};
+use crate::fixture::{certain, equals, leaf, open, probe, write};
+
+/// Rows of the test table: k is its key.
+fn batch(rows: &[(i64, Option<i32>, Option<&str>)]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let a: ArrayRef = Arc::new(rows.iter().map(|row| row.1).collect::<Int32Array>());
+    let s: ArrayRef = Arc::new(rows.iter().map(|row| row.2).collect::<StringArray>());
+    RecordBatch::try_from_iter_with_nullable([("k", k, true), ("a", a, true), ("s", s, true)]).unwrap()
+}
+
+fn keys(keys: &[i64]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from(keys.to_vec()));
+    RecordBatch::try_from_iter([("k", k)]).unwrap()
+}
+
+fn numbers(rows: &[(i64, Option<i32>)]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let a: ArrayRef = Arc::new(rows.iter().map(|row| row.1).collect::<Int32Array>());
+    RecordBatch::try_from_iter([("k", k), ("a", a)]).unwrap()
+}
+
+/// Keys 0, 2, 4, … 598 in two files.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..2 {
+        let rows: Vec<_> = (0..150).map(|row| (file * 300 + row * 2, Some(row as i32), Some("base"))).collect();
+        write(&folder.path().join(format!("f{file}.parquet")), &batch(&rows));
+    }
+    folder
+}
+
+async fn keyed(path: &Path) -> Arc<Table> {
+    let table = open(path).await;
+    assert!(table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap());
+    table
+}
+
+async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) -> lakemark_table::Result<Written> {
+    table.write(vec![Change { operation, rows }], WriteOptions::default()).await
+}
+
+async fn rows(table: &Table) -> BTreeMap<i64, Row> {
+    rows_of(&table.snapshot().await.unwrap())
+}
+
+fn row(a: i32, s: &str) -> Row {
+    (Some(a), Some(s.to_owned()))
+}
+
+#[tokio::test]
+async fn changes_are_seen_at_once_and_by_whoever_opens_the_table() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    let before = rows(&table).await;
+    assert_eq!(before.len(), 300);
+    let written = make(&table, Operation::Insert, batch(&[(1, Some(10), Some("new"))])).await.unwrap();
+    assert_eq!((written.sequence, written.rows), (1, 1));
+    make(&table, Operation::Upsert, batch(&[(2, None, None), (3, Some(30), Some("up"))])).await.unwrap();
+    make(&table, Operation::Delete, keys(&[4, 5])).await.unwrap();
+    let written =
+        make(&table, Operation::Update, numbers(&[(6, Some(60)), (7, Some(70)), (3, Some(31))])).await.unwrap();
+    assert_eq!((written.sequence, written.rows), (4, 3));
+    let mut expected = before;
+    expected.insert(1, row(10, "new"));
+    expected.insert(2, (None, None));
+    expected.insert(3, row(31, "up"));
+    expected.remove(&4);
+    expected.insert(6, row(60, "base"));
+    assert_eq!(rows(&table).await, expected);
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+    table.flush().await.unwrap();
+    assert_eq!(rows(&table).await, expected);
+    let other = open(folder.path()).await;
+    let snapshot = other.snapshot().await.unwrap();
+    assert_eq!((rows_of(&snapshot), snapshot.sequence()), (expected, Some(4)));
+    let pending = snapshot.pending().unwrap();
+    assert_eq!((pending.files.len(), pending.batches.len(), pending.row_count()), (1, 0, 4));
+}
+
+/// An update of some columns of a row that is pending itself, in the buffer and in a run, and of one that is deleted.
+#[tokio::test]
+async fn updates_of_some_columns_build_on_what_is_pending() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Upsert, batch(&[(1, Some(1), Some("one"))])).await.unwrap();
+    make(&table, Operation::Update, numbers(&[(8, Some(80))])).await.unwrap();
+    make(&table, Operation::Delete, keys(&[10])).await.unwrap();
+    table.flush().await.unwrap();
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["x", "y", "z"]));
+    let k: ArrayRef = Arc::new(Int64Array::from(vec![1, 8, 10]));
+    let texts = RecordBatch::try_from_iter([("k", k), ("s", text)]).unwrap();
+    make(&table, Operation::Update, texts).await.unwrap();
+    for _ in 0..2 {
+        let now = rows(&*open(folder.path()).await).await;
+        assert_eq!((now.get(&1), now.get(&8), now.get(&10)), (Some(&row(1, "x")), Some(&row(80, "y")), None));
+        table.flush().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    table
+        .create_index(IndexSpec { columns: vec!["a".into()], kind: "bitmap".into(), ..IndexSpec::default() }, false)
+        .await
+        .unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let asked = equals("a", 3);
+    let before = probe(&table.snapshot().await.unwrap(), &asked).await;
+    assert_eq!((certain(&before.files[0]), before.certain_rows()), (vec![3], Some(2)));
+    make(&table, Operation::Upsert, batch(&[(6, Some(4), None)])).await.unwrap();
+    let after = probe(&table.snapshot().await.unwrap(), &asked).await;
+    assert_eq!((certain(&after.files[0]), certain(&after.files[1])), (vec![], vec![3]));
+    assert_eq!((after.certain_rows(), after.pending_rows), (None, 1));
+    let gone = probe(&table.snapshot().await.unwrap(), &leaf("a", lakemark_index::KeyRanges::all())).await;
+    assert_eq!(certain(&gone.files[0]).len(), 149);
+}
+
+#[tokio::test]
+async fn a_snapshot_stays_as_it_was_while_changes_flushes_and_merges_go_on() {
+    let folder = folder();
+    let table = open(folder.path()).await;
+    let options = BTreeMap::from([("cache_bytes".into(), "32768".into()), ("page_bytes".into(), "512".into())]);
+    table.declare_key(&["k".to_owned()], &options, BuildOptions::default()).await.unwrap();
+    let mut held = Vec::new();
+    for round in 0..12 {
+        let changed: Vec<_> =
+            (0..20).map(|at| (at * 7 % 41 + i64::from(round) * 5, Some(round), Some("held"))).collect();
+        make(&table, Operation::Upsert, batch(&changed)).await.unwrap();
+        let snapshot = table.snapshot().await.unwrap();
+        held.push((rows_of(&snapshot), snapshot));
+    }
+    let newest = table.snapshot().await.unwrap();
+    let runs = newest.pending().unwrap().files.len();
+    assert!(runs >= 2, "{runs} runs were made");
+    for (rows, snapshot) in &held {
+        assert_eq!(rows_of(snapshot), *rows);
+    }
+    assert_eq!(held.last().unwrap().0, rows_of(&newest));
+}
+
+#[tokio::test]
+async fn wrong_changes_are_errors_that_change_nothing() {
+    let folder = folder();
+    let table = open(folder.path()).await;
+    let error = make(&table, Operation::Delete, keys(&[1])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("has no key"), "{error}");
+    let table = keyed(folder.path()).await;
+    let null: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+    let wrong: ArrayRef = Arc::new(StringArray::from(vec!["no number"]));
+    let one: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let text = |columns: Vec<(&str, ArrayRef)>| RecordBatch::try_from_iter(columns).unwrap();
+    for (operation, rows, kind, says) in [
+        (Operation::Upsert, text(vec![("k", null)]), ErrorKind::InvalidInput, "row 1 has no value for k"),
+        (Operation::Upsert, keys(&[3, 5, 3]), ErrorKind::InvalidInput, "k = 3 stands in rows 0 and 2"),
+        (Operation::Insert, keys(&[3, 4]), ErrorKind::AlreadyExists, "the key k = 4 is there already"),
+        (
+            Operation::Upsert,
+            text(vec![("k", one.clone()), ("b", one.clone())]),
+            ErrorKind::SchemaMismatch,
+            "no column b",
+        ),
+        (
+            Operation::Upsert,
+            text(vec![("k", one.clone()), ("a", wrong)]),
+            ErrorKind::SchemaMismatch,
+            "the column a is Int32",
+        ),
+        (Operation::Update, keys(&[2]), ErrorKind::InvalidInput, "names no column beside the key"),
+        (Operation::Delete, text(vec![("a", one)]), ErrorKind::InvalidInput, "lack a column of the key"),
+    ] {
+        let error = make(&table, operation, rows).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!((snapshot.sequence(), rows_of(&snapshot).len()), (Some(0), 300));
+}
+
+/// Several operations of one call take effect together, one after the other; an error in one takes all of them back.
+#[tokio::test]
+async fn a_call_is_made_as_a_whole_or_not_at_all() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    let change = |operation, rows| Change { operation, rows };
+    let moved = vec![
+        change(Operation::Delete, keys(&[2])),
+        change(Operation::Insert, batch(&[(2, None, None), (3, None, None)])),
+    ];
+    table.write(moved.clone(), WriteOptions::default()).await.unwrap();
+    assert_eq!(rows(&table).await.get(&3), Some(&(None, None)));
+    let again = table.write(moved, WriteOptions::default()).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(rows(&table).await.get(&2), Some(&(None, None)));
+}
+
+#[tokio::test]
+async fn a_key_that_was_changed_after_it_was_read_is_a_conflict() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    let read_at = table.snapshot().await.unwrap().sequence();
+    make(&table, Operation::Upsert, batch(&[(2, Some(1), None)])).await.unwrap();
+    let options = WriteOptions { read_at };
+    let change = |key| vec![Change { operation: Operation::Delete, rows: keys(&[key]) }];
+    for _ in 0..2 {
+        let error = table.write(change(2), options.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("k = 2"), "{error}");
+        table.flush().await.unwrap();
+    }
+    table.write(change(4), options).await.unwrap();
+    assert_eq!(rows(&table).await.len(), 299);
+}
+
+#[tokio::test]
+async fn keys_that_tell_no_rows_apart_are_refused() {
+    let folder = folder();
+    write(&folder.path().join("f2.parquet"), &batch(&[(1001, None, None), (298, None, None)]));
+    let table = open(folder.path()).await;
+    let declare = |columns: &[&str]| {
+        let (table, columns) = (Arc::clone(&table), columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        async move { table.declare_key(&columns, &BTreeMap::new(), BuildOptions::default()).await.unwrap_err() }
+    };
+    let error = declare(&["k"]).await;
+    assert!(error.to_string().contains("the key k = 298 is there twice, in f0.parquet and f2.parquet"), "{error}");
+    assert!(declare(&["a"]).await.to_string().contains("without a value in f2.parquet"));
+    assert!(declare(&["k", "k"]).await.to_string().contains("stands in the key twice"));
+    assert_eq!(declare(&["z"]).await.kind(), ErrorKind::NotFound);
+    std::fs::remove_file(folder.path().join("f2.parquet")).unwrap();
+    let table = keyed(folder.path()).await;
+    assert!(!table.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap());
+    let names: Vec<String> = table.snapshot().await.unwrap().indexes().into_iter().map(|index| index.name).collect();
+    assert_eq!(names, ["k_key"]);
+    let options = TableOptions { store: Some("memory:///s".into()), ..TableOptions::default() };
+    let remote = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
+    let error = remote.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("local file system"), "{error}");
+}
+
+/// Law 5: marks may be lost, updates may not.
+#[tokio::test]
+async fn law_5_damaged_updates_are_errors_and_damaged_marks_are_not() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Upsert, batch(&[(2, Some(7), None)])).await.unwrap();
+    table.flush().await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(4, Some(7), None)])).await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(6, Some(7), None)])).await.unwrap();
+    let expected = rows(&table).await;
+    let store = folder.path().join("_lakemark");
+    std::fs::remove_dir_all(store.join("marks")).unwrap();
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+    let named = |suffix: &str| {
+        let found = std::fs::read_dir(store.join("updates")).unwrap().map(|entry| entry.unwrap().path());
+        let mut found: Vec<_> = found.filter(|path| path.to_string_lossy().ends_with(suffix)).collect();
+        found.sort_by_key(|path| std::fs::metadata(path).unwrap().modified().unwrap());
+        found.pop().unwrap()
+    };
+    let error = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let (path, good) = (path.to_owned(), std::fs::read(path).unwrap());
+        let mut bytes = good.clone();
+        change(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        let folder = folder.path().to_owned();
+        async move {
+            let error = open(&folder).await.snapshot().await.unwrap_err();
+            std::fs::write(&path, good).unwrap();
+            error
+        }
+    };
+    let damaged = error(&named(".lml"), &|bytes| bytes[100] ^= 1).await;
+    assert_eq!(damaged.kind(), ErrorKind::Corrupt);
+    assert!(damaged.to_string().contains("is damaged"), "{damaged}");
+    let damaged = error(&named(".lmr"), &|bytes| bytes.truncate(100)).await;
+    assert!(damaged.to_string().contains("holds changes that are nowhere else"), "{damaged}");
+    for manifest in std::fs::read_dir(store.join("manifest")).unwrap() {
+        std::fs::write(manifest.unwrap().path(), "no manifest").unwrap();
+    }
+    let lost = open(folder.path()).await.snapshot().await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::Corrupt);
+    assert!(lost.to_string().contains("restore its folder `manifest`"), "{lost}");
+    std::fs::remove_dir_all(store.join("manifest")).unwrap();
+    assert_eq!(open(folder.path()).await.snapshot().await.unwrap_err().kind(), ErrorKind::Corrupt);
+    std::fs::remove_dir_all(store.join("updates")).unwrap();
+    assert_eq!(rows(&*open(folder.path()).await).await.len(), 300);
+}
+
+/// What a writer that died left behind its last frame is no change; the next writer cuts it off.
+#[tokio::test]
+async fn a_torn_tail_of_the_log_is_cut() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Delete, keys(&[2])).await.unwrap();
+    let log = std::fs::read_dir(folder.path().join("_lakemark/updates")).unwrap();
+    let log =
+        log.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|end| end == "lml")).unwrap();
+    let good = std::fs::read(&log).unwrap();
+    let mut torn = good.clone();
+    torn.extend_from_slice(&good[68..good.len() - 3]);
+    std::fs::write(&log, torn).unwrap();
+    assert_eq!(rows(&*open(folder.path()).await).await.len(), 299);
+    let other = open(folder.path()).await;
+    make(&other, Operation::Delete, keys(&[4])).await.unwrap();
+    assert_eq!(rows(&*open(folder.path()).await).await.len(), 298);
+    assert_eq!(rows(&table).await.len(), 298);
+}
