@@ -3,20 +3,22 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{ArrayRef, StringArray};
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 use buoyant_kernel::actions::deletion_vector::DeletionVectorDescriptor;
 use chrono::{DateTime, Utc};
-use deltalake_core::kernel::LogicalFileView;
+use deltalake_core::kernel::{LogicalFileView, Remove};
 use deltalake_core::logstore::{
     LogStoreFactory, LogStoreRef, ObjectStoreRef, StorageConfig, default_logstore, logstore_factories,
 };
+use deltalake_core::table::state::DeltaTableState;
 use deltalake_core::{DeltaResult, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 use object_store::path::Path;
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{Error, Result};
@@ -26,14 +28,20 @@ use crate::names::ColumnNames;
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;
 
+/// The folder of the log.
+pub(crate) const LOG_FOLDER: &str = "_delta_log";
+
 /// A Delta table at one version.
 pub(crate) struct DeltaState {
     pub version: u64,
     pub schema: SchemaRef,
+    /// The same columns with all that the log says of them.
+    pub logged_schema: SchemaRef,
     /// The names that columns have in the files, where those are others.
     pub names: Option<Arc<ColumnNames>>,
     pub partition_columns: Vec<Field>,
     pub files: Vec<DeltaFile>,
+    state: DeltaTableState,
     log_store: LogStoreRef,
 }
 
@@ -84,12 +92,13 @@ impl DeltaState {
             .with_storage_backend(Arc::clone(&location.object_store), location.root.clone());
         let table = builder.load().await.map_err(|error| delta_error(location, error))?;
         let log_store = table.log_store();
-        let state = table.snapshot().map_err(|error| delta_error(location, error))?.snapshot().clone();
-        let metadata = state.metadata();
+        let table_state = table.snapshot().map_err(|error| delta_error(location, error))?.clone();
+        let state = table_state.snapshot();
+        let (metadata, logged_schema) = (state.metadata(), state.arrow_schema());
         let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
-            None | Some("none") => (state.arrow_schema(), None),
+            None | Some("none") => (Arc::clone(&logged_schema), None),
             Some("name") => {
-                let (names, schema) = ColumnNames::of(&state.arrow_schema());
+                let (names, schema) = ColumnNames::of(&logged_schema);
                 (schema, Some(Arc::new(names)))
             }
             Some(mode) => {
@@ -115,7 +124,63 @@ impl DeltaState {
         let files = views.iter().map(|view| data_file(location, view, &partition_columns, names.as_deref()));
         let mut files = files.collect::<Result<Vec<_>>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { version: state.version(), schema, names, partition_columns, files, log_store })
+        let version = state.version();
+        Ok(Self { version, schema, logged_schema, names, partition_columns, files, state: table_state, log_store })
+    }
+
+    /// The version of the protocol that writers need.
+    pub(crate) fn writer_version(&self) -> i32 {
+        self.state.protocol().min_writer_version()
+    }
+
+    /// The features that writers need, by the names of the protocol; older versions do not list them.
+    pub(crate) fn writer_features(&self) -> Vec<String> {
+        let features = self.state.protocol().writer_features().unwrap_or_default();
+        features.iter().map(ToString::to_string).collect()
+    }
+
+    /// The table's properties.
+    pub(crate) fn properties(&self) -> &HashMap<String, String> {
+        self.state.metadata().configuration()
+    }
+
+    /// The last transaction that an application committed.
+    pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
+        let version = self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await;
+        version.map_err(|error| {
+            Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
+        })
+    }
+
+    /// The actions that remove files, each with the text that the log has for its path, in the order of `paths`.
+    pub(crate) async fn removals(&self, paths: &[&str], time: i64) -> Result<Vec<(Remove, String)>> {
+        let unreadable = |error: DeltaTableError| {
+            Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
+        };
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let views: Vec<LogicalFileView> =
+            self.state.snapshot().file_views(self.log_store.as_ref(), None).try_collect().await.map_err(unreadable)?;
+        let views: HashMap<String, &LogicalFileView> =
+            views.iter().map(|view| (view.path().into_owned(), view)).collect();
+        let mut logged = HashMap::new();
+        for batch in self.state.add_actions_batches(true).map_err(unreadable)? {
+            let Some(column) = batch.column_by_name("path") else { continue };
+            let column = cast(column, &DataType::Utf8)
+                .map_err(|error| Error::internal("the paths of the log are no text").with_source(error))?;
+            let texts = column.as_string::<i32>().iter().flatten();
+            logged
+                .extend(texts.map(|text| (percent_decode_str(text).decode_utf8_lossy().into_owned(), text.to_owned())));
+        }
+        let removal = |path: &&str| {
+            let view = views.get(*path)?;
+            let mut remove = view.remove_action(true);
+            remove.deletion_timestamp = Some(time);
+            Some((remove, logged.get(*path)?.clone()))
+        };
+        let removals: Option<Vec<_>> = paths.iter().map(removal).collect();
+        removals.ok_or_else(|| Error::internal("the Delta log lacks a file of the snapshot"))
     }
 
     /// The rows that a vector deletes, of a file with `rows` rows.
@@ -203,5 +268,19 @@ fn partition_value(field: &Field, raw: Option<&str>, path: &str) -> Result<Array
     cast_with_options(&text, field.data_type(), &options).map_err(|error| {
         Error::corrupt(format!("the partition value of {} in {path} is no {}", field.name(), field.data_type()))
             .with_source(error)
+    })
+}
+
+/// A partition value, an array of length 1, as the protocol writes it; none for NULL.
+pub(crate) fn partition_text(value: &ArrayRef) -> Result<Option<String>> {
+    if value.data_type().is_nested() || value.data_type().is_binary() {
+        return Err(Error::unsupported(format!("new partitions by values of the type {}", value.data_type())));
+    }
+    let text = cast(value, &DataType::Utf8)
+        .map_err(|error| Error::unsupported("a partition value cannot be written as text").with_source(error))?;
+    let text = text.as_string::<i32>().iter().next().flatten().map(str::to_owned);
+    Ok(match value.data_type() {
+        DataType::Timestamp(_, None) => text.map(|text| text.replacen('T', " ", 1)),
+        _ => text,
     })
 }

@@ -131,6 +131,22 @@ fn hive_folder(part: &str) -> Option<(String, Option<String>)> {
     Some((percent_decode_str(name).decode_utf8_lossy().into_owned(), (value != HIVE_NULL).then_some(value)))
 }
 
+/// The name of the folder that a partition has: what [`hive_folder`] reads.
+pub(crate) fn hive_folder_name(column: &str, value: Option<&str>) -> String {
+    format!("{}={}", escaped(column), value.map_or_else(|| HIVE_NULL.to_owned(), escaped))
+}
+
+/// As Spark does it: only ASCII is escaped.
+fn escaped(text: &str) -> String {
+    let is_plain = |character: char| {
+        !character.is_ascii() || character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | '~')
+    };
+    let escape = |character: char| {
+        if is_plain(character) { character.to_string() } else { format!("%{:02X}", u32::from(character)) }
+    };
+    text.chars().map(escape).collect()
+}
+
 fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
     let Some(first) = files.first() else { return Ok((Vec::new(), Vec::new())) };
     let names: Vec<&str> = first.folders.iter().map(|(name, _)| name.as_str()).collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use lakemark_format::column;
-use parquet::arrow::{ARROW_SCHEMA_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, PARQUET_FIELD_ID_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
@@ -19,6 +19,7 @@ use crate::footer::fingerprint;
 /// The field metadata of Delta's column mapping.
 const MAPPING_PREFIX: &str = "delta.columnMapping.";
 const STORED_NAME: &str = "delta.columnMapping.physicalName";
+const COLUMN_ID: &str = "delta.columnMapping.id";
 
 /// The names of a table's columns in its files, and those that it shows.
 #[derive(Clone, Debug)]
@@ -177,6 +178,25 @@ fn plain(field: &Field) -> FieldRef {
         other => other.clone(),
     };
     Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(metadata))
+}
+
+/// The fields of a Delta table's schema as new files have them: stored names, also inside, and the ids that the mapping gives them.
+pub(crate) fn stored_fields(fields: &Fields) -> Fields {
+    fields.iter().map(stored_field).collect()
+}
+
+fn stored_field(field: &FieldRef) -> FieldRef {
+    let name = field.metadata().get(STORED_NAME).unwrap_or(field.name());
+    let id = field.metadata().get(COLUMN_ID).map(|id| (PARQUET_FIELD_ID_META_KEY.to_owned(), id.clone()));
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(stored_fields(fields)),
+        DataType::List(item) => DataType::List(stored_field(item)),
+        DataType::LargeList(item) => DataType::LargeList(stored_field(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(stored_field(item), *length),
+        DataType::Map(entries, sorted) => DataType::Map(stored_field(entries), *sorted),
+        other => other.clone(),
+    };
+    Arc::new(Field::new(name, data_type, field.is_nullable()).with_metadata(id.into_iter().collect()))
 }
 
 /// The name that a stored field shows. One that the table has no more gets a name that no column can have.

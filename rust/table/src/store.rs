@@ -79,6 +79,11 @@ impl Store {
         &self.place.text
     }
 
+    /// Where the store is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
     pub(crate) fn object_store(&self) -> &Arc<dyn ObjectStore> {
         &self.place.object_store
     }
@@ -419,7 +424,7 @@ impl Drop for PendingFile {
 }
 
 /// Writes `folder/name` if it does not exist; says whether it did not.
-fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
+pub(crate) fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
     make_folder(folder)?;
     let mut pending = PendingFile::create(folder)?;
     pending.write(bytes)?;
@@ -449,6 +454,7 @@ fn make_folder(folder: &FsPath) -> std::io::Result<()> {
     Ok(())
 }
 
-fn sync_folder(folder: &FsPath) -> std::io::Result<()> {
+/// Makes the names in a folder survive a crash.
+pub(crate) fn sync_folder(folder: &FsPath) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }

@@ -1,0 +1,350 @@
+//! Publishing new data files by one commit of a Delta log.
+//!
+//! The commit counts as a read of the whole table under Serializable isolation: it fails if anyone else changed data, metadata or
+//! protocol since the snapshot. The library's own commits cannot be had that way: they let blind appends and compactions of others
+//! pass, refuse tables with mapped columns in this build, and do not sync. An application transaction goes with it, so that a commit
+//! whose outcome was never heard of is not made again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use chrono::Utc;
+use deltalake_core::kernel::{Action, Add, Transaction};
+use object_store::{ObjectStoreExt, PutMode, PutPayload};
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+use crate::delta::{DeltaState, LOG_FOLDER, partition_text};
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Location;
+use crate::names::stored_fields;
+use crate::rewrite::folder::hive_folders;
+use crate::rewrite::stats::stats_of;
+use crate::rewrite::writer::{FILE_BYTES, NewFile, Target, place_of};
+use crate::rewrite::{Fold, Folded, fold_rows};
+use crate::snapshot::{DataFile, Snapshot};
+use crate::store::link_new;
+
+pub(crate) use crate::rewrite::writable::check_writable;
+
+/// Columns that have statistics unless a table says otherwise.
+const INDEXED_COLUMNS: usize = 32;
+
+/// What a commit does for its application, so that it does it once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApplicationTransaction {
+    /// The application's name.
+    pub id: String,
+    /// Grows from commit to commit.
+    pub version: i64,
+}
+
+/// What became of a migration.
+#[derive(Debug)]
+pub(crate) enum Migrated {
+    /// It was committed as this version of the table.
+    Committed { version: u64, folded: Folded },
+    /// The log had it, or a later one, already: nothing was done.
+    Already,
+}
+
+/// Folds rows into the files of a snapshot and commits that. With [`ErrorKind::Conflict`] others were faster: the table is
+/// as they left it, and the caller tries again from a new snapshot.
+pub(crate) async fn migrate(
+    location: &Location,
+    snapshot: &Snapshot,
+    fold: &Fold<'_>,
+    transaction: &ApplicationTransaction,
+) -> Result<Migrated> {
+    migrate_then(location, snapshot, fold, transaction, || {}).await
+}
+
+/// [`migrate`], with something to happen between the writing of files and the commit, where tests let others be faster.
+pub(super) async fn migrate_then(
+    location: &Location,
+    snapshot: &Snapshot,
+    fold: &Fold<'_>,
+    transaction: &ApplicationTransaction,
+    before_commit: impl FnOnce() + Send,
+) -> Result<Migrated> {
+    let state = DeltaState::read(location).await?;
+    if state.application_version(&transaction.id).await?.is_some_and(|have| have >= transaction.version) {
+        return Ok(Migrated::Already);
+    }
+    let log = Log { location, transaction };
+    log.check_since(snapshot, &state).await?;
+    check_writable(&state)?;
+    let (schema, partition_columns) = stored_columns(&state);
+    let path = |number: usize, replaces: Option<&DataFile>, partition: &[ArrayRef]| {
+        // A new file lies beside the one that it replaces, wherever that is.
+        let beside = replaces.map(|file| file.path.rsplit_once('/').map_or(String::new(), |(at, _)| format!("{at}/")));
+        let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
+        Ok(format!("{folder}part-{number:05}-{}.parquet", Uuid::new_v4()))
+    };
+    let target = Target {
+        object_store: Arc::clone(&location.object_store),
+        prefix: location.prefix.clone(),
+        local: location.local.clone(),
+        schema,
+        file_bytes: FILE_BYTES,
+        path: &path,
+    };
+    let folded = fold_rows(snapshot, fold, &target).await?;
+    before_commit();
+    let actions = actions(&state, snapshot, &folded, &target.schema, &partition_columns, transaction).await;
+    let committed = match actions {
+        Ok(actions) => log.commit(state.version, &actions).await,
+        Err(error) => Outcome::Refused(error),
+    };
+    match committed {
+        Outcome::Committed(version) => Ok(Migrated::Committed { version, folded }),
+        Outcome::Already => {
+            target.discard(&folded.files).await;
+            Ok(Migrated::Already)
+        }
+        Outcome::Refused(error) => {
+            target.discard(&folded.files).await;
+            Err(error)
+        }
+        // Perhaps the log names the files.
+        Outcome::Unknown(error) => Err(error),
+    }
+}
+
+/// The columns of the files and those of partitions, as they are stored.
+fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
+    let stored = stored_fields(state.logged_schema.fields());
+    let shown = || state.schema.fields().iter().zip(&stored);
+    let is_partition = |name: &str| state.partition_columns.iter().any(|column| column.name() == name);
+    let in_files: Vec<_> =
+        shown().filter(|(field, _)| !is_partition(field.name())).map(|(_, stored)| Arc::clone(stored)).collect();
+    let partition = state.partition_columns.iter().filter_map(|column| {
+        let (_, stored) = shown().find(|(field, _)| field.name() == column.name())?;
+        Some(stored.as_ref().clone())
+    });
+    (Arc::new(Schema::new(in_files)), partition.collect())
+}
+
+/// The lines of the commit.
+async fn actions(
+    state: &DeltaState,
+    snapshot: &Snapshot,
+    folded: &Folded,
+    schema: &SchemaRef,
+    partition_columns: &[Field],
+    transaction: &ApplicationTransaction,
+) -> Result<Vec<Value>> {
+    let now = Utc::now().timestamp_millis();
+    let mut lines = vec![json!({"commitInfo": {
+        "timestamp": now,
+        "operation": "MIGRATE",
+        "operationParameters": {},
+        "readVersion": snapshot.delta_version(),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": false,
+        "operationMetrics": {
+            "numAddedFiles": folded.files.len().to_string(),
+            "numRemovedFiles": folded.replaced.len().to_string(),
+        },
+        "engineInfo": concat!("lakemark/", env!("CARGO_PKG_VERSION")),
+    }})];
+    let replaced: Vec<&str> =
+        folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
+    let removed = state.removals(&replaced, now).await?;
+    let partition_of: HashMap<&str, _> =
+        replaced.iter().zip(&removed).map(|(path, (remove, _))| (*path, remove.partition_values.clone())).collect();
+    for (remove, logged_path) in &removed {
+        let mut line = to_json(&Action::Remove(remove.clone()))?;
+        // Readers know a file by the text of its path, however its first writer escaped that.
+        if let Some(path) = line.pointer_mut("/remove/path") {
+            *path = Value::from(logged_path.as_str());
+        }
+        lines.push(line);
+    }
+    let wanted = wanted_stats(state);
+    for file in &folded.files {
+        let replaced = file.replaces.and_then(|file| snapshot.files().get(file));
+        let known = replaced.and_then(|file| partition_of.get(file.path.as_str()).cloned().flatten());
+        let partition_values = match known {
+            Some(values) => values,
+            None => partition_texts(partition_columns, file)?,
+        };
+        let size = i64::try_from(file.size).map_err(|_| Error::internal("a file of that size cannot be"))?;
+        lines.push(to_json(&Action::Add(Add {
+            path: file.path.clone(),
+            partition_values,
+            size,
+            modification_time: now,
+            data_change: true,
+            stats: Some(stats_of(file, schema, &wanted)),
+            ..Add::default()
+        }))?);
+    }
+    lines.push(to_json(&Action::Txn(Transaction::new(&transaction.id, transaction.version)))?);
+    Ok(lines)
+}
+
+fn to_json(action: &Action) -> Result<Value> {
+    serde_json::to_value(action).map_err(|error| Error::internal("an action cannot be written").with_source(error))
+}
+
+/// The values of partition columns as the protocol writes them.
+fn partition_texts(columns: &[Field], file: &NewFile) -> Result<HashMap<String, Option<String>>> {
+    let values = columns.iter().zip(&file.partition_values);
+    values.map(|(column, value)| Ok((column.name().clone(), partition_text(value)?))).collect()
+}
+
+/// Which columns have statistics: the first ones, or those that the table names, or all of a clustered one.
+fn wanted_stats(state: &DeltaState) -> impl Fn(usize, &Field) -> bool + use<> {
+    let properties = state.properties();
+    let named: Option<Vec<String>> = properties.get("delta.dataSkippingStatsColumns").map(|names| {
+        let names = names.split(',').map(|name| name.trim().trim_matches('`'));
+        names
+            .map(|name| state.names.as_ref().and_then(|names| names.stored(name)).unwrap_or_else(|| name.to_owned()))
+            .collect()
+    });
+    let first = match properties.get("delta.dataSkippingNumIndexedCols").and_then(|count| count.parse::<i64>().ok()) {
+        Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
+        None => INDEXED_COLUMNS,
+    };
+    let is_clustered = state.writer_features().iter().any(|feature| feature == "clustering");
+    move |place, field| match &named {
+        _ if is_clustered => true,
+        Some(named) => named.contains(field.name()),
+        None => place < first,
+    }
+}
+
+/// What became of an attempt to commit.
+enum Outcome {
+    Committed(u64),
+    /// Somebody committed this transaction, or a later one.
+    Already,
+    /// Nothing was committed, for sure.
+    Refused(Error),
+    /// Writing failed in a way that leaves open whether it was done.
+    Unknown(Error),
+}
+
+/// The log of a table, to be written.
+struct Log<'a> {
+    location: &'a Location,
+    transaction: &'a ApplicationTransaction,
+}
+
+/// What a commit of others means for ours.
+#[derive(Debug, PartialEq, Eq)]
+enum Theirs {
+    Harmless,
+    Conflict,
+    /// It is ours, or a later one of the same application.
+    Already,
+}
+
+impl Log<'_> {
+    /// Fails if others changed the table between the snapshot and this state.
+    async fn check_since(&self, snapshot: &Snapshot, state: &DeltaState) -> Result<()> {
+        let pinned = snapshot.delta_version().filter(|pinned| *pinned <= state.version);
+        let Some(pinned) = pinned else { return Err(self.conflict()) };
+        for version in pinned + 1..=state.version {
+            if self.read(version).await? != Theirs::Harmless {
+                return Err(self.conflict());
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits as the version after `version`, or after harmless ones of others.
+    async fn commit(&self, version: u64, actions: &[Value]) -> Outcome {
+        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
+        let bytes = lines.join("\n").into_bytes();
+        let mut version = version;
+        loop {
+            version += 1;
+            match self.put(version, &bytes).await {
+                Ok(true) => return Outcome::Committed(version),
+                Ok(false) => {}
+                Err(error) => return Outcome::Unknown(error),
+            }
+            match self.read(version).await {
+                Ok(Theirs::Harmless) => {}
+                Ok(Theirs::Already) => return Outcome::Already,
+                Ok(Theirs::Conflict) => return Outcome::Refused(self.conflict()),
+                Err(error) => return Outcome::Refused(error),
+            }
+        }
+    }
+
+    /// Writes a version if there is none of that number; says whether there was none.
+    async fn put(&self, version: u64, bytes: &[u8]) -> Result<bool> {
+        let name = commit_name(version);
+        let unwritable = |error: Box<dyn std::error::Error + Send + Sync>| {
+            Error::io(format!(
+                "the Delta log of {} cannot be written (disk full, or no permission?); run it again, it is not done twice",
+                self.location.text
+            ))
+            .with_source(error)
+        };
+        if let Some(root) = &self.location.local {
+            let (folder, bytes) = (root.join(LOG_FOLDER), bytes.to_vec());
+            let put = spawn_blocking(move || link_new(&folder, &name, &bytes)).await;
+            return put.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(error.into()));
+        }
+        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
+        let payload = PutPayload::from(bytes.to_vec());
+        match self.location.object_store.put_opts(&path, payload, PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(unwritable(error.into())),
+        }
+    }
+
+    /// Reads a version and says what it means.
+    async fn read(&self, version: u64) -> Result<Theirs> {
+        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{}", commit_name(version)))?;
+        let unreadable = |error| {
+            Error::io(format!("the version {version} of the Delta table {} cannot be read", self.location.text))
+                .with_source(error)
+        };
+        let bytes = match self.location.object_store.get(&path).await {
+            Ok(found) => found.bytes().await.map_err(unreadable)?,
+            // It was cleaned up: whatever it said, the snapshot is too old.
+            Err(object_store::Error::NotFound { .. }) => return Ok(Theirs::Conflict),
+            Err(error) => return Err(unreadable(error)),
+        };
+        Ok(judge(&bytes, self.transaction))
+    }
+
+    fn conflict(&self) -> Error {
+        Error::new(
+            ErrorKind::Conflict,
+            format!("others changed the Delta table {} at the same time; run it again", self.location.text),
+        )
+    }
+}
+
+fn commit_name(version: u64) -> String {
+    format!("{version:020}.json")
+}
+
+/// What a commit means. Whatever is not known to leave data and schema alone is a conflict, also what cannot be read.
+fn judge(commit: &[u8], ours: &ApplicationTransaction) -> Theirs {
+    let mut is_harmless = true;
+    for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
+        for (kind, content) in &action {
+            match kind.as_str() {
+                "commitInfo" => {}
+                "txn" if content["appId"] != ours.id.as_str() => {}
+                "txn" if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
+                    return Theirs::Already;
+                }
+                _ => is_harmless = false,
+            }
+        }
+    }
+    if is_harmless { Theirs::Harmless } else { Theirs::Conflict }
+}

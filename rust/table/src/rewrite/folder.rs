@@ -1,0 +1,51 @@
+//! New data files of a table of Parquet files: they lie in the store, and a manifest has to name them before anyone sees them.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::Field;
+use uuid::Uuid;
+
+use crate::delta::partition_text;
+use crate::error::{Error, Result};
+use crate::listing::hive_folder_name;
+use crate::rewrite::writer::{FILE_BYTES, Target};
+use crate::rewrite::{Fold, Folded, fold_rows};
+use crate::snapshot::{DataFile, Snapshot};
+use crate::store::Store;
+
+/// The folder of the store that has new data files.
+const DATA: &str = "data";
+
+/// Writes what a migration makes of the files of a snapshot into the store, below a folder of the migration's own.
+/// Paths of the result are paths in the store.
+pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, migration: Uuid) -> Result<Folded> {
+    let place = store.place();
+    if place.local.is_none() || snapshot.root_url().scheme() != "file" {
+        return Err(Error::unsupported(
+            "updates are folded into a folder of Parquet files only where table and store are on a local file system; \
+             copy the table there, or make it a Delta table",
+        ));
+    }
+    let path = |number: usize, _: Option<&DataFile>, partition: &[ArrayRef]| {
+        let folders = hive_folders(snapshot.partition_columns(), partition)?;
+        Ok(format!("{DATA}/{migration}/{folders}part-{number:05}-{}.parquet", Uuid::new_v4()))
+    };
+    let target = Target {
+        object_store: place.object_store.clone(),
+        prefix: place.prefix.clone(),
+        local: place.local.clone(),
+        schema: snapshot.file_schema(),
+        file_bytes: FILE_BYTES,
+        path: &path,
+    };
+    fold_rows(snapshot, fold, &target).await
+}
+
+/// The folders of a partition, each with a slash at its end.
+pub(super) fn hive_folders(columns: &[Field], values: &[ArrayRef]) -> Result<String> {
+    let mut folders = String::new();
+    for (column, value) in columns.iter().zip(values) {
+        folders += &hive_folder_name(column.name(), partition_text(value)?.as_deref());
+        folders.push('/');
+    }
+    Ok(folders)
+}

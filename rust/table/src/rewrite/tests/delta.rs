@@ -1,0 +1,493 @@
+//! Delta tables whose logs are written here by hand, and the commits that follow.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use futures::FutureExt;
+use roaring::RoaringTreemap;
+use serde_json::{Value, json};
+
+use super::{Pending, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
+use crate::rewrite::delta::{ApplicationTransaction, Migrated, check_writable};
+use crate::rewrite::{Fold, Folded, delta};
+use crate::{ErrorKind, Result, Snapshot, Table};
+
+fn commit(root: &Path, version: u64, actions: &[Value]) {
+    let log = root.join("_delta_log");
+    std::fs::create_dir_all(&log).unwrap();
+    let lines: Vec<String> = actions.iter().map(ToString::to_string).collect();
+    std::fs::write(log.join(format!("{version:020}.json")), lines.join("\n")).unwrap();
+}
+
+/// The actions of a version.
+fn committed(root: &Path, version: u64) -> Vec<Value> {
+    let text = std::fs::read_to_string(root.join(format!("_delta_log/{version:020}.json"))).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn versions(root: &Path) -> usize {
+    let names = std::fs::read_dir(root.join("_delta_log")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.collect();
+    assert!(names.iter().all(|name| name.to_str().unwrap().ends_with(".json")), "{names:?}");
+    names.len()
+}
+
+fn data_files(root: &Path) -> usize {
+    let names = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().ends_with(".parquet")).count()
+}
+
+fn column(name: &str, kind: &str) -> Value {
+    json!({"name": name, "type": kind, "nullable": true, "metadata": {}})
+}
+
+/// Protocol and metadata.
+fn opening(protocol: Value, columns: &[Value], partition: &[&str], configuration: Value) -> Vec<Value> {
+    let schema = json!({"type": "struct", "fields": columns}).to_string();
+    vec![
+        json!({"protocol": protocol}),
+        json!({"metaData": {"id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11", "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema, "partitionColumns": partition, "configuration": configuration, "createdTime": 0}}),
+    ]
+}
+
+fn plain() -> Value {
+    json!({"minReaderVersion": 1, "minWriterVersion": 2})
+}
+
+fn with_vectors() -> Value {
+    json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+        "writerFeatures": ["deletionVectors", "appendOnly", "invariants"]})
+}
+
+fn add(root: &Path, path: &str, partition: Value) -> Value {
+    let size = std::fs::metadata(root.join(path)).unwrap().len();
+    json!({"add": {"path": path, "partitionValues": partition, "size": size, "modificationTime": 1_700_000_000_000u64,
+        "dataChange": true}})
+}
+
+fn inline_vector(rows: &[u64]) -> Value {
+    let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
+    RoaringTreemap::from_iter(rows.iter().copied()).serialize_into(&mut bytes).unwrap();
+    let size = bytes.len();
+    bytes.resize(size.next_multiple_of(4), 0);
+    json!({"storageType": "i", "pathOrInlineDv": z85::encode(&bytes), "sizeInBytes": size, "cardinality": rows.len()})
+}
+
+/// Two files of `k` from 0 and from 10 on; row 3 of the first is deleted by a vector.
+fn table() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &old_rows(0, 6));
+    write(&root.join("b.parquet"), &old_rows(10, 3));
+    let mut actions = opening(with_vectors(), &[column("k", "integer"), column("s", "string")], &[], json!({}));
+    let mut first = add(root, "a.parquet", json!({}));
+    first["add"]["deletionVector"] = inline_vector(&[3]);
+    actions.extend([first, add(root, "b.parquet", json!({}))]);
+    commit(root, 0, &actions);
+    folder
+}
+
+/// Replaces 1, deletes 4, inserts 20.
+fn pending() -> Pending {
+    Pending::new(vec![shadow(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
+}
+
+fn transaction(version: i64) -> ApplicationTransaction {
+    ApplicationTransaction { id: "lakemark-test".to_owned(), version }
+}
+
+async fn migrate(table: &Table, snapshot: &Snapshot, pending: &Pending, version: i64) -> Result<Migrated> {
+    let fold: Fold<'_> = pending.fold();
+    // Callers may move it to other threads.
+    delta::migrate(&table.location, snapshot, &fold, &transaction(version)).boxed().await
+}
+
+async fn migrated(table: &Table, pending: &Pending, version: i64) -> (u64, Folded) {
+    let snapshot = table.snapshot().await.unwrap();
+    match migrate(table, &snapshot, pending, version).await.unwrap() {
+        Migrated::Committed { version, folded } => (version, folded),
+        Migrated::Already => panic!("nothing was done"),
+    }
+}
+
+/// The rows of all files of the newest version, by path.
+async fn contents(root: &Path) -> Vec<(i32, String)> {
+    let snapshot = open(root).await.snapshot().await.unwrap();
+    let rows = snapshot.files().iter().flat_map(|file| {
+        let deleted = file.deleted.clone();
+        let is_live = move |row: usize| deleted.as_ref().is_none_or(|deleted| !deleted.contains(row as u32));
+        pairs(&root.join(&file.path)).into_iter().enumerate().filter(move |(row, _)| is_live(*row)).map(|(_, row)| row)
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort();
+    rows
+}
+
+#[tokio::test]
+async fn one_commit_replaces_files_and_adds_new_ones() {
+    let folder = table();
+    let root = folder.path();
+    let table = open(root).await;
+    let (version, folded) = migrated(&table, &pending(), 5).await;
+    assert_eq!((version, folded.replaced.as_slice()), (1, [0].as_slice()));
+    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    // The deletion vector's row is gone for good.
+    assert_eq!(pairs(&root.join(&again.path)), expected(&[(0, "old"), (1, "one"), (2, "old"), (5, "old")]));
+    assert_eq!(pairs(&root.join(&added.path)), expected(&[(20, "zwanzig")]));
+
+    let actions = committed(root, 1);
+    let [info, remove, add_again, add_new, txn] = actions.as_slice() else { panic!("{actions:?}") };
+    assert_eq!(info["commitInfo"]["operation"], "MIGRATE");
+    assert_eq!(info["commitInfo"]["isolationLevel"], "Serializable");
+    assert_eq!(info["commitInfo"]["isBlindAppend"], false);
+    assert_eq!(info["commitInfo"]["readVersion"], 0);
+    let remove = &remove["remove"];
+    assert_eq!(remove["path"], "a.parquet");
+    assert_eq!((&remove["dataChange"], &remove["extendedFileMetadata"]), (&json!(true), &json!(true)));
+    assert_eq!((&remove["partitionValues"], remove["size"].as_u64().is_some()), (&json!({}), true));
+    assert_eq!(remove["deletionVector"], inline_vector(&[3]));
+    let add_again = &add_again["add"];
+    assert_eq!(add_again["path"], again.path.as_str());
+    assert_eq!((&add_again["size"], &add_again["dataChange"]), (&json!(again.size), &json!(true)));
+    assert_eq!((&add_again["partitionValues"], add_again.get("deletionVector")), (&json!({}), None));
+    let stats = |add: &Value| -> Value { serde_json::from_str(add["stats"].as_str().unwrap()).unwrap() };
+    assert_eq!(
+        stats(add_again),
+        json!({"numRecords": 4, "minValues": {"k": 0, "s": "old"}, "maxValues": {"k": 5, "s": "one"},
+            "nullCount": {"k": 0, "s": 0}})
+    );
+    assert_eq!(
+        stats(&add_new["add"]),
+        json!({"numRecords": 1, "minValues": {"k": 20, "s": "zwanzig"}, "maxValues": {"k": 20, "s": "zwanzig"},
+            "nullCount": {"k": 0, "s": 0}})
+    );
+    assert_eq!(*txn, json!({"txn": {"appId": "lakemark-test", "version": 5}}));
+
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.delta_version(), Some(1));
+    assert!(snapshot.files().iter().all(|file| file.deleted.is_none()));
+    let want = [(0, "old"), (1, "one"), (2, "old"), (5, "old"), (10, "old"), (11, "old"), (12, "old"), (20, "zwanzig")];
+    assert_eq!(contents(root).await, expected(&want));
+    assert_eq!((versions(root), data_files(root)), (2, 4));
+}
+
+#[tokio::test]
+async fn a_transaction_is_committed_once() {
+    let folder = table();
+    let root = folder.path();
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+    assert_eq!(state.application_version("lakemark-test").await.unwrap(), None);
+    migrated(&table, &pending(), 5).await;
+    let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+    assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(5));
+    assert_eq!(state.application_version("other").await.unwrap(), None);
+    for version in [5, 4] {
+        let again = migrate(&table, &snapshot, &pending(), version).await.unwrap();
+        assert!(matches!(again, Migrated::Already), "{again:?}");
+    }
+    assert_eq!((versions(root), data_files(root)), (2, 4));
+    // A later one finds that the snapshot is not the newest.
+    let later = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
+    assert_eq!(later.kind(), ErrorKind::Conflict);
+    // One with nothing to fold is recorded all the same.
+    let (version, folded) = migrated(&table, &Pending::new(vec![None, None, None], vec![]), 6).await;
+    assert_eq!((version, folded.files.len(), committed(root, 2).len()), (2, 0, 2));
+}
+
+#[tokio::test]
+async fn commits_of_others_are_conflicts_unless_they_leave_everything_alone() {
+    let harmful = |root: &Path| {
+        let added = add(root, "c.parquet", json!({}));
+        let mut blind = vec![json!({"commitInfo": {"operation": "WRITE", "isBlindAppend": true}})];
+        blind.push(added.clone());
+        let removed = json!({"remove": {"path": "b.parquet", "deletionTimestamp": 1, "dataChange": false}});
+        let mut compacted = added;
+        compacted["add"]["dataChange"] = json!(false);
+        let metadata = opening(plain(), &[column("k", "integer")], &[], json!({})).remove(1);
+        let protocol = json!({"protocol": with_vectors()});
+        let older = json!({"txn": {"appId": "lakemark-test", "version": 1}});
+        vec![
+            blind,
+            vec![removed, compacted],
+            vec![metadata],
+            vec![protocol],
+            vec![json!({"domainMetadata": {"domain": "d", "configuration": "", "removed": false}})],
+            vec![older.clone(), add(root, "c.parquet", json!({}))],
+        ]
+    };
+    for case in 0..6 {
+        let folder = table();
+        let root = folder.path();
+        write(&root.join("c.parquet"), &old_rows(30, 3));
+        let table = open(root).await;
+        let snapshot = table.snapshot().await.unwrap();
+        commit(root, 1, &harmful(root)[case]);
+        let error = migrate(&table, &snapshot, &pending(), 5).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{case}: {error}");
+        assert_eq!((versions(root), data_files(root)), (2, 3), "{case}");
+    }
+
+    let folder = table();
+    let root = folder.path();
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let harmless = [json!({"commitInfo": {"operation": "STREAM"}}), json!({"txn": {"appId": "other", "version": 9}})];
+    commit(root, 1, &harmless);
+    let done = migrate(&table, &snapshot, &pending(), 5).await.unwrap();
+    assert!(matches!(done, Migrated::Committed { version: 2, .. }), "{done:?}");
+    assert_eq!(contents(root).await.len(), 8);
+}
+
+/// Others commit after the new files were written and before they are named.
+#[tokio::test]
+async fn a_lost_race_for_a_version_is_judged_as_well() {
+    let race = async |theirs: Vec<Value>| {
+        let folder = table();
+        let root = folder.path().to_owned();
+        let table = open(&root).await;
+        let snapshot = table.snapshot().await.unwrap();
+        let (pending, ours) = (pending(), transaction(5));
+        let fold = pending.fold();
+        let mut theirs = Some(theirs);
+        let outcome = delta::migrate_then(&table.location, &snapshot, &fold, &ours, || {
+            if let Some(theirs) = theirs.take() {
+                assert_eq!(data_files(&root), 4);
+                commit(&root, 1, &theirs);
+            }
+        });
+        let outcome = outcome.await;
+        (outcome, data_files(&root), versions(&root))
+    };
+    let (outcome, files, count) = race(vec![json!({"txn": {"appId": "other", "version": 9}})]).await;
+    assert!(matches!(outcome, Ok(Migrated::Committed { version: 2, .. })), "{outcome:?}");
+    assert_eq!((files, count), (4, 3));
+    // The new files go where they lost.
+    let removed = json!({"remove": {"path": "b.parquet", "deletionTimestamp": 1, "dataChange": true}});
+    let (outcome, files, count) = race(vec![removed.clone()]).await;
+    assert_eq!((outcome.unwrap_err().kind(), files, count), (ErrorKind::Conflict, 2, 2));
+    let (outcome, files, count) = race(vec![removed, json!({"txn": {"appId": "lakemark-test", "version": 5}})]).await;
+    assert!(matches!(outcome, Ok(Migrated::Already)), "{outcome:?}");
+    assert_eq!((files, count), (2, 2));
+}
+
+#[tokio::test]
+async fn rows_move_to_the_partition_that_they_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    // As Spark writes it: the folder is escaped, then the log's path once more, but not what is not ASCII.
+    let odd = "p=é a%3Ab/x.parquet";
+    write(&root.join(odd), &old_rows(0, 3));
+    write(&root.join("elsewhere/y.parquet"), &old_rows(10, 3));
+    let columns = [column("k", "integer"), column("p", "string"), column("s", "string"), column("t", "timestamp")];
+    let mut actions = opening(plain(), &columns, &["p", "t"], json!({}));
+    let mut first = add(root, odd, json!({"p": "é a:b", "t": "2024-01-31 12:00:00"}));
+    first["add"]["path"] = json!("p=é%20a%253Ab/x.parquet");
+    actions.extend([first, add(root, "elsewhere/y.parquet", json!({"p": null, "t": ""}))]);
+    commit(root, 0, &actions);
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let place = |path: &str| snapshot.files().iter().position(|file| file.path == path).unwrap();
+    let mut shadows = vec![None, None];
+    shadows[place(odd)] = shadow(&[0, 1, 2], 3);
+    shadows[place("elsewhere/y.parquet")] = shadow(&[2], 3);
+
+    let new = rows(&[(2, "new"), (1, "moved"), (12, "null"), (20, "far"), (21, "far")]);
+    let new = with_column(&new, "p", &[Some("é a:b"), None, None, Some("x/y=é"), Some("x/y=é")]);
+    let noon = 1_706_702_400_000_000;
+    let times = [Some(noon), None, None, Some(noon + 1), Some(noon + 1)];
+    let times: ArrayRef = Arc::new(arrow::array::TimestampMicrosecondArray::from(times.to_vec()).with_timezone("UTC"));
+    let mut named: Vec<_> = ["k", "s", "p"].into_iter().zip(new.columns().iter().cloned()).collect();
+    named.push(("t", times));
+    let new = RecordBatch::try_from_iter(named).unwrap();
+    let (_, folded) = migrated(&table, &Pending::new(shadows, vec![new]), 1).await;
+    assert_eq!(folded.files.len(), 4);
+
+    let actions = committed(root, 1);
+    let removed: Vec<&Value> = actions.iter().filter_map(|action| action["remove"].get("path")).collect();
+    assert_eq!(removed.len(), 2);
+    assert!(removed.contains(&&json!("p=é%20a%253Ab/x.parquet")), "the text of the log: {removed:?}");
+    let added: Vec<&Value> = actions.iter().filter_map(|action| action.get("add")).collect();
+    let values: Vec<&Value> = added.iter().map(|add| &add["partitionValues"]).collect();
+    let far = json!({"p": "x/y=é", "t": "2024-01-31T12:00:00.000001Z"});
+    let logged = [
+        json!({"p": null, "t": ""}),
+        json!({"p": "é a:b", "t": "2024-01-31 12:00:00"}),
+        json!({"p": null, "t": null}),
+        far,
+    ];
+    for (value, want) in values.iter().zip(&logged) {
+        assert_eq!(*value, want);
+    }
+    // Readers find the new files, and their partitions mean what the rows meant.
+    let again = table.snapshot().await.unwrap();
+    assert_eq!(again.files().len(), 4);
+    for file in &folded.files {
+        let have = again.files().iter().find(|have| have.path == file.path).unwrap();
+        assert_eq!(have.partition_values, file.partition_values, "{}", file.path);
+        assert!(root.join(&file.path).is_file());
+        assert_eq!(again.object_store().head_size(&have.meta).await, file.size);
+    }
+    let beside: Vec<&str> = folded.files.iter().map(|file| file.path.rsplit_once('/').unwrap().0).collect();
+    let null = "p=__HIVE_DEFAULT_PARTITION__/t=__HIVE_DEFAULT_PARTITION__";
+    let far = "p=x%2Fy%3Dé/t=2024-01-31T12%3A00%3A00.000001Z";
+    assert_eq!(beside, ["elsewhere", "p=é a%3Ab", null, far]);
+    let rows: Vec<_> = folded.files.iter().map(|file| pairs(&root.join(&file.path))).collect();
+    assert_eq!(rows[0], expected(&[(10, "old"), (11, "old"), (12, "null")]));
+    assert_eq!(rows[1], expected(&[(2, "new")]));
+    assert_eq!(rows[2], expected(&[(1, "moved")]));
+    assert_eq!(rows[3], expected(&[(20, "far"), (21, "far")]));
+}
+
+trait HeadSize {
+    async fn head_size(&self, meta: &object_store::ObjectMeta) -> u64;
+}
+
+impl HeadSize for Arc<dyn object_store::ObjectStore> {
+    async fn head_size(&self, meta: &object_store::ObjectMeta) -> u64 {
+        object_store::ObjectStoreExt::head(self, &meta.location).await.unwrap().size
+    }
+}
+
+#[tokio::test]
+async fn mapped_columns_are_stored_under_their_stored_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let stored = |first: i32| {
+        let batch = old_rows(first, 3);
+        let inner: ArrayRef = batch.column(0).clone();
+        let point = arrow::array::StructArray::try_from(vec![("col-x", inner)]).unwrap();
+        let gone = batch.column(1).clone();
+        let columns: [(&str, ArrayRef); 4] = [
+            ("col-gone", gone),
+            ("col-s", batch.column(1).clone()),
+            ("col-point", Arc::new(point)),
+            ("col-k", batch.column(0).clone()),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    write(&root.join("a.parquet"), &stored(0));
+    let mapped = |id: usize, shown: &str, stored: &str, kind: Value| {
+        json!({"name": shown, "type": kind, "nullable": true,
+            "metadata": {"delta.columnMapping.id": id, "delta.columnMapping.physicalName": stored}})
+    };
+    let inner = json!({"type": "struct", "fields": [mapped(5, "x", "col-x", json!("integer"))]});
+    let columns = [
+        mapped(1, "day", "col-day", json!("date")),
+        mapped(2, "k", "col-k", json!("integer")),
+        mapped(3, "s", "col-s", json!("string")),
+        mapped(4, "point", "col-point", inner),
+    ];
+    let configuration = json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"});
+    let protocol = json!({"minReaderVersion": 2, "minWriterVersion": 5});
+    let mut actions = opening(protocol, &columns, &["day"], configuration);
+    actions.push(add(root, "a.parquet", json!({"col-day": "2024-01-31"})));
+    commit(root, 0, &actions);
+    let table = open(root).await;
+
+    let values = rows(&[(1, "new"), (7, "new")]);
+    let point = arrow::array::StructArray::try_from(vec![("x", values.column(0).clone())]).unwrap();
+    let days: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![19753, 19754]));
+    let new: [(&str, ArrayRef); 4] =
+        [("s", values.column(1).clone()), ("k", values.column(0).clone()), ("day", days), ("point", Arc::new(point))];
+    let new = RecordBatch::try_from_iter(new).unwrap();
+    let (_, folded) = migrated(&table, &Pending::new(vec![shadow(&[1], 3)], vec![new]), 1).await;
+
+    let file = root.join(&folded.files[0].path);
+    let texts: Vec<_> = [(0, "old"), (1, "new"), (2, "old")].map(|(k, s)| (k, Some(s.to_owned()))).into();
+    assert_eq!(pairs_of(&file, ["col-k", "col-s"]), texts);
+    let written = super::read(&file);
+    let names: Vec<_> = written.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["col-k", "col-s", "col-point"]);
+    let id = |field: &arrow::datatypes::Field| field.metadata()["PARQUET:field_id"].clone();
+    assert_eq!(written.schema().fields().iter().map(|field| id(field)).collect::<Vec<_>>(), ["2", "3", "4"]);
+    let point = written.column(2).as_struct();
+    assert_eq!((point.fields()[0].name().as_str(), id(&point.fields()[0]).as_str()), ("col-x", "5"));
+    let x = point.column(0).as_primitive::<arrow::datatypes::Int32Type>();
+    assert_eq!(x.values(), &[0, 1, 2]);
+
+    let actions = committed(root, 1);
+    let added: Vec<&Value> = actions.iter().filter_map(|action| action.get("add")).collect();
+    let stats = |add: &Value| -> Value { serde_json::from_str(add["stats"].as_str().unwrap()).unwrap() };
+    assert_eq!(added[0]["partitionValues"], json!({"col-day": "2024-01-31"}));
+    assert_eq!(
+        stats(added[0]),
+        json!({"numRecords": 3, "minValues": {"col-k": 0, "col-s": "new"}, "maxValues": {"col-k": 2, "col-s": "old"},
+            "nullCount": {"col-k": 0, "col-s": 0}})
+    );
+    assert_eq!(added[1]["partitionValues"], json!({"col-day": "2024-02-01"}));
+    assert!(added[1]["path"].as_str().unwrap().starts_with("col-day=2024-02-01/part-"), "{}", added[1]["path"]);
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.files().len(), 2);
+}
+
+#[tokio::test]
+async fn columns_that_take_no_null_get_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &old_rows(0, 3));
+    let mut text = column("s", "string");
+    text["nullable"] = json!(false);
+    let mut actions = opening(plain(), &[column("k", "integer"), text], &[], json!({}));
+    actions.push(add(root, "a.parquet", json!({})));
+    commit(root, 0, &actions);
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let null: ArrayRef = Arc::new(arrow::array::StringArray::from(vec![None::<&str>]));
+    let new = RecordBatch::try_from_iter([("k", rows(&[(1, "")]).column(0).clone()), ("s", null)]).unwrap();
+    let error = migrate(&table, &snapshot, &Pending::new(vec![shadow(&[1], 3)], vec![new]), 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error}");
+    assert_eq!((versions(root), data_files(root)), (1, 1));
+}
+
+#[tokio::test]
+async fn features_that_a_commit_could_not_honour_are_named() {
+    let check = async |protocol: Value, columns: &[Value], configuration: Value| {
+        let folder = tempfile::tempdir().unwrap();
+        commit(folder.path(), 0, &opening(protocol, columns, &[], configuration));
+        let table = open(folder.path()).await;
+        let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+        check_writable(&state).map_err(|error| {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            error.message().to_owned()
+        })
+    };
+    let features = |names: &[&str]| json!({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": names});
+    let marked = |key: &str, value: Value| {
+        let mut marked = column("k", "integer");
+        marked["metadata"] = json!({key: value});
+        [marked]
+    };
+    let k = [column("k", "integer")];
+    assert_eq!(check(plain(), &k, json!({})).await, Ok(()));
+    let all = [
+        "appendOnly",
+        "invariants",
+        "checkConstraints",
+        "changeDataFeed",
+        "generatedColumns",
+        "domainMetadata",
+        "clustering",
+    ];
+    assert_eq!(check(features(&all), &k, json!({"delta.appendOnly": "false"})).await, Ok(()));
+    let refused = [
+        (check(plain(), &k, json!({"delta.appendOnly": "true"})).await, "delta.appendOnly"),
+        (check(plain(), &k, json!({"delta.enableChangeDataFeed": "true"})).await, "delta.enableChangeDataFeed"),
+        (check(plain(), &k, json!({"delta.constraints.positive": "k > 0"})).await, "delta.constraints.positive"),
+        (check(features(&["rowTracking", "domainMetadata"]), &k, json!({})).await, "rowTracking"),
+        (check(features(&["inCommitTimestamp"]), &k, json!({})).await, "inCommitTimestamp"),
+        (
+            check(plain(), &marked("delta.generationExpression", json!("1 + 1")), json!({})).await,
+            "its column k is generated",
+        ),
+        (check(plain(), &marked("delta.identity.start", json!(1)), json!({})).await, "its column k is an identity"),
+        (check(plain(), &marked("delta.invariants", json!("{}")), json!({})).await, "its column k has an invariant"),
+    ];
+    for (outcome, named) in refused {
+        let message = outcome.unwrap_err();
+        assert!(message.contains(named), "{message} should name {named}");
+    }
+}

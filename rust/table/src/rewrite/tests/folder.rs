@@ -1,0 +1,278 @@
+//! Tables of Parquet files: new files lie in the store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, LargeStringArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema};
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use uuid::Uuid;
+
+use super::{Pending, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with};
+use crate::rewrite::folder::write as fold;
+use crate::rewrite::writer::{NewFile, Target, new_properties};
+use crate::rewrite::{Folded, fold_rows};
+use crate::{ErrorKind, Result, Table};
+
+const MIGRATION: Uuid = Uuid::from_u128(7);
+
+async fn migrate(table: &Table, pending: &Pending) -> Result<Folded> {
+    let snapshot = table.snapshot().await?;
+    fold(table.store.as_ref().unwrap(), &snapshot, &pending.fold(), MIGRATION).await
+}
+
+fn place(table: &Table, file: &NewFile) -> PathBuf {
+    PathBuf::from(table.store_location().unwrap()).join(&file.path)
+}
+
+#[tokio::test]
+async fn new_rows_take_the_places_of_those_that_they_replace() {
+    let folder = tempfile::tempdir().unwrap();
+    let snappy = WriterProperties::builder().set_compression(Compression::SNAPPY).set_max_row_group_row_count(Some(4));
+    write_with(&folder.path().join("a.parquet"), &old_rows(0, 10), snappy.build());
+    write(&folder.path().join("b.parquet"), &old_rows(10, 5));
+    let table = open(folder.path()).await;
+    let new = vec![rows(&[(20, "new"), (5, "new")]), rows(&[(13, "new"), (17, "new"), (2, "new")])];
+    let pending = Pending::new(vec![shadow(&[2, 5, 7], 10), None], new);
+    let folded = migrate(&table, &pending).await.unwrap();
+
+    assert_eq!(folded.replaced, [0]);
+    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    assert_eq!((again.replaces, added.replaces), (Some(0), None));
+    let want =
+        [(0, "old"), (1, "old"), (2, "new"), (3, "old"), (4, "old"), (5, "new"), (6, "old"), (8, "old"), (9, "old")];
+    assert_eq!(pairs(&place(&table, again)), expected(&want));
+    assert_eq!(pairs(&place(&table, added)), expected(&[(13, "new"), (17, "new"), (20, "new")]));
+    assert_eq!((again.row_groups.as_slice(), again.rows()), ([4, 4, 1].as_slice(), 9));
+    assert_eq!(added.row_groups, [3]);
+    for (number, file) in folded.files.iter().enumerate() {
+        assert!(file.path.starts_with(&format!("data/{MIGRATION}/part-{number:05}-")), "{}", file.path);
+        assert!(file.path.ends_with(".parquet"), "{}", file.path);
+        assert_eq!(file.size, std::fs::metadata(place(&table, file)).unwrap().len());
+    }
+    let compression = |file: &NewFile| {
+        let reader = SerializedFileReader::new(std::fs::File::open(place(&table, file)).unwrap()).unwrap();
+        let group = reader.metadata().row_group(0);
+        let chunk = group.column(0);
+        assert!(chunk.column_index_offset().is_some() && chunk.offset_index_offset().is_some());
+        assert!(group.columns().iter().all(|column| column.statistics().is_some()));
+        chunk.compression()
+    };
+    assert_eq!(compression(again), Compression::SNAPPY);
+    assert!(matches!(compression(added), Compression::ZSTD(_)));
+    // Originals stay, and nothing else is left in the store.
+    assert_eq!(pairs(&folder.path().join("a.parquet")).len(), 10);
+    let made = walk(&PathBuf::from(table.store_location().unwrap()));
+    assert_eq!(made.len(), 2, "{made:?}");
+}
+
+fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn only_the_first_shadowed_row_of_a_key_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &rows(&[(1, "a"), (2, "b"), (1, "c")]));
+    write(&folder.path().join("b.parquet"), &rows(&[(1, "d"), (3, "e")]));
+    let table = open(folder.path()).await;
+    let shadows = vec![shadow(&[0, 2], 3), shadow(&[0], 2)];
+    let folded = migrate(&table, &Pending::new(shadows, vec![rows(&[(1, "new")])])).await.unwrap();
+    assert_eq!(folded.replaced, [0, 1]);
+    assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&[(1, "new"), (2, "b")]));
+    assert_eq!(pairs(&place(&table, &folded.files[1])), expected(&[(3, "e")]));
+    assert_eq!(folded.files.len(), 2);
+}
+
+#[tokio::test]
+async fn a_file_of_which_nothing_is_left_has_no_successor() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &old_rows(0, 3));
+    write(&folder.path().join("b.parquet"), &old_rows(3, 3));
+    let table = open(folder.path()).await;
+    let shadows = vec![shadow(&[0, 1, 2], 3), shadow(&[], 3)];
+    let folded = migrate(&table, &Pending::new(shadows, vec![])).await.unwrap();
+    assert_eq!((folded.replaced.as_slice(), folded.files.len()), ([0].as_slice(), 0));
+}
+
+#[tokio::test]
+async fn long_files_are_read_and_written_in_batches_that_keep_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = 30_000;
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(7_000)).build();
+    write_with(&folder.path().join("a.parquet"), &old_rows(0, count), properties);
+    let table = open(folder.path()).await;
+    // Every seventh row is replaced, every eleventh is deleted if it is not replaced.
+    let gone: Vec<u32> = (0..count as u32).filter(|row| row % 7 == 0 || row % 11 == 0).collect();
+    let mut new: Vec<(i32, &str)> = (0..count).filter(|k| k % 7 == 0).map(|k| (k, "new")).collect();
+    new.reverse();
+    let batches = new.chunks(100).map(rows).collect();
+    let folded = migrate(&table, &Pending::new(vec![shadow(&gone, count as u32)], batches)).await.unwrap();
+    let want = (0..count).filter(|k| k % 7 == 0 || k % 11 != 0);
+    let want: Vec<_> = want.map(|k| (k, if k % 7 == 0 { "new" } else { "old" })).collect();
+    assert_eq!(folded.files.len(), 1);
+    assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&want));
+    assert_eq!(folded.files[0].row_groups, [7_000, 7_000, 7_000, 6_662]);
+}
+
+#[tokio::test]
+async fn rows_go_to_the_files_of_their_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("p=a%20b%2Fc/n=7/x.parquet"), &old_rows(0, 4));
+    write(&root.join("p=__HIVE_DEFAULT_PARTITION__/n=8/x.parquet"), &old_rows(4, 4));
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    // Files are listed by path: the one with NULL comes first.
+    assert!(snapshot.files()[0].path.starts_with("p=__HIVE"));
+    let new = rows(&[(1, "new"), (2, "moved"), (5, "new"), (9, "new"), (6, "moved too")]);
+    let new = with_column(&new, "p", &[Some("a b/c"), None, None, Some("é=%"), Some("")]);
+    let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7, 8, 8, 7, 8]));
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    for (field, column) in new.schema().fields().iter().zip(new.columns()) {
+        columns.push((field.name().clone(), Arc::clone(column)));
+    }
+    columns.push(("n".to_owned(), numbers));
+    let new = RecordBatch::try_from_iter(columns).unwrap();
+    let pending = Pending::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
+    let folded = migrate(&table, &pending).await.unwrap();
+
+    let made: Vec<_> = folded
+        .files
+        .iter()
+        .map(|file| {
+            let folders = file.path.split('/').skip(2).take(2).collect::<Vec<_>>().join("/");
+            (folders, pairs(&place(&table, file)))
+        })
+        .collect();
+    let null = "p=__HIVE_DEFAULT_PARTITION__/n=8".to_owned();
+    assert_eq!(made[0], (null.clone(), expected(&[(4, "old"), (5, "new"), (7, "old")])));
+    assert_eq!(made[1], ("p=a%20b%2Fc/n=7".to_owned(), expected(&[(0, "old"), (1, "new"), (3, "old")])));
+    assert_eq!(made[2], (null, expected(&[(2, "moved")])));
+    assert_eq!(made[3], ("p=é%3D%25/n=7".to_owned(), expected(&[(9, "new")])));
+    assert_eq!(made[4], ("p=/n=8".to_owned(), expected(&[(6, "moved too")])));
+    assert_eq!(made.len(), 5);
+
+    // The folders say what they are to mean.
+    let data = PathBuf::from(table.store_location().unwrap()).join("data").join(MIGRATION.to_string());
+    let again = open(&data).await.snapshot().await.unwrap();
+    let values = |column: usize| again.files().iter().map(move |file| file.partition_values[column].clone());
+    let texts: Vec<_> =
+        values(0).map(|value| value.as_string::<i32>().iter().next().unwrap().map(str::to_owned)).collect();
+    let is = |text: &str| Some(text.to_owned());
+    assert_eq!(texts, [is(""), None, None, is("a b/c"), is("é=%")]);
+    for (file, new) in folded.files.iter().map(|file| (file, file.partition_values.len())) {
+        assert_eq!(new, 2);
+        let same = again.files().iter().find(|have| file.path.ends_with(&have.path)).unwrap();
+        assert_eq!(same.partition_values, file.partition_values, "{}", file.path);
+        assert_eq!(same.meta.size, file.size);
+    }
+}
+
+#[tokio::test]
+async fn keys_may_have_several_columns_and_one_of_the_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    for part in ["a", "b"] {
+        write(&folder.path().join(format!("p={part}/x.parquet")), &rows(&[(1, "x"), (1, "y"), (2, "x")]));
+    }
+    let table = open(folder.path()).await;
+    let new = with_column(&rows(&[(1, "y"), (1, "x")]), "p", &[Some("b"), Some("c")]);
+    let mut pending = Pending::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
+    pending.key = vec!["p".to_owned(), "s".to_owned(), "k".to_owned()];
+    let folded = migrate(&table, &pending).await.unwrap();
+    let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file))).collect();
+    assert_eq!(made[0], expected(&[(1, "x"), (2, "x")]));
+    assert_eq!(made[1], expected(&[(1, "y"), (2, "x")]));
+    assert_eq!(made[2], expected(&[(1, "x")]));
+}
+
+#[tokio::test]
+async fn columns_that_a_file_lacks_are_null_and_types_are_the_table_s() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &rows(&[(1, "a"), (2, "b")]));
+    let large: ArrayRef = Arc::new(LargeStringArray::from(vec!["c", "d"]));
+    let other = RecordBatch::try_from_iter([
+        ("t", large.clone()),
+        ("s", large),
+        ("k", rows(&[(3, ""), (4, "")]).column(0).clone()),
+    ])
+    .unwrap();
+    write(&folder.path().join("b.parquet"), &other);
+    let table = open(folder.path()).await;
+    let schema = table.snapshot().await.unwrap().file_schema();
+    assert_eq!(schema.field_with_name("s").unwrap().data_type(), &DataType::LargeUtf8);
+    let new = with_column(&rows(&[(1, "new")]), "t", &[Some("t")]);
+    let pending = Pending::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
+    let folded = migrate(&table, &pending).await.unwrap();
+    let first = place(&table, &folded.files[0]);
+    assert_eq!(pairs(&first), expected(&[(1, "new"), (2, "b")]));
+    assert_eq!(pairs_of(&first, ["k", "t"]), [(1, Some("t".to_owned())), (2, None)]);
+    assert_eq!(pairs_of(&place(&table, &folded.files[1]), ["k", "t"]), [(3, Some("c".to_owned()))]);
+    for file in &folded.files {
+        let written = read(&place(&table, file)).schema();
+        let types = |schema: &Schema| -> Vec<_> {
+            schema.fields().iter().map(|field: &Arc<Field>| (field.name().clone(), field.data_type().clone())).collect()
+        };
+        assert_eq!(types(&written), types(&schema));
+    }
+}
+
+#[tokio::test]
+async fn many_new_rows_are_cut_into_files() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &old_rows(0, 3));
+    let table = open(folder.path()).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let new = (0..40_000).rev().map(|k| (k, "some text")).collect::<Vec<_>>();
+    let pending = Pending::new(vec![None], vec![rows(&new)]);
+    let place = table.store.as_ref().unwrap().place();
+    let path = |number: usize, _: Option<&crate::DataFile>, _: &[ArrayRef]| Ok(format!("{number}.parquet"));
+    let target = Target {
+        object_store: Arc::clone(&place.object_store),
+        prefix: place.prefix.clone(),
+        local: place.local.clone(),
+        schema: snapshot.file_schema(),
+        file_bytes: 20_000,
+        path: &path,
+    };
+    let folded = fold_rows(&snapshot, &pending.fold(), &target).await.unwrap();
+    assert!(folded.files.len() > 1, "{}", folded.files.len());
+    let root = place.local.clone().unwrap();
+    let ks: Vec<i32> = folded.files.iter().flat_map(|file| pairs(&root.join(&file.path))).map(|(k, _)| k).collect();
+    assert_eq!(ks, (0..40_000).collect::<Vec<_>>());
+    assert_eq!(new_properties().max_row_group_row_count(), Some(1024 * 1024));
+    assert_eq!(new_properties().data_page_row_count_limit(), 20_000);
+}
+
+#[tokio::test]
+async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("a.parquet"), &old_rows(0, 3));
+    let entry = KeyValue::new("org.apache.spark.version".to_owned(), "2.4.8".to_owned());
+    let days: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![1]));
+    let old = RecordBatch::try_from_iter([("k", old_rows(3, 1).column(0).clone()), ("d", days)]).unwrap();
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![entry])).build();
+    write_with(&folder.path().join("b.parquet"), &old, properties);
+    let table = open(folder.path()).await;
+    let new = || {
+        let new = rows(&[(1, "new"), (9, "new")]);
+        let days: ArrayRef = Arc::new(arrow::array::Date32Array::from(vec![1, 2]));
+        let columns = [("k", new.column(0).clone()), ("s", new.column(1).clone()), ("d", days)];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    let error = async |shadows, rows| migrate(&table, &Pending::new(shadows, rows)).await.unwrap_err();
+    let rebased = error(vec![shadow(&[1], 3), shadow(&[0], 1)], vec![new()]).await;
+    assert_eq!(rebased.kind(), ErrorKind::Unsupported, "{rebased}");
+    assert!(rebased.message().contains("the column d of b.parquet"), "{rebased}");
+    let twice = error(vec![None, None], vec![new(), new()]).await;
+    assert_eq!(twice.kind(), ErrorKind::Internal, "{twice}");
+    let other = error(vec![shadow(&[1], 4), None], vec![new()]).await;
+    assert_eq!(other.kind(), ErrorKind::Internal, "{other}");
+    let missing = error(vec![None, None], vec![rows(&[(1, "new")])]).await;
+    assert_eq!(missing.kind(), ErrorKind::Internal, "{missing}");
+    assert_eq!(walk(&PathBuf::from(table.store_location().unwrap()).join("data")), [] as [PathBuf; 0]);
+}

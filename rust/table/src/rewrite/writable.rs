@@ -1,0 +1,85 @@
+//! Which Delta tables can be written: those without a feature that would ask more of a commit than ours does.
+
+use arrow::datatypes::{DataType, Field};
+
+use crate::delta::DeltaState;
+use crate::error::{Error, Result};
+
+/// The newest version of the protocol that is known.
+const WRITER_VERSION: i32 = 7;
+
+/// Features that ask nothing of a commit, or only in tables that use them: these are told by properties and columns below.
+const KNOWN_FEATURES: [&str; 17] = [
+    "appendOnly",
+    "invariants",
+    "checkConstraints",
+    "changeDataFeed",
+    "generatedColumns",
+    "identityColumns",
+    "allowColumnDefaults",
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "timestampWithoutTimezone",
+    "domainMetadata",
+    // New files have statistics of every flat column, so those that the table is clustered by, too.
+    "clustering",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "checkpointProtection",
+    "autoOptimize",
+];
+
+/// Properties that ask for more where they are true.
+const SWITCHES: [(&str, &str); 5] = [
+    ("delta.appendOnly", "takes appends only"),
+    ("delta.enableChangeDataFeed", "keeps a feed of changes"),
+    ("delta.enableRowTracking", "tracks rows"),
+    ("delta.enableIcebergCompatV1", "is an Iceberg table as well"),
+    ("delta.enableIcebergCompatV2", "is an Iceberg table as well"),
+];
+
+/// Metadata of columns that ask for more.
+const COLUMN_MARKS: [(&str, &str); 4] = [
+    ("delta.generationExpression", "is generated"),
+    ("delta.identity.", "is an identity column"),
+    ("delta.invariants", "has an invariant"),
+    ("CURRENT_DEFAULT", "has a default"),
+];
+
+/// Says which feature keeps a table from being updated, if one does.
+pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
+    let refuse = |what: String| Err(Error::unsupported(format!("the Delta table cannot be updated: {what}")));
+    if state.writer_version() > WRITER_VERSION {
+        return refuse(format!("its writers need version {} of the protocol", state.writer_version()));
+    }
+    if let Some(feature) = state.writer_features().into_iter().find(|name| !KNOWN_FEATURES.contains(&name.as_str())) {
+        return refuse(format!("it has the feature {feature}, which this release does not know how to write"));
+    }
+    let properties = state.properties();
+    for (property, what) in SWITCHES {
+        if properties.get(property).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            return refuse(format!("it {what} ({property})"));
+        }
+    }
+    if let Some(constraint) = properties.keys().find(|name| name.starts_with("delta.constraints.")) {
+        return refuse(format!("it has a CHECK constraint ({constraint})"));
+    }
+    match state.logged_schema.fields().iter().find_map(|field| marked(field)) {
+        Some((column, what)) => refuse(format!("its column {column} {what}")),
+        None => Ok(()),
+    }
+}
+
+/// A column, or a field inside of it, that asks for more than its values.
+fn marked(field: &Field) -> Option<(String, &'static str)> {
+    let mark = COLUMN_MARKS.iter().find(|(key, _)| field.metadata().keys().any(|have| have.starts_with(key)));
+    if let Some((_, what)) = mark {
+        return Some((field.name().clone(), what));
+    }
+    match field.data_type() {
+        DataType::Struct(fields) => fields.iter().find_map(|field| marked(field)),
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => marked(item),
+        _ => None,
+    }
+}
