@@ -1,6 +1,8 @@
-//! Makes a container of bytes that are nearly one, so that fuzzing gets behind the checksums.
+//! Makes a container or a log of bytes that are nearly one, so that fuzzing gets behind the checksums.
+#![allow(dead_code, reason = "each target takes one of the two")]
 
 use lakemark_format::container::{CHECKSUM_BYTES, DIRECTORY_PAGE, PAGE_BYTES, TRAILER_BYTES};
+use lakemark_format::log::{LOG_START, log_header};
 use lakemark_format::{ContentKind, Trailer};
 
 /// The bytes with good checksums and a good trailer; `None` where too few are there.
@@ -36,6 +38,34 @@ pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     };
     out.extend_from_slice(&trailer.encode());
     Some(out)
+}
+
+/// A log with the frames that stand behind the first 68 bytes, as far as their lengths lead, with good checksums.
+///
+/// Frames have the lengths that are there, up to 4095 bytes, and the sequence numbers that they must have if the first
+/// byte of a payload is its number of commits; a sequence whose top bit is set is left, and the payload's checksum with it.
+pub fn repair_log(id: &[u8; 16], first: u64, bytes: &[u8]) -> Vec<u8> {
+    const HEADER: usize = 20;
+    let mut out = log_header(*id);
+    let (mut rest, mut sequence) = (bytes.get(LOG_START as usize..).unwrap_or_default(), first);
+    while let Some((header, behind)) = rest.split_at_checked(HEADER) {
+        let length = usize::from(u16::from_le_bytes([header[0], header[1]])) % 4096;
+        let (payload, behind) = behind.split_at(length.min(behind.len()));
+        let at = out.len() as u64;
+        let mut told = header[..16].to_vec();
+        told[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        if header[11] < 0x80 {
+            told[4..12].copy_from_slice(&sequence.to_le_bytes());
+            told[12..].copy_from_slice(&crc(id, at, payload).to_le_bytes());
+        }
+        out.extend_from_slice(&told);
+        out.extend_from_slice(&crc(id, at, &told).to_le_bytes());
+        out.extend_from_slice(payload);
+        sequence = sequence.saturating_add(payload.first().copied().unwrap_or_default().into());
+        rest = behind;
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 fn crc(id: &[u8; 16], page: u64, bytes: &[u8]) -> u32 {

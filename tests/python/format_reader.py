@@ -6,6 +6,7 @@ import itertools
 import struct
 from dataclasses import dataclass, field
 
+from format_updates import Log, LogReader, Resolution, Updates, read_resolution_body, read_updates
 from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
@@ -59,6 +60,7 @@ class Cursor:
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
+                assert byte or shift == 7, "not the shortest form"
                 return value
 
     def zigzag(self) -> int:
@@ -524,6 +526,7 @@ class Manifest:
     files: list[tuple[str, int, list[int]]]
     indexes: list[tuple[str, str]]
     segments: list[tuple[str, int, list[int]]]
+    updates: Updates | None = None
 
 
 def read_manifest(data: bytes) -> Manifest:
@@ -559,5 +562,16 @@ def read_manifest(data: bytes) -> Manifest:
         for _ in range(cursor.varint()):
             ordinals.append((ordinals[-1] + 1 if ordinals else 0) + cursor.varint())
         segments.append((path, length, ordinals))
+    updates = read_updates(cursor) if cursor.at < len(directory) else None
     cursor.end()
-    return Manifest(number, files, indexes, segments)
+    return Manifest(number, files, indexes, segments, updates)
+
+
+def read_log(data: bytes, log_id: bytes, first: int) -> Log:
+    return LogReader(data, log_id, first, (crc32c, Cursor)).read()
+
+
+def read_resolution(data: bytes) -> Resolution:
+    kind, stream, directory = open_container(data)
+    assert (kind, len(stream)) == (3, 64)
+    return read_resolution_body(Cursor(directory), posting)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from format_reader import ENCODINGS, Segment, read_manifest, read_segment
+from format_reader import ENCODINGS, Segment, read_log, read_manifest, read_resolution, read_segment
+from format_updates import Resolved, Run
 
 if TYPE_CHECKING:
     from conftest import Judged
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
+BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 
 
@@ -34,7 +36,8 @@ def key_of(value: Any) -> int | bytes:
 
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
-    read = {path.name: read_segment(path.read_bytes()) for path in GOLDEN.glob("*.lmx")}
+    segments = (path for path in GOLDEN.glob("*.lmx") if path.name != "resolution.lmx")
+    read = {path.name: read_segment(path.read_bytes()) for path in segments}
     assert len(read) == 16
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
@@ -101,6 +104,81 @@ def test_golden_manifests_are_read_by_the_second_reader() -> None:
     assert table.files[1] == ("year=2025/größe.parquet", 0, [])
     assert table.indexes == [("by_city", "city"), ("by_time", "time")]
     assert table.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+    assert (empty.updates, table.updates) == (None, None)
+
+
+def test_golden_updates_are_read_by_the_second_reader() -> None:
+    pending = read_manifest((GOLDEN / "updates.lmm").read_bytes())
+    assert pending.segments == [("marks/5e5e.lmx", 4321, [0, 1])]
+    updates = pending.updates
+    assert updates is not None
+    assert (updates.key, updates.options) == (["country", "straße"], [("buffer", "1GiB"), ("alpha", "")])
+    assert updates.log == (LOG, "updates/3c3c.lml", FIRST)
+    most = 2**32 - 1
+    resolution = (b"\x4e" * 16, "updates/4e4e.lmx", 777)
+    migrated = [(0, 1), (7, 300), (most - 1, most)]
+    assert updates.runs == [
+        Run(b"\xa1" * 16, "updates/a1a1.lmr", 1 << 40, 2, most, (0, 30), migrated, resolution),
+        Run(b"\xa2" * 16, "updates/a2a2.lmr", 0, 1, 10, (33, 33), [], None),
+    ]
+    assert (updates.migration, updates.migrations) == ((3, [(0, (1, 5)), (0, (300, 4000)), (1, (9, 10))]), 3)
+    assert updates.replaced == [("year=2024/part-0.parquet", 1_234_567, -2)]
+    assert updates.data == [("data/d1.parquet", 4321), ("data/größe.parquet", 0)]
+    assert updates.written == [1, 200, 30_000, 4_000_000, 2**64 - 1]
+    idle = read_manifest((GOLDEN / "key-only.lmm").read_bytes()).updates
+    assert idle is not None
+    assert (idle.key, idle.log, idle.runs, idle.migration) == (["id"], (bytes(16), "l", 0), [], None)
+    assert (idle.options, idle.migrations, idle.replaced, idle.data, idle.written) == ([], 0, [], [], [0] * 5)
+
+
+def test_the_golden_resolution_is_read_by_the_second_reader() -> None:
+    resolution = read_resolution((GOLDEN / "resolution.lmx").read_bytes())
+    assert (resolution.run, resolution.rows) == (b"\xa1" * 16, 9000)
+    shadowed = [40 * row + row % 7 for row in range(5000)]
+    row_groups = [100_000, 100_000, 7]
+    modified = 1_700_000_000_000_000_001
+    assert resolution.files == [
+        Resolved("year=2024/part-0.parquet", 1_234_567, modified, '"abc"', row_groups, shadowed, [0, 8999]),
+        Resolved("year=2025/größe.parquet", 0, -1, None, [], [], []),
+    ]
+    assert resolution.runs == [(b"\xa0" * 16, 64, list(range(64))), (b"\x9f" * 16, 0, [])]
+
+
+LOG, FIRST = b"log-of-updates-1", 41
+COMMITS = [
+    (41, "load größe", [("insert", b"rows to add"), ("delete", b"keys")]),
+    (42, "", [("upsert", b"")]),
+    (43, "", [("update", b"keys and new values")]),
+]
+
+
+def test_the_golden_log_is_read_by_the_second_reader() -> None:
+    data = (GOLDEN / "frames.lml").read_bytes()
+    log = read_log(data, LOG, FIRST)
+    assert (log.commits, log.end, log.torn) == (COMMITS, len(data), False)
+    ends = {68: 0, 126: 2, len(data): 3}
+    for length in range(68, len(data) + 1):
+        end = max(end for end in ends if end <= length)
+        log = read_log(data[:length], LOG, FIRST)
+        assert (log.commits, log.end, log.torn) == (COMMITS[: ends[end]], end, length > end)
+
+
+def test_a_flipped_bit_of_the_golden_log_is_an_error_or_a_torn_tail() -> None:
+    data = (GOLDEN / "frames.lml").read_bytes()
+    for place in range(len(data)):
+        flipped = data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
+        if place < 126:
+            with pytest.raises(AssertionError):
+                read_log(flipped, LOG, FIRST)
+        else:
+            log = read_log(flipped, LOG, FIRST)
+            assert (log.commits, log.torn) == (COMMITS[:2], True)
+
+
+@pytest.mark.parametrize("path", sorted(BAD.glob("log-*.lml")), ids=lambda path: path.stem)
+def test_bad_logs_are_refused_by_the_second_reader(path: Path) -> None:
+    with pytest.raises((AssertionError, KeyError, UnicodeDecodeError)):
+        read_log(path.read_bytes(), LOG, FIRST)
 
 
 # Bins are of numbers and moments.

@@ -15,6 +15,7 @@
 mod header;
 mod pages;
 mod trailer;
+mod whole;
 mod writer;
 
 use crate::error::{FormatError, Result};
@@ -22,6 +23,7 @@ use crate::error::{FormatError, Result};
 pub use header::Header;
 pub use pages::{physical_length, physical_range, read_logical};
 pub use trailer::{Opened, Trailer, open_tail};
+pub(crate) use whole::open_whole;
 pub use writer::ContainerWriter;
 
 /// The first and the last eight bytes of every file.
@@ -90,7 +92,7 @@ pub(crate) fn page_checksum(id: &[u8; 16], page: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(seed, bytes)
 }
 
-fn check_checksum(
+pub(crate) fn check_checksum(
     what: &'static str,
     position: u64,
     stored: u32,
@@ -105,14 +107,14 @@ fn check_checksum(
     Err(FormatError::ChecksumMismatch { what, position, got, expected: stored })
 }
 
-fn check_magic(what: &'static str, got: [u8; 8]) -> Result<()> {
+pub(crate) fn check_magic(what: &'static str, got: [u8; 8]) -> Result<()> {
     if got == MAGIC {
         return Ok(());
     }
     Err(FormatError::BadMagic { what, got, expected: MAGIC })
 }
 
-fn check_version(got: u16) -> Result<()> {
+pub(crate) fn check_version(got: u16) -> Result<()> {
     if (OLDEST_VERSION..=VERSION).contains(&got) {
         return Ok(());
     }

@@ -89,12 +89,58 @@ pub enum FormatError {
         /// The values allowed.
         expected: String,
     },
+    /// Bytes that hold updates are not what they should be. Unlike marks, updates are data: nothing can make them anew.
+    #[error(
+        "{what}: {finding}; updates are data that no other file may hold: keep the file, upgrade lakemark if a later \
+         release wrote it, or else restore it from a copy"
+    )]
+    DamagedUpdates {
+        /// The file, and the place in it.
+        what: String,
+        /// What was found and what was expected.
+        finding: String,
+    },
+    /// Updates that do not fit into one frame of the log.
+    #[error("{what} has {got} bytes, at most {limit} can be committed at once: commit it in smaller parts")]
+    TooLarge {
+        /// What does not fit.
+        what: &'static str,
+        /// Its bytes.
+        got: u64,
+        /// The most bytes that are possible.
+        limit: u64,
+    },
 }
 
 impl FormatError {
     /// An [`FormatError::Invalid`] for the field `what`.
     pub fn invalid(what: &'static str, got: impl Display, expected: impl Display) -> Self {
         Self::Invalid { what, got: got.to_string(), expected: expected.to_string() }
+    }
+
+    /// The same finding about updates, which must not be deleted and built again as marks are.
+    pub(crate) fn of_updates(self, what: impl Display) -> Self {
+        Self::DamagedUpdates { what: what.to_string(), finding: self.finding() }
+    }
+
+    /// What was found and what was expected, without what to do.
+    fn finding(self) -> String {
+        match self {
+            Self::BadMagic { what, got, expected } => {
+                format!("{what} holds the magic {got:02x?} instead of {expected:02x?}")
+            }
+            Self::UnsupportedVersion { got, oldest, newest } => {
+                format!("it has format version {got}, this release reads versions {oldest} to {newest}")
+            }
+            Self::TooLong { what, got, limit } => format!("{what}: got {got}, at most {limit} is possible"),
+            Self::ChecksumMismatch { what, position, got, expected } => {
+                format!("{what} {position} has the checksum {got:08x} instead of {expected:08x}")
+            }
+            Self::Truncated { what, got, expected } => format!("{what} needs {expected} bytes and has {got}"),
+            Self::Invalid { what, got, expected } => format!("{what}: got {got}, expected {expected}"),
+            Self::DamagedUpdates { finding, .. } => finding,
+            Self::TooLarge { what, got, limit } => format!("{what} has {got} bytes, at most {limit} are possible"),
+        }
     }
 }
 

@@ -6,13 +6,16 @@
 //! payload := number of commits, then for each: a tag, the number of changes, then for each: operation u8, length, rows
 //! ```
 //!
-//! A frame holds the commits that were synced together; its sequence is that of its first commit. Checksums start from the
-//! log's id and the frame's place, so that bytes of another log, or of another place, never pass. Between two frames there
-//! was always a sync. So what is not a good frame is either the end of what a writer that died was writing (a *torn tail*,
-//! which nobody was told of), or damage, if a good frame stands anywhere behind it.
+//! A frame holds the commits that were synced together; its sequence is that of its first commit. Checksums start from
+//! the log's id and the frame's place, so that bytes of another log, or of another place, never pass. Between two frames
+//! there was always a sync. So what is not a good frame is either the end of what a writer that died was writing (a *torn
+//! tail*, which nobody was told of), or damage, if the header of another frame stands anywhere behind it: it was begun, so
+//! that the one before it had been finished. Damage to the very last frame cannot be told from a torn tail.
 
 use crate::codec::{Reader, Writer};
-use crate::container::{CHECKSUM_BYTES, ContentKind, HEADER_BYTES, Header, page_checksum};
+use crate::container::{
+    CHECKSUM_BYTES, ContentKind, HEADER_BYTES, Header, check_checksum, check_magic, check_version, page_checksum,
+};
 use crate::error::{FormatError, Result};
 use crate::manifest::MAX_NAME_LENGTH;
 
@@ -106,23 +109,26 @@ pub fn log_header(id: [u8; 16]) -> Vec<u8> {
     bytes
 }
 
-/// The frame at `offset` that holds these commits, the first of which is number `sequence`.
+/// The frame at `offset` that holds these commits, one or more, the first of which is number `sequence`.
+///
+/// # Errors
+/// [`FormatError::TooLarge`] where the commits take more than a frame can hold.
 pub fn log_frame(id: &[u8; 16], offset: u64, sequence: u64, commits: &[LogCommit]) -> Result<Vec<u8>> {
+    check_sequences(sequence, commits.len())?;
     let mut payload = Writer::new();
     payload.length(commits.len());
     for commit in commits {
+        check_size("the tag of a commit", commit.tag.len(), MAX_NAME_LENGTH)?;
         payload.string("the tag of a commit", &commit.tag, MAX_NAME_LENGTH)?;
         payload.length(commit.changes.len());
         for change in &commit.changes {
             payload.u8(change.operation.code());
+            check_size("the rows of a change", change.rows.len(), MAX_FRAME_BYTES)?;
             payload.blob("the rows of a change", &change.rows, MAX_FRAME_BYTES)?;
         }
     }
+    check_size("a frame of the log", payload.len(), MAX_FRAME_BYTES)?;
     let payload = payload.into_vec();
-    if payload.len() > MAX_FRAME_BYTES {
-        let (got, limit) = (payload.len() as u64, MAX_FRAME_BYTES as u64);
-        return Err(FormatError::TooLong { what: "a frame of the log", got, limit });
-    }
     let mut out = Writer::new();
     out.u32(payload.len() as u32);
     out.u64(sequence);
@@ -133,26 +139,44 @@ pub fn log_frame(id: &[u8; 16], offset: u64, sequence: u64, commits: &[LogCommit
     Ok(out.into_vec())
 }
 
+fn check_size(what: &'static str, got: usize, limit: usize) -> Result<()> {
+    if got <= limit {
+        return Ok(());
+    }
+    Err(FormatError::TooLarge { what, got: got as u64, limit: limit as u64 })
+}
+
+/// Checks that there are commits, and a number for the one after them.
+fn check_sequences(first: u64, commits: usize) -> Result<()> {
+    if commits == 0 || first.checked_add(commits as u64).is_none() {
+        let got = format_args!("{commits} from number {first} on").to_string();
+        return Err(FormatError::invalid("the commits of a frame", got, "at least one, and none numbered 2^64 - 1"));
+    }
+    Ok(())
+}
+
 /// Checks the first bytes of a log.
 ///
 /// # Errors
-/// Bytes that are not the header of the log `id`.
+/// [`FormatError::DamagedUpdates`] for bytes that are not the header of the log `id`.
 pub fn check_log_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
-    let mut input = Reader::new("the header of the log", bytes);
+    check_header(id, bytes).map_err(|error| error.of_updates("the log of updates"))
+}
+
+fn check_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
+    let mut input = Reader::new("the header", bytes);
     let header = input.bytes(HEADER_BYTES as usize)?;
     let stored = input.u32()?;
+    let mut start = Reader::new("the header", header);
+    check_magic("the header", start.array()?)?;
+    check_version(start.u16()?)?;
+    check_checksum("the header at", 0, stored, id, 0, header)?;
     let found = Header::decode(header)?;
     if found.kind != ContentKind::Log {
-        return Err(FormatError::invalid("the content kind of a log", found.kind.code(), ContentKind::Log.code()));
+        return Err(FormatError::invalid("the content kind", found.kind.code(), ContentKind::Log.code()));
     }
-    let got = page_checksum(id, 0, header);
-    if got != stored || found.id != *id {
-        return Err(FormatError::ChecksumMismatch {
-            what: "the header of the log",
-            position: 0,
-            got,
-            expected: stored,
-        });
+    if found.id != *id {
+        return Err(FormatError::invalid("the header's id", "another", "the id that the manifest names"));
     }
     Ok(())
 }
@@ -160,71 +184,102 @@ pub fn check_log_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
 /// Reads the frames in `bytes`, which begin at `offset` of the log and whose first commit is number `sequence`.
 ///
 /// # Errors
-/// Damage before the last good frame, or commits that are not in order.
+/// [`FormatError::DamagedUpdates`] for damage before the last frame, and for commits that are not in order.
 pub fn read_log(id: &[u8; 16], offset: u64, sequence: u64, bytes: &[u8]) -> Result<LogRead> {
     let mut read = LogRead { end: offset, ..LogRead::default() };
     let (mut rest, mut next) = (bytes, sequence);
     while !rest.is_empty() {
-        let Some(frame) = Frame::at(id, read.end, rest) else {
-            if let Some(later) = frame_behind(id, read.end, rest) {
-                let got = format_args!("damaged bytes before the frame at {later}").to_string();
-                return Err(FormatError::invalid("the log", got, "good frames up to its end"));
+        let at = read.end;
+        let damaged = |error: FormatError| error.of_updates(format_args!("the log of updates, from byte {at} on"));
+        let Some((frame, payload)) = frame(id, at, rest).map_err(damaged)? else {
+            if let Some(later) = frame_behind(id, at, next, rest) {
+                let expected = format_args!("a good one, as another begins at byte {later}");
+                return Err(damaged(FormatError::invalid("a frame", "damaged bytes", expected)));
             }
             read.torn = true;
             break;
         };
         if frame.sequence != next {
-            return Err(FormatError::invalid("the sequence of a frame", frame.sequence, next));
+            return Err(damaged(FormatError::invalid("the sequence of a frame", frame.sequence, next)));
         }
-        for commit in commits(frame.payload)? {
-            read.commits.push((next, commit));
-            next += 1;
-        }
-        rest = rest.get(frame.length()..).unwrap_or_default();
-        read.end += frame.length() as u64;
+        next = take_commits(payload, next, &mut read.commits).map_err(damaged)?;
+        rest = rest.get(frame.end()..).unwrap_or_default();
+        read.end = at.saturating_add(frame.end() as u64);
     }
     Ok(read)
 }
 
-/// A frame whose checksums are good.
-struct Frame<'a> {
+/// The frame that `bytes` begin with, and its payload; `None` where a checksum is wrong or bytes are missing.
+fn frame<'a>(id: &[u8; 16], at: u64, bytes: &'a [u8]) -> Result<Option<(FrameHeader<'a>, &'a [u8])>> {
+    let Some(header) = FrameHeader::read(bytes).filter(|header| header.is_good(id, at)) else {
+        return Ok(None);
+    };
+    if header.length > MAX_FRAME_BYTES {
+        let (got, limit) = (header.length as u64, MAX_FRAME_BYTES as u64);
+        return Err(FormatError::TooLong { what: "the payload of a frame", got, limit });
+    }
+    let payload = bytes.get(FRAME_HEADER..header.end());
+    let good = payload.filter(|payload| page_checksum(id, at, payload) == header.payload_checksum);
+    Ok(good.map(|payload| (header, payload)))
+}
+
+/// What stands before the payload of a frame.
+struct FrameHeader<'a> {
+    /// Bytes of the payload.
+    length: usize,
     sequence: u64,
-    payload: &'a [u8],
+    payload_checksum: u32,
+    /// The bytes that the header's own checksum is of.
+    checked: &'a [u8],
+    checksum: u32,
 }
 
-impl<'a> Frame<'a> {
-    fn at(id: &[u8; 16], offset: u64, bytes: &'a [u8]) -> Option<Self> {
-        let (header, rest) = bytes.split_at_checked(FRAME_HEADER)?;
-        let (told, mut stored) =
-            (header.get(..FRAME_HEADER - 4)?, Reader::new("a frame", header.get(FRAME_HEADER - 4..)?));
-        if stored.u32().ok()? != page_checksum(id, offset, told) {
-            return None;
-        }
-        let mut input = Reader::new("a frame", told);
-        let (length, sequence, checksum) = (input.u32().ok()?, input.u64().ok()?, input.u32().ok()?);
-        let payload = rest.get(..length as usize)?;
-        (page_checksum(id, offset, payload) == checksum).then_some(Self { sequence, payload })
+impl<'a> FrameHeader<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (checked, stored) = bytes.get(..FRAME_HEADER)?.split_last_chunk()?;
+        let mut input = Reader::new("a frame", checked);
+        Some(Self {
+            length: input.u32().ok()? as usize,
+            sequence: input.u64().ok()?,
+            payload_checksum: input.u32().ok()?,
+            checked,
+            checksum: u32::from_le_bytes(*stored),
+        })
     }
 
-    fn length(&self) -> usize {
-        FRAME_HEADER + self.payload.len()
+    fn is_good(&self, id: &[u8; 16], at: u64) -> bool {
+        page_checksum(id, at, self.checked) == self.checksum
+    }
+
+    /// Where the frame ends, from its first byte on.
+    fn end(&self) -> usize {
+        FRAME_HEADER.saturating_add(self.length)
     }
 }
 
-/// Where a good frame stands behind bytes that are none.
-fn frame_behind(id: &[u8; 16], offset: u64, bytes: &[u8]) -> Option<u64> {
-    let places = 1..bytes.len();
-    places
-        .map(|place| (offset + place as u64, bytes.get(place..).unwrap_or_default()))
-        .find(|(offset, rest)| Frame::at(id, *offset, rest).is_some())
-        .map(|(offset, _)| offset)
+/// Where another frame begins behind the bytes at `at`, which are no good frame and would hold the commit `next`.
+///
+/// Its header is enough, as nothing but a frame of this log has one: its checksum is good for this place, and no more
+/// commits are before it than the bytes before it could hold. Payloads are not read: the time is linear in the bytes.
+fn frame_behind(id: &[u8; 16], at: u64, next: u64, bytes: &[u8]) -> Option<u64> {
+    // A frame whose header is good was written up to its end or not to its end: what it holds is not searched.
+    let first = FrameHeader::read(bytes).filter(|header| header.is_good(id, at)).map_or(1, |header| header.end());
+    (first..bytes.len()).find_map(|distance| {
+        let header = FrameHeader::read(bytes.get(distance..)?)?;
+        let place = at.saturating_add(distance as u64);
+        let commits = header.sequence.checked_sub(next)?;
+        let fits = commits <= distance as u64 && header.length <= MAX_FRAME_BYTES;
+        (fits && header.is_good(id, place)).then_some(place)
+    })
 }
 
-fn commits(payload: &[u8]) -> Result<Vec<LogCommit>> {
-    let mut input = Reader::new("a frame of the log", payload);
+/// Appends the commits of a frame, the first of which is number `sequence`; gives the number of the commit after them.
+fn take_commits(payload: &[u8], sequence: u64, commits: &mut Vec<(u64, LogCommit)>) -> Result<u64> {
+    let mut input = Reader::new("a frame", payload);
     let count = input.count("the number of commits", 2)?;
-    let mut commits = Vec::with_capacity(count);
-    for _ in 0..count {
+    check_sequences(sequence, count)?;
+    commits.reserve(count);
+    for number in (sequence..).take(count) {
         let tag = input.string("the tag of a commit", MAX_NAME_LENGTH)?;
         let count = input.count("the number of changes", 2)?;
         let mut changes = Vec::with_capacity(count);
@@ -232,8 +287,8 @@ fn commits(payload: &[u8]) -> Result<Vec<LogCommit>> {
             let operation = Operation::decode(input.u8()?)?;
             changes.push(LogChange { operation, rows: input.blob("the rows of a change", MAX_FRAME_BYTES)?.to_vec() });
         }
-        commits.push(LogCommit { tag, changes });
+        commits.push((number, LogCommit { tag, changes }));
     }
     input.finish()?;
-    Ok(commits)
+    Ok(sequence.saturating_add(count as u64))
 }

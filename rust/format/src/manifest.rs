@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use crate::codec::{Reader, Writer};
-use crate::container::{ContainerWriter, ContentKind, HEADER_BYTES, open_tail, physical_range};
+use crate::container::{ContainerWriter, ContentKind, open_whole};
 use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
@@ -111,7 +111,7 @@ pub struct ManifestSegment {
 impl Manifest {
     /// The bytes of the manifest file.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        self.validate()?;
+        self.validate_marks()?;
         let mut out = Writer::new();
         out.u64(self.number);
         out.i64(self.created_ms);
@@ -132,6 +132,7 @@ impl Manifest {
             segment.encode(&mut out)?;
         }
         if let Some(updates) = &self.updates {
+            updates.validate()?;
             out.u8(UPDATES_TAG);
             updates.encode(&mut out)?;
         }
@@ -140,26 +141,9 @@ impl Manifest {
 
     /// Reads the bytes of a manifest file, all of them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let opened = open_tail(bytes, bytes.len() as u64)?;
-        let trailer = opened.trailer;
-        if trailer.kind != ContentKind::Manifest {
-            return Err(FormatError::invalid("the content kind of a manifest", trailer.kind.code(), 2));
-        }
-        if trailer.stream_length != HEADER_BYTES {
-            return Err(FormatError::invalid("the stream's length in a manifest", trailer.stream_length, HEADER_BYTES));
-        }
-        let header = physical_range(0..HEADER_BYTES, &trailer);
-        let header = Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
-        trailer.check_header(header)?;
-        let Some(directory) = opened.directory else {
-            return Err(FormatError::Truncated {
-                what: "the manifest",
-                got: bytes.len() as u64,
-                expected: trailer.file_length,
-            });
-        };
-        let manifest = Self::decode_body(trailer.id, directory)?;
-        manifest.validate()?;
+        let (store_id, directory) = open_whole(bytes, ContentKind::Manifest)?;
+        let manifest = Self::decode_body(store_id, directory)?;
+        manifest.validate_marks()?;
         Ok(manifest)
     }
 
@@ -189,16 +173,13 @@ impl Manifest {
         }
         let updates = match input.remaining() {
             0 => None,
-            _ => match input.u8()? {
-                UPDATES_TAG => Some(ManifestUpdates::decode(&mut input)?),
-                other => return Err(FormatError::invalid("the byte before the updates", other, UPDATES_TAG)),
-            },
+            _ => Some(decode_updates(input).map_err(of_updates)?),
         };
-        input.finish()?;
         Ok(Self { store_id, number, created_ms, schemas, files, indexes, segments, updates })
     }
 
-    fn validate(&self) -> Result<()> {
+    /// Checks all but the updates.
+    fn validate_marks(&self) -> Result<()> {
         let mut paths = HashSet::with_capacity(self.files.len());
         for file in &self.files {
             check_path("the path of a data file", &file.path)?;
@@ -229,10 +210,7 @@ impl Manifest {
             }
             segment.validate(self.files.len())?;
         }
-        match &self.updates {
-            Some(updates) => updates.validate(),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -374,7 +352,25 @@ impl ManifestSegment {
     }
 }
 
-fn unique<'a, T: Hash + Eq + Debug + ?Sized>(
+/// The rest of a manifest that has more than marks.
+fn decode_updates(mut input: Reader<'_>) -> Result<ManifestUpdates> {
+    match input.u8()? {
+        UPDATES_TAG => {}
+        other => return Err(FormatError::invalid("the byte before the updates", other, UPDATES_TAG)),
+    }
+    let updates = ManifestUpdates::decode(&mut input)?;
+    input.finish()?;
+    updates.validate()?;
+    Ok(updates)
+}
+
+/// An error of the part about updates.
+fn of_updates(error: FormatError) -> FormatError {
+    error.of_updates("the updates of the manifest")
+}
+
+/// Refuses a value that was seen before.
+pub(crate) fn unique<'a, T: Hash + Eq + Debug + ?Sized>(
     seen: &mut HashSet<&'a T>,
     what: &'static str,
     value: &'a T,

@@ -4,12 +4,18 @@
 //! It is a mark: derived from the run and the files, and derived again where it is lost. A file that it lists was asked for
 //! every key of the run, so that a key without a row there is an answer; files that it does not list are open.
 
+use std::collections::HashSet;
+
 use crate::codec::{Reader, Writer};
-use crate::container::{ContainerWriter, ContentKind, HEADER_BYTES, open_tail, physical_range};
+use crate::container::{ContainerWriter, ContentKind, open_whole};
 use crate::error::{FormatError, Result};
-use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH};
+use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::path::check_path;
 use crate::posting;
+
+/// The most rows that a resolution lists altogether, 2^28: a few bytes can stand for thousands of rows. Files are left
+/// out, and so stay open, where there would be more.
+pub const MAX_RESOLVED_ROWS: u32 = 1 << 28;
 
 /// What the keys of a run were resolved to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +65,7 @@ pub struct ResolvedRun {
 impl Resolution {
     /// The bytes of the file.
     pub fn encode(&self) -> Result<Vec<u8>> {
+        self.validate()?;
         let mut out = Writer::new();
         out.bytes(&self.run);
         out.varint(u64::from(self.rows));
@@ -77,43 +84,54 @@ impl Resolution {
 
     /// Reads the bytes of the file, all of them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let opened = open_tail(bytes, bytes.len() as u64)?;
-        let trailer = opened.trailer;
-        if trailer.kind != ContentKind::Resolution {
-            return Err(FormatError::invalid("the content kind of a resolution", trailer.kind.code(), 3));
-        }
-        if trailer.stream_length != HEADER_BYTES {
-            let got = trailer.stream_length;
-            return Err(FormatError::invalid("the stream's length in a resolution", got, HEADER_BYTES));
-        }
-        let header = physical_range(0..HEADER_BYTES, &trailer);
-        let header = Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
-        trailer.check_header(header)?;
-        let Some(body) = opened.directory else {
-            return Err(FormatError::Truncated {
-                what: "the resolution",
-                got: bytes.len() as u64,
-                expected: trailer.file_length,
-            });
-        };
-        Self::decode_body(trailer.id, body)
+        let (id, directory) = open_whole(bytes, ContentKind::Resolution)?;
+        let resolution = Self::decode_body(id, directory)?;
+        resolution.validate()?;
+        Ok(resolution)
     }
 
     fn decode_body(id: [u8; 16], body: &[u8]) -> Result<Self> {
         let mut input = Reader::new("the resolution", body);
+        let mut lists = Lists { room: MAX_RESOLVED_ROWS };
         let run = input.array()?;
         let rows = input.varint_u32("the rows of a run")?;
         let count = input.count("the number of files", ResolvedFile::MIN_BYTES)?;
-        let files = (0..count).map(|_| ResolvedFile::decode(rows, &mut input)).collect::<Result<_>>()?;
-        let count = input.count("the number of runs", 18)?;
+        let files = (0..count).map(|_| ResolvedFile::decode(rows, &mut lists, &mut input)).collect::<Result<_>>()?;
+        let count = input.count("the number of runs", ResolvedRun::MIN_BYTES)?;
         let mut runs = Vec::with_capacity(count);
         for _ in 0..count {
             let (id, rows) = (input.array()?, input.varint_u32("the rows of a run")?);
-            runs.push(ResolvedRun { id, rows, replaced: take_rows("the replaced rows of a run", rows, &mut input)? });
+            let replaced = lists.take("the replaced rows of a run", rows, &mut input)?;
+            runs.push(ResolvedRun { id, rows, replaced });
         }
         input.finish()?;
         Ok(Self { id, run, rows, files, runs })
     }
+
+    fn validate(&self) -> Result<()> {
+        let mut files = HashSet::with_capacity(self.files.len());
+        for file in &self.files {
+            check_path("the path of a data file", &file.path)?;
+            let identity = (file.path.as_str(), file.size, file.modified_ns, file.etag.as_deref());
+            if !files.insert(identity) {
+                let got = format_args!("{:?} for the second time", file.path).to_string();
+                return Err(FormatError::invalid("a data file of the same size, time and tag", got, "unique"));
+            }
+        }
+        let mut runs = HashSet::with_capacity(self.runs.len() + 1);
+        runs.insert(&self.run);
+        for run in &self.runs {
+            unique(&mut runs, "the id of a run", &run.id)?;
+        }
+        let of_files = self.files.iter().map(|file| file.shadowed.len() as u64 + file.completed.len() as u64);
+        let of_runs = self.runs.iter().map(|run| run.replaced.len() as u64);
+        check_total(of_files.chain(of_runs).sum(), MAX_RESOLVED_ROWS)
+    }
+}
+
+impl ResolvedRun {
+    /// An id, the rows and no replaced rows.
+    const MIN_BYTES: usize = 16 + 1 + 1;
 }
 
 impl ResolvedFile {
@@ -130,7 +148,6 @@ impl ResolvedFile {
     }
 
     fn encode(&self, run_rows: u32, out: &mut Writer) -> Result<()> {
-        check_path("the path of a data file", &self.path)?;
         out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
         out.varint(self.size);
         out.i64(self.modified_ns);
@@ -146,9 +163,8 @@ impl ResolvedFile {
         put_rows("the completed rows of a run", &self.completed, run_rows, out)
     }
 
-    fn decode(run_rows: u32, input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(run_rows: u32, lists: &mut Lists, input: &mut Reader<'_>) -> Result<Self> {
         let path = input.string("the path of a data file", MAX_PATH_LENGTH)?;
-        check_path("the path of a data file", &path)?;
         let (size, modified_ns) = (input.varint()?, input.i64()?);
         let etag = match input.flag("the presence of an entity tag")? {
             true => Some(input.string("an entity tag", MAX_NAME_LENGTH)?),
@@ -157,8 +173,8 @@ impl ResolvedFile {
         let count = input.count("the number of row groups", 1)?;
         let row_groups = (0..count).map(|_| input.varint_u32("the rows of a row group")).collect::<Result<_>>()?;
         let mut file = Self { path, size, modified_ns, etag, row_groups, shadowed: Vec::new(), completed: Vec::new() };
-        file.shadowed = take_rows("the shadowed rows of a data file", file.rows()?, input)?;
-        file.completed = take_rows("the completed rows of a run", run_rows, input)?;
+        file.shadowed = lists.take("the shadowed rows of a data file", file.rows()?, input)?;
+        file.completed = lists.take("the completed rows of a run", run_rows, input)?;
         Ok(file)
     }
 }
@@ -178,15 +194,32 @@ fn put_rows(what: &'static str, rows: &[u32], universe: u32, out: &mut Writer) -
     Ok(())
 }
 
-fn take_rows(what: &'static str, universe: u32, input: &mut Reader<'_>) -> Result<Vec<u32>> {
-    let count = input.varint_u32(what)?;
-    if count > universe {
-        return Err(FormatError::TooLong { what, got: u64::from(count), limit: u64::from(universe) });
+/// The lists of rows of a resolution that is read.
+struct Lists {
+    /// How many rows there may be in those that are still to come.
+    room: u32,
+}
+
+impl Lists {
+    fn take(&mut self, what: &'static str, universe: u32, input: &mut Reader<'_>) -> Result<Vec<u32>> {
+        let count = input.varint_u32(what)?;
+        if count > universe {
+            return Err(FormatError::TooLong { what, got: u64::from(count), limit: u64::from(universe) });
+        }
+        check_total(u64::from(count), self.room)?;
+        self.room -= count;
+        let mut rows = Vec::new();
+        if count > 0 {
+            let bytes = input.blob(what, u32::MAX as usize)?;
+            posting::decode(bytes, count, universe, &mut rows)?;
+        }
+        Ok(rows)
     }
-    let mut rows = Vec::new();
-    if count > 0 {
-        let bytes = input.blob(what, u32::MAX as usize)?;
-        posting::decode(bytes, count, universe, &mut rows)?;
+}
+
+fn check_total(rows: u64, limit: u32) -> Result<()> {
+    if rows <= u64::from(limit) {
+        return Ok(());
     }
-    Ok(rows)
+    Err(FormatError::TooLong { what: "the rows of all lists of a resolution", got: rows, limit: u64::from(limit) })
 }

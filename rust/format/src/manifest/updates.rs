@@ -23,7 +23,7 @@ pub struct ManifestUpdates {
     pub runs: Vec<ManifestRun>,
     /// The migration that is under way, or whose traces are not tidied up yet.
     pub migration: Option<ManifestMigration>,
-    /// Number of the last migration that was begun.
+    /// Number of the last migration that was begun; 0 if none was.
     pub migrations: u64,
     /// Data files of a Parquet folder that count no more, since migrations put others in their place.
     pub replaced: Vec<ReplacedFile>,
@@ -81,9 +81,10 @@ pub struct ManifestResolution {
 /// A migration: it counts as done if the table's own log says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestMigration {
-    /// Its number, which is the version of the application transaction in a Delta log.
+    /// Its number, from 1 on, which is the version of the application transaction in a Delta log.
     pub number: u64,
-    /// Rows that it folds: ordinal of the run in [`ManifestUpdates::runs`], first row, end.
+    /// Rows that it folds: ordinal of the run in [`ManifestUpdates::runs`], first row, end; ascending, apart from each
+    /// other, not empty.
     pub slices: Vec<(u32, u32, u32)>,
 }
 
@@ -225,7 +226,7 @@ impl ManifestUpdates {
         for run in &self.runs {
             unique(&mut ids, "the id of a run", &run.id)?;
             run.validate(next)?;
-            next = run.last_sequence.saturating_add(1);
+            next = run.last_sequence + 1;
         }
         if self.log.first_sequence < next {
             let expected = format_args!("at least {next}").to_string();
@@ -234,17 +235,8 @@ impl ManifestUpdates {
         if let Some(migration) = &self.migration {
             migration.validate(self)?;
         }
-        let mut paths = HashSet::with_capacity(self.replaced.len() + self.data.len());
-        for file in &self.replaced {
-            check_path("the path of a replaced file", &file.path)?;
-            unique(&mut paths, "the path of a replaced file", file.path.as_str())?;
-        }
-        paths.clear();
-        for file in &self.data {
-            check_path("the path of a file of the store", &file.path)?;
-            unique(&mut paths, "the path of a file of the store", file.path.as_str())?;
-        }
-        Ok(())
+        check_paths("the path of a replaced file", self.replaced.iter().map(|file| file.path.as_str()))?;
+        check_paths("the path of a file of the store", self.data.iter().map(|file| file.path.as_str()))
     }
 }
 
@@ -301,15 +293,15 @@ impl ManifestRun {
         if !(1..=2).contains(&self.passes) {
             return Err(FormatError::invalid("the passes of a run", self.passes, "1 or 2"));
         }
-        if self.first_sequence < next_sequence || self.last_sequence < self.first_sequence {
-            let got = format_args!("{} to {}", self.first_sequence, self.last_sequence).to_string();
-            let expected = format_args!("ascending, from {next_sequence} on").to_string();
+        let (first, last) = (self.first_sequence, self.last_sequence);
+        if first < next_sequence || last < first || last == u64::MAX {
+            let got = format_args!("{first} to {last}").to_string();
+            let expected = format_args!("ascending, from {next_sequence} on, below 2^64 - 1").to_string();
             return Err(FormatError::invalid("the sequence numbers of a run", got, expected));
         }
         let mut from = 0;
-        for (start, end) in &self.migrated {
-            check_range("a migrated range", (*start, *end), from, self.rows)?;
-            from = *end;
+        for range in &self.migrated {
+            from = check_range("a migrated range", *range, from, self.rows)?;
         }
         Ok(())
     }
@@ -329,18 +321,33 @@ impl ManifestMigration {
     }
 
     fn validate(&self, updates: &ManifestUpdates) -> Result<()> {
-        if self.number != updates.migrations {
-            return Err(FormatError::invalid("the number of the migration", self.number, updates.migrations));
+        if self.number == 0 || self.number != updates.migrations {
+            let expected = format_args!("{}, which is 1 or more", updates.migrations).to_string();
+            return Err(FormatError::invalid("the number of the migration", self.number, expected));
         }
+        let (mut before, mut from) = (0, 0);
         for (run, start, end) in &self.slices {
-            let Some(of) = updates.runs.get(*run as usize) else {
-                let expected = format_args!("below {}", updates.runs.len()).to_string();
+            let Some(of) = updates.runs.get(*run as usize).filter(|_| before <= *run) else {
+                let expected = format_args!("ascending, from {before} to below {}", updates.runs.len()).to_string();
                 return Err(FormatError::invalid("the run of a slice", run, expected));
             };
-            check_range("a slice of a migration", (*start, *end), 0, of.rows)?;
+            if before < *run {
+                (before, from) = (*run, 0);
+            }
+            from = check_range("a slice of a migration", (*start, *end), from, of.rows)?;
         }
         Ok(())
     }
+}
+
+/// Checks that paths are unique and lead nowhere else.
+fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for path in paths {
+        check_path(what, path)?;
+        unique(&mut seen, what, path)?;
+    }
+    Ok(())
 }
 
 /// A range as its start and its length.
@@ -362,10 +369,11 @@ fn range_of(input: &mut Reader<'_>) -> Result<(u32, u32)> {
     }
 }
 
-fn check_range(what: &'static str, (start, end): (u32, u32), from: u32, rows: u32) -> Result<()> {
+/// Checks a range of rows that may not begin before `from`; gives where the next one may begin, so that it does not touch.
+fn check_range(what: &'static str, (start, end): (u32, u32), from: u32, rows: u32) -> Result<u32> {
     if from <= start && start < end && end <= rows {
-        return Ok(());
+        return Ok(end.saturating_add(1));
     }
-    let expected = format_args!("not empty, within {from}..{rows}").to_string();
+    let expected = format_args!("not empty, apart from the one before, within {from}..{rows}").to_string();
     Err(FormatError::invalid(what, format_args!("{start}..{end}").to_string(), expected))
 }

@@ -10,10 +10,13 @@ use crate::bad_bins::bins;
 use crate::bad_containers::containers;
 use crate::bad_leaves::leaves;
 use crate::bad_levels::levels;
+use crate::bad_logs::logs;
 use crate::bad_manifests::manifests;
+use crate::bad_resolutions::resolutions;
 use crate::bad_segments::segments;
+use crate::bad_updates::updates;
 use crate::model::Segment;
-use crate::{bad_zones, golden, golden_zones};
+use crate::{bad_zones, golden, golden_zones, samples_updates};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/bad");
 
@@ -23,7 +26,9 @@ const INTRODUCTION: &str = "\
 Every file here is a good one of `tests/golden` with one thing wrong. A reader must give the error named, whatever it is
 asked for first; it must never panic, hang or answer. The files are made by `rust/format/tests/it/bad*.rs`, which also
 writes this list (`LAKEMARK_BAD=write cargo test -p lakemark-format bad`) and checks it. Two further families are tested
-without being kept: small files cut at every length, and with every single bit flipped.
+without being kept: small files cut at every length, and with every single bit flipped. (Logs may end in a torn tail, so that
+a part of these are no errors: `logs.rs` says which.) Logs are those of the id `log-of-updates-1`, from the commit 41 on;
+files named `resolution-*.lmx` are resolutions.
 
 Where the checksums had to be right for the mistake to be seen, they are.
 
@@ -45,10 +50,8 @@ pub fn bad(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>)
 }
 
 pub fn catalogue() -> Vec<Bad> {
-    [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let marks = [containers(), segments(), levels(), bins(), leaves(), bad_zones::all(), manifests()];
+    marks.into_iter().chain([updates(), logs(), resolutions()]).flatten().collect()
 }
 
 /// The variant's name.
@@ -60,12 +63,18 @@ fn variant(error: &FormatError) -> &'static str {
         FormatError::ChecksumMismatch { .. } => "ChecksumMismatch",
         FormatError::Truncated { .. } => "Truncated",
         FormatError::Invalid { .. } => "Invalid",
+        FormatError::DamagedUpdates { .. } => "DamagedUpdates",
         other => panic!("no name for {other:?}"),
     }
 }
 
 fn read(name: &str, bytes: &[u8]) -> Result<()> {
-    if name.ends_with(".lmm") { Manifest::decode(bytes).map(drop) } else { Segment::read(bytes).map(drop) }
+    match name.rsplit_once('.') {
+        Some((_, "lmm")) => Manifest::decode(bytes).map(drop),
+        Some((_, "lml")) => samples_updates::read_log(bytes).map(drop),
+        _ if name.starts_with("resolution") => Resolution::decode(bytes).map(drop),
+        _ => Segment::read(bytes).map(drop),
+    }
 }
 
 fn file(name: &str) -> PathBuf {
@@ -110,8 +119,10 @@ fn small_files() -> Vec<(&'static str, Vec<u8>)> {
     let segments = segments.into_iter().map(|(name, segment)| (name, segment.write().0));
     let zoned = [("filtered-strings.lmx", golden_zones::filtered_strings()), ("sliced.lmx", golden_zones::sliced())];
     let zoned = zoned.into_iter().map(|(name, segment)| (name, segment.write().0));
+    let resolution = samples_updates::resolution().encode().unwrap();
     segments
         .chain(zoned)
+        .chain([("resolution.lmx", resolution)])
         .chain(golden::manifests().into_iter().map(|(name, value)| (name, value.encode().unwrap())))
         .collect()
 }
@@ -142,7 +153,9 @@ fn a_flipped_bit_is_an_error_wherever_it_is() {
 fn every_error_says_what_to_do() {
     for bad in catalogue() {
         let text = read(&bad.name, &bad.bytes).unwrap_err().to_string();
+        let data = bad.error == "DamagedUpdates";
         let remedy = ["lakemark index build", "upgrade lakemark"].iter().any(|remedy| text.contains(remedy));
         assert!(remedy, "{}: {text}", bad.name);
+        assert_eq!((data, data), (text.contains("keep the file"), !text.contains("delete the file")), "{}", bad.name);
     }
 }

@@ -48,7 +48,7 @@ fn containers() -> Vec<Bad> {
             "the body ends in the last segment's list of files",
             raw(|body| body.truncate(body.len() - 1)),
         ),
-        bad("body-longer.lmm", "Invalid", "a byte follows the body's last field", raw(|body| body.push(0))),
+        bad("body-longer.lmm", "DamagedUpdates", "a byte follows the body's last field", raw(|body| body.push(0))),
         bad(
             "schema-count-huge.lmm",
             "TooLong",

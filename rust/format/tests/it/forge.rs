@@ -5,7 +5,7 @@
 use lakemark_format::codec::Writer;
 use lakemark_format::*;
 
-use crate::forge_zones;
+use crate::{forge_updates, forge_zones};
 
 /// A stream's pages with good checksums.
 pub fn pages(id: &[u8; 16], stream: &[u8]) -> Vec<u8> {
@@ -48,12 +48,14 @@ pub fn stream(file: &[u8]) -> Vec<u8> {
     read_logical(&file[..trailer.directory_offset as usize], 0..trailer.stream_length, &trailer).unwrap()
 }
 
-fn blob(out: &mut Writer, bytes: &[u8]) {
+/// Bytes after their length.
+pub fn blob(out: &mut Writer, bytes: &[u8]) {
     out.varint(bytes.len() as u64);
     out.bytes(bytes);
 }
 
-fn list(out: &mut Writer, numbers: &[u32]) {
+/// Numbers after their count.
+pub fn list(out: &mut Writer, numbers: &[u32]) {
     out.varint(numbers.len() as u64);
     numbers.iter().for_each(|number| out.varint((*number).into()));
 }
@@ -170,6 +172,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
             next = ordinal.wrapping_add(1);
         }
     }
+    manifest.updates.iter().for_each(|updates| out.bytes(&forge_updates::part(updates)));
     out.into_vec()
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lakemark_format::*;
 
 use crate::model::{Segment, files};
-use crate::{golden_zones, samples};
+use crate::{golden_updates, golden_zones, samples, samples_updates};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/v1");
 
@@ -222,7 +222,12 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
 }
 
 pub fn manifests() -> Vec<(&'static str, Manifest)> {
-    vec![("empty.lmm", samples::empty_manifest()), ("table.lmm", samples::manifest())]
+    vec![
+        ("empty.lmm", samples::empty_manifest()),
+        ("table.lmm", samples::manifest()),
+        ("key-only.lmm", samples_updates::key_only()),
+        ("updates.lmm", samples_updates::manifest()),
+    ]
 }
 
 #[test]
@@ -254,6 +259,7 @@ fn every_golden_file_is_tested() {
         .collect();
     let mut tested: Vec<_> = segments().iter().map(|(name, _)| name.to_string()).collect();
     tested.extend(golden_zones::segments().iter().map(|(name, _)| name.to_string()));
+    tested.extend(golden_updates::NAMES.map(String::from));
     tested.extend(manifests().iter().map(|(name, _)| name.to_string()));
     found.sort();
     tested.sort();

@@ -1,7 +1,10 @@
 //! `docs/format.md` says what the code does: its tables of constants and its dump are compared with both.
 
 use lakemark_format::filter::{self, Shape};
-use lakemark_format::{Key, container, key, leaf, manifest, order, posting, segment, value_block, zones};
+use lakemark_format::{
+    ContentKind, Key, Operation, container, key, leaf, log, manifest, order, posting, resolution, segment, value_block,
+    zones,
+};
 
 use crate::{forge, golden};
 
@@ -45,6 +48,7 @@ fn spec_constants_match() {
         ("LEAF_ZONES", zones::LEAF_ZONES.to_string()),
         ("BLOCK_BYTES", filter::BLOCK_BYTES.to_string()),
         ("DENSITY_UNIT", filter::DENSITY_UNIT.to_string()),
+        ("LOG_START", log::LOG_START.to_string()),
         ("MAX_STREAM_BYTES", container::MAX_STREAM_BYTES.to_string()),
         ("MAX_DIRECTORY_BYTES", container::MAX_DIRECTORY_BYTES.to_string()),
         ("MAX_KEY_LENGTH", key::MAX_KEY_LENGTH.to_string()),
@@ -60,6 +64,9 @@ fn spec_constants_match() {
         ("MAX_FENCE_BYTES", zones::MAX_FENCE_BYTES.to_string()),
         ("MAX_HASHES", filter::MAX_HASHES.to_string()),
         ("MAX_DENSITY", filter::MAX_DENSITY.to_string()),
+        ("MAX_KEY_COLUMNS", manifest::MAX_KEY_COLUMNS.to_string()),
+        ("MAX_FRAME_BYTES", log::MAX_FRAME_BYTES.to_string()),
+        ("MAX_RESOLVED_ROWS", resolution::MAX_RESOLVED_ROWS.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -74,6 +81,7 @@ fn never_change_these_constants() {
     assert_eq!((container::HEADER_BYTES, container::TRAILER_BYTES), (64, 64));
     assert_eq!((container::DIRECTORY_PAGE, container::TRAILER_PAGE), (u64::MAX, u64::MAX - 1));
     assert_eq!((segment::BASE_ALIGNMENT, posting::BLOCK_ROWS, order::ORDER_BLOCK_ENTRIES), (64, 4096, 1024));
+    assert_eq!((log::LOG_START, log::MAX_FRAME_BYTES), (68, 1 << 30));
     assert_eq!(crc32c::crc32c(b"123456789"), 0xe306_9283);
 }
 
@@ -128,6 +136,17 @@ fn the_explained_bytes_are_those_of_the_file() {
     assert_eq!(explained, 9);
     let stream = forge::stream(&bytes);
     assert_eq!(stream.len(), 0x79);
+}
+
+/// The operations of the specification have the codes of the library.
+#[test]
+fn the_operations_match() {
+    let specified: Vec<_> = cells("code | operation").into_iter().map(|row| (row[1].clone(), row[2].clone())).collect();
+    let codes = (1..=4).map(|code| (code.to_string(), Operation::decode(code).unwrap().name().to_owned()));
+    assert_eq!(specified, codes.collect::<Vec<_>>());
+    assert!(SPEC.contains("1 segment, 2 manifest, 3 resolution; 4 is a log"));
+    use ContentKind::{Log, Manifest, Resolution, Segment};
+    assert_eq!([Segment, Manifest, Resolution, Log].map(ContentKind::code), [1, 2, 3, 4]);
 }
 
 /// The positions that the specification gives as an example are those of the library.

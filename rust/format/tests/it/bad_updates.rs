@@ -1,0 +1,158 @@
+//! Bad manifests of tables that take updates, whose checksums are all good.
+
+use lakemark_format::*;
+
+use crate::bad::{Bad, bad};
+use crate::{forge, forge_updates, samples_updates as samples};
+
+fn with(name: &str, wrong: &'static str, change: impl FnOnce(&mut ManifestUpdates)) -> Bad {
+    let mut updates = samples::updates();
+    change(&mut updates);
+    bad(name, "DamagedUpdates", wrong, forge::manifest(&Manifest { updates: Some(updates), ..samples::manifest() }))
+}
+
+/// The manifest with nothing pending, with other bytes in its body, and where in it the updates begin.
+fn raw(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>, usize)) -> Bad {
+    let manifest = samples::key_only();
+    let mut body = forge::manifest_body(&manifest);
+    let part = forge_updates::part(manifest.updates.as_ref().unwrap()).len();
+    let at = body.len() - part;
+    change(&mut body, at);
+    let stream = forge::header(2, &manifest.store_id);
+    let file = forge::container(ContentKind::Manifest, manifest.store_id, &stream, &body);
+    bad(name, "DamagedUpdates", wrong, file)
+}
+
+pub fn updates() -> Vec<Bad> {
+    [bytes(), keys(), runs(), migrations(), files()].into_iter().flatten().collect()
+}
+
+const HUGE: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+/// Bytes behind the number of runs, where nothing is pending.
+const BEHIND_RUNS: usize = 9;
+
+fn bytes() -> Vec<Bad> {
+    let runs = |body: &mut Vec<u8>, bytes: &[u8]| {
+        let at = body.len() - BEHIND_RUNS - 1;
+        drop(body.splice(at..at + 1, bytes.iter().copied()));
+    };
+    vec![
+        raw("updates-tag-2.lmm", "the byte before the updates is 2", |body, at| body[at] = 2),
+        raw("updates-cut.lmm", "the last counter is missing", |body, _| body.truncate(body.len() - 1)),
+        raw("updates-empty.lmm", "the byte before the updates is the last", |body, at| body.truncate(at + 1)),
+        raw("updates-longer.lmm", "a byte follows the last counter", |body, _| body.push(0)),
+        raw("key-columns-huge.lmm", "the key has 2^63 - 1 columns", |body, at| {
+            drop(body.splice(at + 1..at + 2, HUGE));
+        }),
+        raw("runs-huge.lmm", "there are 2^63 - 1 runs", |body, _| runs(body, &HUGE)),
+        raw("migration-flag-2.lmm", "the flag of the migration is 2", |body, _| {
+            let at = body.len() - BEHIND_RUNS;
+            body[at] = 2;
+        }),
+        raw("migrated-range-of-33-bits.lmm", "a migrated range ends beyond 2^32 - 1", |body, _| {
+            let run = [[7; 16].as_slice(), &[1, b'r', 0, 1, 5, 0, 0, 1]].concat();
+            let range = [0xff, 0xff, 0xff, 0xff, 0x0f, 1];
+            runs(body, &[&[1], run.as_slice(), &range, &[0]].concat());
+        }),
+    ]
+}
+
+fn keys() -> Vec<Bad> {
+    vec![
+        with("no-key-column.lmm", "the key has no column", |updates| updates.key.clear()),
+        with("key-of-65-columns.lmm", "the key has 65 columns", |updates| {
+            updates.key = (0..65).map(|column| format!("c{column}")).collect();
+        }),
+        with("key-column-twice.lmm", "a column is twice in the key", |updates| {
+            updates.key = vec!["a".into(), "b".into(), "a".into()];
+        }),
+        with("log-path-escapes.lmm", "the log's path leads out of the store", |updates| {
+            updates.log.path = "updates/../../log".into();
+        }),
+        with("log-begins-in-run.lmm", "the log begins with a commit that is in a run", |updates| {
+            updates.log.first_sequence = 33;
+        }),
+    ]
+}
+
+fn runs() -> Vec<Bad> {
+    vec![
+        with("run-twice.lmm", "two runs have one id", |updates| updates.runs[1].id = updates.runs[0].id),
+        with("run-path-absolute.lmm", "a run's path starts with a slash", |updates| {
+            updates.runs[1].path = "/run".into();
+        }),
+        with("run-of-no-pass.lmm", "a run was written 0 times", |updates| updates.runs[0].passes = 0),
+        with("run-of-3-passes.lmm", "a run was written 3 times", |updates| updates.runs[0].passes = 3),
+        with("runs-out-of-order.lmm", "the newer run is listed first", |updates| {
+            updates.migration = None;
+            updates.runs.reverse();
+        }),
+        with("runs-overlap.lmm", "a run begins with the last commit of the one before", |updates| {
+            updates.runs[1].first_sequence = 30;
+        }),
+        with("run-ends-before-it-begins.lmm", "a run's last commit is before its first", |updates| {
+            updates.runs[1].last_sequence = 32;
+        }),
+        with("run-of-the-last-sequence.lmm", "a run's last commit has the number 2^64 - 1", |updates| {
+            updates.runs[1].last_sequence = u64::MAX;
+            updates.log.first_sequence = u64::MAX;
+        }),
+        with("migrated-range-empty.lmm", "a migrated range has no row", |updates| {
+            updates.runs[1].migrated = vec![(3, 3)];
+        }),
+        with("migrated-range-beyond-run.lmm", "a migrated range ends behind the run's last row", |updates| {
+            updates.runs[1].migrated = vec![(3, 11)];
+        }),
+        with("migrated-ranges-overlap.lmm", "two migrated ranges have a row in common", |updates| {
+            updates.runs[1].migrated = vec![(0, 4), (3, 6)];
+        }),
+        with("migrated-ranges-touch.lmm", "a migrated range begins where the one before ends", |updates| {
+            updates.runs[1].migrated = vec![(0, 4), (4, 6)];
+        }),
+        with("migrated-ranges-descend.lmm", "the later migrated range is listed first", |updates| {
+            updates.runs[1].migrated = vec![(5, 6), (0, 4)];
+        }),
+        with("resolution-path-escapes.lmm", "a resolution's path leads out of the store", |updates| {
+            updates.runs[0].resolution.as_mut().unwrap().path = "..".into();
+        }),
+    ]
+}
+
+fn migrations() -> Vec<Bad> {
+    let slices = |name: &str, wrong: &'static str, slices: &[(u32, u32, u32)]| {
+        let migration = ManifestMigration { number: 3, slices: slices.to_vec() };
+        with(name, wrong, |updates| updates.migration = Some(migration))
+    };
+    vec![
+        with("migration-of-another-number.lmm", "the migration is not the last that was begun", |updates| {
+            updates.migrations = 4;
+        }),
+        with("migration-0.lmm", "the migration has the number 0", |updates| {
+            updates.migrations = 0;
+            updates.migration.as_mut().unwrap().number = 0;
+        }),
+        slices("slice-of-no-run.lmm", "a slice is of a run that is not listed", &[(2, 0, 1)]),
+        slices("slice-beyond-run.lmm", "a slice ends behind the run's last row", &[(1, 9, 11)]),
+        slices("slice-empty.lmm", "a slice has no row", &[(1, 2, 2)]),
+        slices("slices-overlap.lmm", "two slices have a row in common", &[(1, 0, 4), (1, 3, 6)]),
+        slices("slices-touch.lmm", "a slice begins where the one before ends", &[(1, 0, 4), (1, 4, 6)]),
+        slices("slices-descend.lmm", "a slice is of an older run than the one before", &[(1, 0, 4), (0, 0, 1)]),
+    ]
+}
+
+fn files() -> Vec<Bad> {
+    vec![
+        with("replaced-file-twice.lmm", "a replaced file is listed twice", |updates| {
+            updates.replaced.push(updates.replaced[0].clone());
+        }),
+        with("replaced-path-escapes.lmm", "a replaced file's path leads out of the table", |updates| {
+            updates.replaced[0].path = "a/../../b".into();
+        }),
+        with("store-file-twice.lmm", "a file of the store is listed twice", |updates| {
+            updates.data[1].path = updates.data[0].path.clone();
+        }),
+        with("store-path-absolute.lmm", "a path of a file of the store starts with a slash", |updates| {
+            updates.data[0].path = "/data".into();
+        }),
+    ]
+}

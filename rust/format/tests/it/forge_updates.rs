@@ -1,0 +1,167 @@
+//! The second writer of what updates write, made from `docs/format.md`, that checks nothing.
+
+use lakemark_format::codec::Writer;
+use lakemark_format::*;
+
+use crate::forge::{self, blob, list};
+use crate::samples_updates as samples;
+
+/// The part of a manifest about updates, with the byte before it.
+pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.u8(1);
+    out.varint(updates.key.len() as u64);
+    updates.key.iter().for_each(|column| blob(&mut out, column.as_bytes()));
+    out.varint(updates.options.len() as u64);
+    for (name, value) in &updates.options {
+        blob(&mut out, name.as_bytes());
+        blob(&mut out, value.as_bytes());
+    }
+    out.bytes(&updates.log.id);
+    blob(&mut out, updates.log.path.as_bytes());
+    out.varint(updates.log.first_sequence);
+    out.varint(updates.runs.len() as u64);
+    updates.runs.iter().for_each(|each| run(&mut out, each));
+    out.u8(updates.migration.is_some().into());
+    if let Some(migration) = &updates.migration {
+        out.varint(migration.number);
+        out.varint(migration.slices.len() as u64);
+        for (run, start, end) in &migration.slices {
+            numbers(&mut out, &[(*run).into(), (*start).into(), end.wrapping_sub(*start).into()]);
+        }
+    }
+    out.varint(updates.migrations);
+    out.varint(updates.replaced.len() as u64);
+    for file in &updates.replaced {
+        blob(&mut out, file.path.as_bytes());
+        out.varint(file.size);
+        out.bytes(&file.modified_ns.to_le_bytes());
+    }
+    out.varint(updates.data.len() as u64);
+    for file in &updates.data {
+        blob(&mut out, file.path.as_bytes());
+        out.varint(file.size);
+    }
+    let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
+    numbers(&mut out, &[rows, log_bytes, flushed_bytes, merged_bytes, merged_rows]);
+    out.into_vec()
+}
+
+fn numbers(out: &mut Writer, numbers: &[u64]) {
+    numbers.iter().for_each(|number| out.varint(*number));
+}
+
+fn run(out: &mut Writer, run: &ManifestRun) {
+    out.bytes(&run.id);
+    blob(out, run.path.as_bytes());
+    out.varint(run.length);
+    out.u8(run.passes);
+    numbers(out, &[run.rows.into(), run.first_sequence, run.last_sequence, run.migrated.len() as u64]);
+    for (start, end) in &run.migrated {
+        numbers(out, &[(*start).into(), end.wrapping_sub(*start).into()]);
+    }
+    out.u8(run.resolution.is_some().into());
+    if let Some(resolution) = &run.resolution {
+        out.bytes(&resolution.id);
+        blob(out, resolution.path.as_bytes());
+        out.varint(resolution.length);
+    }
+}
+
+/// A header with these bytes where version and kind are, and its checksum.
+pub fn log_header(id: &[u8; 16], version: u8, kind: u8, reserved: u8) -> Vec<u8> {
+    let mut header = forge::header(kind, id);
+    (header[8], header[63]) = (version, reserved);
+    let checksum = forge::crc(id, 0, &header);
+    [header, checksum.to_le_bytes().to_vec()].concat()
+}
+
+/// The frame that stands at `at` and holds this payload.
+pub fn frame(id: &[u8; 16], at: usize, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let checksum = forge::crc(id, at as u64, payload);
+    [frame_header(id, at, payload.len() as u32, sequence, checksum), payload.to_vec()].concat()
+}
+
+/// The 20 bytes before a payload.
+pub fn frame_header(id: &[u8; 16], at: usize, length: u32, sequence: u64, payload_checksum: u32) -> Vec<u8> {
+    let told = [&length.to_le_bytes(), sequence.to_le_bytes().as_slice(), &payload_checksum.to_le_bytes()].concat();
+    let checksum = forge::crc(id, at as u64, &told);
+    [told, checksum.to_le_bytes().to_vec()].concat()
+}
+
+/// The payload of a frame.
+pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.varint(commits.len() as u64);
+    for commit in commits {
+        blob(&mut out, commit.tag.as_bytes());
+        out.varint(commit.changes.len() as u64);
+        for change in &commit.changes {
+            let operations = [Operation::Insert, Operation::Upsert, Operation::Update, Operation::Delete];
+            let place = operations.iter().position(|operation| *operation == change.operation).unwrap();
+            out.u8(place as u8 + 1);
+            blob(&mut out, &change.rows);
+        }
+    }
+    out.into_vec()
+}
+
+/// A whole log of frames with these sequences and payloads.
+pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = log_header(&samples::LOG, 1, 4, 0);
+    for (sequence, payload) in frames {
+        bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
+    }
+    bytes
+}
+
+/// The directory of a resolution.
+pub fn resolution_body(resolution: &Resolution) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.bytes(&resolution.run);
+    out.varint(resolution.rows.into());
+    out.varint(resolution.files.len() as u64);
+    for file in &resolution.files {
+        blob(&mut out, file.path.as_bytes());
+        out.varint(file.size);
+        out.bytes(&file.modified_ns.to_le_bytes());
+        out.u8(file.etag.is_some().into());
+        file.etag.iter().for_each(|etag| blob(&mut out, etag.as_bytes()));
+        list(&mut out, &file.row_groups);
+        rows(&mut out, &file.shadowed, file.row_groups.iter().sum());
+        rows(&mut out, &file.completed, resolution.rows);
+    }
+    out.varint(resolution.runs.len() as u64);
+    for run in &resolution.runs {
+        out.bytes(&run.id);
+        out.varint(run.rows.into());
+        rows(&mut out, &run.replaced, run.rows);
+    }
+    out.into_vec()
+}
+
+/// A list of rows, also one with rows that its universe does not have.
+fn rows(out: &mut Writer, rows: &[u32], universe: u32) {
+    out.varint(rows.len() as u64);
+    if !rows.is_empty() {
+        let mut bytes = Vec::new();
+        posting::encode(rows, universe.max(rows[rows.len() - 1] + 1), &mut bytes);
+        blob(out, &bytes);
+    }
+}
+
+/// A resolution's file in which every checksum is good.
+pub fn resolution(id: [u8; 16], body: &[u8]) -> Vec<u8> {
+    forge::container(ContentKind::Resolution, id, &forge::header(3, &id), body)
+}
+
+#[test]
+fn the_second_writer_writes_the_same_updates() {
+    let (written, ends) = samples::log(&samples::frames());
+    let forged = samples::frames().iter().map(|commits| payload(commits)).collect::<Vec<_>>();
+    let sequences = [samples::FIRST, samples::FIRST + 2];
+    assert!(log(&sequences.into_iter().zip(forged).collect::<Vec<_>>()) == written);
+    assert_eq!(ends.last(), Some(&written.len()));
+    let value = samples::resolution();
+    assert!(resolution(value.id, &resolution_body(&value)) == value.encode().unwrap());
+}

@@ -1,0 +1,28 @@
+//! Golden files of updates: a log and a resolution. Manifests with updates stand among the other manifests.
+
+use lakemark_format::Resolution;
+
+use crate::golden::golden;
+use crate::samples_updates as samples;
+
+/// Their names.
+pub const NAMES: [&str; 2] = ["frames.lml", "resolution.lmx"];
+
+#[test]
+fn the_golden_log_is_read_and_written() {
+    let frames = samples::frames();
+    let (written, _) = samples::log(&frames);
+    let golden = golden("frames.lml", &written);
+    let read = samples::read_log(&golden).unwrap();
+    assert_eq!((read.commits, read.end, read.torn), (samples::numbered(&frames), golden.len() as u64, false));
+    assert!(golden == written);
+}
+
+#[test]
+fn the_golden_resolution_is_read_and_written() {
+    let resolution = samples::resolution();
+    let written = resolution.encode().unwrap();
+    let golden = golden("resolution.lmx", &written);
+    assert_eq!(Resolution::decode(&golden), Ok(resolution));
+    assert!(golden == written);
+}

@@ -1,0 +1,140 @@
+//! Small values of what updates write, shared by the tests and by the golden files.
+
+use lakemark_format::*;
+
+use crate::samples;
+
+/// A table with everything pending that there can be, and a manifest that uses every optional field.
+pub fn updates() -> ManifestUpdates {
+    let resolution = ManifestResolution { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
+    ManifestUpdates {
+        key: vec!["country".into(), "straße".into()],
+        options: vec![("buffer".into(), "1GiB".into()), ("alpha".into(), "".into())],
+        log: ManifestLog { id: LOG, path: "updates/3c3c.lml".into(), first_sequence: FIRST },
+        runs: vec![
+            ManifestRun {
+                id: [0xa1; 16],
+                path: "updates/a1a1.lmr".into(),
+                length: 1 << 40,
+                passes: 2,
+                rows: u32::MAX,
+                first_sequence: 0,
+                last_sequence: 30,
+                migrated: vec![(0, 1), (7, 300), (u32::MAX - 1, u32::MAX)],
+                resolution: Some(resolution),
+            },
+            ManifestRun {
+                id: [0xa2; 16],
+                path: "updates/a2a2.lmr".into(),
+                length: 0,
+                passes: 1,
+                rows: 10,
+                first_sequence: 33,
+                last_sequence: 33,
+                migrated: vec![],
+                resolution: None,
+            },
+        ],
+        migration: Some(ManifestMigration { number: 3, slices: vec![(0, 1, 5), (0, 300, 4000), (1, 9, 10)] }),
+        migrations: 3,
+        replaced: vec![ReplacedFile { path: "year=2024/part-0.parquet".into(), size: 1_234_567, modified_ns: -2 }],
+        data: vec![
+            StoreFile { path: "data/d1.parquet".into(), size: 4321 },
+            StoreFile { path: "data/größe.parquet".into(), size: 0 },
+        ],
+        written: WriteCounters {
+            rows: 1,
+            log_bytes: 200,
+            flushed_bytes: 30_000,
+            merged_bytes: 4_000_000,
+            merged_rows: u64::MAX,
+        },
+    }
+}
+
+/// A manifest with them.
+pub fn manifest() -> Manifest {
+    Manifest { updates: Some(updates()), ..samples::manifest() }
+}
+
+/// A manifest of a table that takes updates and has none.
+pub fn key_only() -> Manifest {
+    let log = ManifestLog { path: "l".into(), ..ManifestLog::default() };
+    let updates = ManifestUpdates { key: vec!["id".into()], log, ..ManifestUpdates::default() };
+    Manifest { updates: Some(updates), ..samples::empty_manifest() }
+}
+
+/// The id of the log.
+pub const LOG: [u8; 16] = *b"log-of-updates-1";
+/// The number of its first commit.
+pub const FIRST: u64 = 41;
+
+/// The frames of a log: two commits that were synced together, then one. Every operation is there.
+pub fn frames() -> Vec<Vec<LogCommit>> {
+    let change = |operation, rows: &str| LogChange { operation, rows: rows.into() };
+    vec![
+        vec![
+            LogCommit {
+                tag: "load größe".into(),
+                changes: vec![change(Operation::Insert, "rows to add"), change(Operation::Delete, "keys")],
+            },
+            LogCommit { tag: "".into(), changes: vec![change(Operation::Upsert, "")] },
+        ],
+        vec![LogCommit { tag: "".into(), changes: vec![change(Operation::Update, "keys and new values")] }],
+    ]
+}
+
+/// All commits of frames with their numbers.
+pub fn numbered(frames: &[Vec<LogCommit>]) -> Vec<(u64, LogCommit)> {
+    (FIRST..).zip(frames.iter().flatten().cloned()).collect()
+}
+
+/// The whole log of these frames, and where each of them ends.
+pub fn log(frames: &[Vec<LogCommit>]) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut ends, mut sequence) = (log::log_header(LOG), Vec::new(), FIRST);
+    for commits in frames {
+        bytes.extend(log::log_frame(&LOG, bytes.len() as u64, sequence, commits).unwrap());
+        ends.push(bytes.len());
+        sequence += commits.len() as u64;
+    }
+    (bytes, ends)
+}
+
+/// Reads a whole log.
+pub fn read_log(bytes: &[u8]) -> Result<LogRead> {
+    log::check_log_header(&LOG, bytes)?;
+    log::read_log(&LOG, log::LOG_START, FIRST, &bytes[log::LOG_START as usize..])
+}
+
+/// A resolution against two data files and an older run, with and without each list.
+pub fn resolution() -> Resolution {
+    Resolution {
+        id: *b"resolution-of-a1",
+        run: [0xa1; 16],
+        rows: 9000,
+        files: vec![
+            ResolvedFile {
+                path: "year=2024/part-0.parquet".into(),
+                size: 1_234_567,
+                modified_ns: 1_700_000_000_000_000_001,
+                etag: Some("\"abc\"".into()),
+                row_groups: vec![100_000, 100_000, 7],
+                shadowed: (0..5000).map(|row| 40 * row + row % 7).collect(),
+                completed: vec![0, 8999],
+            },
+            ResolvedFile {
+                path: "year=2025/größe.parquet".into(),
+                size: 0,
+                modified_ns: -1,
+                etag: None,
+                row_groups: vec![],
+                shadowed: vec![],
+                completed: vec![],
+            },
+        ],
+        runs: vec![
+            ResolvedRun { id: [0xa0; 16], rows: 64, replaced: (0..64).collect() },
+            ResolvedRun { id: [0x9f; 16], rows: 0, replaced: vec![] },
+        ],
+    }
+}

@@ -1,0 +1,38 @@
+//! Decodes a resolution from arbitrary bytes: as they are, with checksums and lengths put right, and as a file's body.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+use lakemark_format::{ContainerWriter, ContentKind, Resolution};
+
+#[path = "../repair.rs"]
+mod repair;
+
+fuzz_target!(|bytes: &[u8]| {
+    decode(bytes);
+    if let Some(bytes) = repair::repair(bytes) {
+        decode(&bytes);
+    }
+    if let Ok(bytes) = ContainerWriter::new(ContentKind::Resolution, [7; 16]).finish(bytes) {
+        decode(&bytes);
+    }
+});
+
+/// A resolution that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
+/// as postings may have any form.
+fn decode(bytes: &[u8]) {
+    let Ok(resolution) = Resolution::decode(bytes) else { return };
+    for file in &resolution.files {
+        check(&file.shadowed, file.row_groups.iter().sum());
+        check(&file.completed, resolution.rows);
+    }
+    for run in &resolution.runs {
+        check(&run.replaced, run.rows);
+    }
+    let again = resolution.encode().expect("a resolution that was read");
+    assert_eq!(Resolution::decode(&again), Ok(resolution));
+}
+
+fn check(rows: &[u32], universe: u32) {
+    assert!(rows.is_sorted_by(|a, b| a < b) && rows.last().is_none_or(|last| *last < universe));
+}
