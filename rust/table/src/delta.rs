@@ -139,6 +139,11 @@ impl DeltaState {
         features.iter().map(ToString::to_string).collect()
     }
 
+    /// Whether it may have columns that it is clustered by.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.writer_features().iter().any(|feature| feature == "clustering")
+    }
+
     /// The table's properties.
     pub(crate) fn properties(&self) -> &HashMap<String, String> {
         self.state.metadata().configuration()

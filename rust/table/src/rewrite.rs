@@ -35,14 +35,14 @@ use crate::snapshot::{DataFile, Snapshot};
 /// Rows that are read and written at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 
-/// What is folded into the data files of a snapshot.
+/// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files have deleted
+/// are their deletion vectors and nothing else, since all of that is left out of files that are written anew.
 pub(crate) struct Fold<'a> {
-    /// For each file of the snapshot the rows that newer ones replace or that were deleted; a file without any stays as it is.
-    /// Rows that a deletion vector hides are left out as well where a file is written anew.
+    /// For each file of the snapshot the rows that the new rows replace or that were deleted; a file without any stays as it is.
     pub shadow: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
     pub rows: &'a [RecordBatch],
-    /// The columns of the key.
+    /// The columns of the key, by the names that they show.
     pub key: &'a [String],
 }
 

@@ -210,7 +210,7 @@ fn wanted_stats(state: &DeltaState) -> impl Fn(usize, &Field) -> bool + use<> {
         Some(count) => usize::try_from(count).unwrap_or(usize::MAX),
         None => INDEXED_COLUMNS,
     };
-    let is_clustered = state.writer_features().iter().any(|feature| feature == "clustering");
+    let is_clustered = state.is_clustered();
     move |place, field| match &named {
         _ if is_clustered => true,
         Some(named) => named.contains(field.name()),

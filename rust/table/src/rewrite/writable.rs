@@ -22,7 +22,7 @@ const KNOWN_FEATURES: [&str; 17] = [
     "timestampNtz",
     "timestampWithoutTimezone",
     "domainMetadata",
-    // New files have statistics of every flat column, so those that the table is clustered by, too.
+    // New files of such a table have statistics of every flat column, so those that it is clustered by, too.
     "clustering",
     "v2Checkpoint",
     "vacuumProtocolCheck",
@@ -55,6 +55,11 @@ pub(crate) fn check_writable(state: &DeltaState) -> Result<()> {
     }
     if let Some(feature) = state.writer_features().into_iter().find(|name| !KNOWN_FEATURES.contains(&name.as_str())) {
         return refuse(format!("it has the feature {feature}, which this release does not know how to write"));
+    }
+    let has_structs =
+        || state.logged_schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Struct(_)));
+    if state.is_clustered() && has_structs() {
+        return refuse("it is clustered (clustering) and has structs, whose fields it may be clustered by".to_owned());
     }
     let properties = state.properties();
     for (property, what) in SWITCHES {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use futures::FutureExt;
+use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
 use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
 use super::{Pending, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, check_writable};
 use crate::rewrite::{Fold, Folded, delta};
-use crate::{ErrorKind, Result, Snapshot, Table};
+use crate::{ErrorKind, Result, Snapshot, Table, TableOptions};
 
 fn commit(root: &Path, version: u64, actions: &[Value]) {
     let log = root.join("_delta_log");
@@ -329,7 +331,7 @@ async fn rows_move_to_the_partition_that_they_name() {
         let have = again.files().iter().find(|have| have.path == file.path).unwrap();
         assert_eq!(have.partition_values, file.partition_values, "{}", file.path);
         assert!(root.join(&file.path).is_file());
-        assert_eq!(again.object_store().head_size(&have.meta).await, file.size);
+        assert_eq!(again.object_store().head(&have.meta.location).await.unwrap().size, file.size);
     }
     let beside: Vec<&str> = folded.files.iter().map(|file| file.path.rsplit_once('/').unwrap().0).collect();
     let null = "p=__HIVE_DEFAULT_PARTITION__/t=__HIVE_DEFAULT_PARTITION__";
@@ -340,16 +342,6 @@ async fn rows_move_to_the_partition_that_they_name() {
     assert_eq!(rows[1], expected(&[(2, "new")]));
     assert_eq!(rows[2], expected(&[(1, "moved")]));
     assert_eq!(rows[3], expected(&[(20, "far"), (21, "far")]));
-}
-
-trait HeadSize {
-    async fn head_size(&self, meta: &object_store::ObjectMeta) -> u64;
-}
-
-impl HeadSize for Arc<dyn object_store::ObjectStore> {
-    async fn head_size(&self, meta: &object_store::ObjectMeta) -> u64 {
-        object_store::ObjectStoreExt::head(self, &meta.location).await.unwrap().size
-    }
 }
 
 #[tokio::test]
@@ -462,6 +454,8 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         [marked]
     };
     let k = [column("k", "integer")];
+    let mut point = column("point", "");
+    point["type"] = json!({"type": "struct", "fields": [column("x", "integer")]});
     assert_eq!(check(plain(), &k, json!({})).await, Ok(()));
     let all = [
         "appendOnly",
@@ -478,6 +472,7 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         (check(plain(), &k, json!({"delta.enableChangeDataFeed": "true"})).await, "delta.enableChangeDataFeed"),
         (check(plain(), &k, json!({"delta.constraints.positive": "k > 0"})).await, "delta.constraints.positive"),
         (check(features(&["rowTracking", "domainMetadata"]), &k, json!({})).await, "rowTracking"),
+        (check(features(&["clustering", "domainMetadata"]), &[point], json!({})).await, "clustering"),
         (check(features(&["inCommitTimestamp"]), &k, json!({})).await, "inCommitTimestamp"),
         (
             check(plain(), &marked("delta.generationExpression", json!("1 + 1")), json!({})).await,
@@ -490,4 +485,55 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         let message = outcome.unwrap_err();
         assert!(message.contains(named), "{message} should name {named}");
     }
+}
+
+/// An object store instead of a file system: files are put as they are, and the version if there is none.
+#[tokio::test]
+async fn tables_on_object_stores_are_committed_to_as_well() {
+    let folder = table();
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    for name in ["a.parquet", "b.parquet", "_delta_log/00000000000000000000.json"] {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        store.put(&format!("t/{name}").into(), bytes.into()).await.unwrap();
+    }
+    let layer = |_: Arc<dyn ObjectStore>| Arc::clone(&store);
+    let table = Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let (version, folded) = migrated(&table, &pending(), 5).await;
+    assert_eq!((version, folded.files.len()), (1, 2));
+    let size = async |name: &str| store.head(&format!("t/{name}").into()).await.unwrap().size;
+    for file in &folded.files {
+        assert_eq!(size(&file.path).await, file.size);
+    }
+    let files: Vec<String> = table.snapshot().await.unwrap().files().iter().map(|file| file.path.clone()).collect();
+    assert_eq!(files, ["b.parquet", &folded.files[0].path, &folded.files[1].path]);
+    let again = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::Conflict);
+    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), Migrated::Already));
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_leaves_the_table_as_it_was() {
+    let folder = table();
+    let root = folder.path();
+    let table = open(root).await;
+    let snapshot = table.snapshot().await.unwrap();
+    let with_data = data_files(root);
+    // A file that is gone, after another was written.
+    std::fs::remove_file(root.join("b.parquet")).unwrap();
+    let mut both = pending();
+    both.shadow[1] = shadow(&[0], 3);
+    let error = migrate(&table, &snapshot, &both, 5).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert_eq!((versions(root), data_files(root)), (1, with_data - 1));
+    // A log that takes no version. Whether it has ours cannot be known then, so that the files stay.
+    std::fs::write(root.join("b.parquet"), b"").unwrap();
+    let (pending, ours) = (pending(), transaction(5));
+    let fold = pending.fold();
+    let outcome = delta::migrate_then(&table.location, &snapshot, &fold, &ours, || {
+        std::fs::rename(root.join("_delta_log"), root.join("moved")).unwrap();
+        std::fs::write(root.join("_delta_log"), b"").unwrap();
+    });
+    assert_eq!(outcome.await.unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(data_files(root), with_data + 2);
 }
