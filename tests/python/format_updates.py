@@ -63,6 +63,12 @@ def unique(values: Sequence[Hashable]) -> None:
     assert len(set(values)) == len(values), "twice"
 
 
+def read_path(cursor: Fields) -> str:
+    path = cursor.string()
+    assert all(part not in ("", ".", "..") and "\0" not in part for part in path.split("/"))
+    return path
+
+
 def read_range(cursor: Fields) -> Range:
     start = cursor.varint()
     return start, start + cursor.varint()
@@ -76,7 +82,7 @@ def check_ranges(ranges: list[Range], rows: int) -> None:
 def read_run(cursor: Fields) -> Run:
     run = Run(
         cursor.take(16),
-        cursor.string(),
+        read_path(cursor),
         cursor.varint(),
         cursor.number(1),
         cursor.varint(),
@@ -85,7 +91,7 @@ def read_run(cursor: Fields) -> Run:
         None,
     )
     if flag(cursor):
-        run.resolution = (cursor.take(16), cursor.string(), cursor.varint())
+        run.resolution = (cursor.take(16), read_path(cursor), cursor.varint())
     assert run.passes in (1, 2)
     assert run.sequences[0] <= run.sequences[1] < 2**64 - 1
     check_ranges(run.migrated, run.rows)
@@ -114,7 +120,7 @@ def read_updates(cursor: Fields) -> Updates:
     assert 1 <= len(key) <= 64
     unique(key)
     options = [(cursor.string(), cursor.string()) for _ in range(cursor.varint())]
-    log = (cursor.take(16), cursor.string(), cursor.varint())
+    log = (cursor.take(16), read_path(cursor), cursor.varint())
     runs = [read_run(cursor) for _ in range(cursor.varint())]
     unique([run.id for run in runs])
     sequences = [*(run.sequences for run in runs), (log[2], log[2])]
@@ -122,8 +128,8 @@ def read_updates(cursor: Fields) -> Updates:
     migration = read_migration(cursor, runs) if flag(cursor) else None
     migrations = cursor.varint()
     assert migration is None or migration[0] == migrations > 0
-    replaced = [(cursor.string(), cursor.varint(), cursor.signed(8)) for _ in range(cursor.varint())]
-    data = [(cursor.string(), cursor.varint()) for _ in range(cursor.varint())]
+    replaced = [(read_path(cursor), cursor.varint(), cursor.signed(8)) for _ in range(cursor.varint())]
+    data = [(read_path(cursor), cursor.varint()) for _ in range(cursor.varint())]
     unique([path for path, *_ in replaced])
     unique([path for path, _ in data])
     return Updates(key, options, log, runs, migration, migrations, replaced, data, [cursor.varint() for _ in range(5)])
@@ -232,9 +238,10 @@ def read_resolution_body(cursor: Fields, posting: Callable[[bytes, int, int], li
 
     resolution = Resolution(cursor.take(16), cursor.varint(), [], [])
     for _ in range(cursor.varint()):
-        path, size, modified = cursor.string(), cursor.varint(), cursor.signed(8)
+        path, size, modified = read_path(cursor), cursor.varint(), cursor.signed(8)
         tag = cursor.string() if flag(cursor) else None
         row_groups = cursor.varints()
+        assert sum(row_groups) < 2**32
         shadowed, completed = row_list(sum(row_groups)), row_list(resolution.rows)
         resolution.files.append(Resolved(path, size, modified, tag, row_groups, shadowed, completed))
     for _ in range(cursor.varint()):

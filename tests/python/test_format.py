@@ -14,6 +14,8 @@ from format_reader import ENCODINGS, Segment, read_log, read_manifest, read_reso
 from format_updates import Resolved, Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Judged
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
@@ -175,10 +177,22 @@ def test_a_flipped_bit_of_the_golden_log_is_an_error_or_a_torn_tail() -> None:
             assert (log.commits, log.torn) == (COMMITS[:2], True)
 
 
-@pytest.mark.parametrize("path", sorted(BAD.glob("log-*.lml")), ids=lambda path: path.stem)
-def test_bad_logs_are_refused_by_the_second_reader(path: Path) -> None:
-    with pytest.raises((AssertionError, KeyError, UnicodeDecodeError)):
-        read_log(path.read_bytes(), LOG, FIRST)
+def bad_updates() -> list[str]:
+    """Bad files of what updates write."""
+    rows = [line.split("|") for line in (BAD / "README.md").read_text().splitlines() if line.startswith("| `")]
+    names = [(name.strip(" `"), error.strip()) for _, name, error, *_ in rows]
+    return [name for name, error in names if error == "DamagedUpdates" or name.startswith("resolution-")]
+
+
+@pytest.mark.parametrize("name", bad_updates())
+def test_bad_updates_are_refused_by_the_second_reader(name: str) -> None:
+    readers: dict[str, Callable[[bytes], object]] = {
+        ".lml": lambda data: read_log(data, LOG, FIRST),
+        ".lmm": read_manifest,
+        ".lmx": read_resolution,
+    }
+    with pytest.raises((AssertionError, IndexError, KeyError, UnicodeDecodeError)):
+        readers[Path(name).suffix]((BAD / name).read_bytes())
 
 
 # Bins are of numbers and moments.
