@@ -198,7 +198,10 @@ impl Folding<'_> {
                 writer.insert(FileWriter::start(self.target, number, replaces, partition, properties)?)
             }
         };
-        writer.write(rows).await
+        writer.write(rows).await?;
+        // Bytes that are in memory never wait, and other tasks want their turn.
+        tokio::task::yield_now().await;
+        Ok(())
     }
 
     async fn finish(&mut self, writer: Option<FileWriter>, replaces: Option<usize>) -> Result<()> {

@@ -183,7 +183,9 @@ async fn actions(
             ..Add::default()
         }))?);
     }
-    lines.push(to_json(&Action::Txn(Transaction::new(&transaction.id, transaction.version)))?);
+    // With a time, since tables that forget old transactions forget those without one at once.
+    let transaction = Transaction::new_with_last_update(&transaction.id, transaction.version, Some(now));
+    lines.push(to_json(&Action::Txn(transaction))?);
     Ok(lines)
 }
 

@@ -3,6 +3,7 @@
 mod conform;
 mod delta;
 mod folder;
+mod random;
 mod stats;
 
 use std::fs::File;

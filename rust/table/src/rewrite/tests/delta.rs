@@ -165,7 +165,9 @@ async fn one_commit_replaces_files_and_adds_new_ones() {
         json!({"numRecords": 1, "minValues": {"k": 20, "s": "zwanzig"}, "maxValues": {"k": 20, "s": "zwanzig"},
             "nullCount": {"k": 0, "s": 0}})
     );
-    assert_eq!(*txn, json!({"txn": {"appId": "lakemark-test", "version": 5}}));
+    let time = &info["commitInfo"]["timestamp"];
+    assert!(time.is_i64(), "{time}");
+    assert_eq!(*txn, json!({"txn": {"appId": "lakemark-test", "version": 5, "lastUpdated": time}}));
 
     let snapshot = table.snapshot().await.unwrap();
     assert_eq!(snapshot.delta_version(), Some(1));
