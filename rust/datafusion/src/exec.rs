@@ -62,6 +62,8 @@ pub(crate) struct ScanParts {
     pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
     /// The scan of all other rows, with a filter if there is a predicate.
     pub(crate) checked: Option<Arc<dyn ExecutionPlan>>,
+    /// Scans of rows that are in no data file yet.
+    pub(crate) pending: Vec<Arc<dyn ExecutionPlan>>,
     pub(crate) fetch: Option<usize>,
     /// For EXPLAIN.
     pub(crate) summary: String,
@@ -72,16 +74,24 @@ pub(crate) struct ScanParts {
     pub(crate) prober: Option<Prober>,
 }
 
-/// The scan of certain rows and that of all others.
+/// The scan of certain rows, that of all others, and those of pending rows.
 #[derive(Debug, Clone, Default)]
 struct Inner {
     certain: Option<Arc<dyn ExecutionPlan>>,
     checked: Option<Arc<dyn ExecutionPlan>>,
+    pending: Vec<Arc<dyn ExecutionPlan>>,
 }
 
 impl Inner {
     fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.certain, &self.checked].into_iter().flatten()
+        [&self.certain, &self.checked].into_iter().flatten().chain(&self.pending)
+    }
+}
+
+impl ScanParts {
+    /// The scans inside.
+    fn plans(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
+        [&self.certain, &self.checked].into_iter().flatten().chain(&self.pending)
     }
 }
 
@@ -102,10 +112,8 @@ pub struct LakemarkScanExec {
 
 impl LakemarkScanExec {
     pub(crate) fn new(parts: ScanParts) -> Self {
-        let count = |plan: &Option<Arc<dyn ExecutionPlan>>| {
-            plan.as_ref().map_or(0, |plan| plan.properties().output_partitioning().partition_count())
-        };
-        let partitions = count(&parts.certain).max(count(&parts.checked)).max(1);
+        let counts = parts.plans().map(|plan| plan.properties().output_partitioning().partition_count());
+        let partitions = counts.max().unwrap_or(0).max(1);
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&parts.schema)),
             Partitioning::UnknownPartitioning(partitions),
@@ -128,12 +136,9 @@ impl LakemarkScanExec {
         self.parts.facts.as_ref().filter(|_| self.parts.fetch.is_none())
     }
 
-    fn inner(&self) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
-        [&self.parts.certain, &self.parts.checked].into_iter().flatten()
-    }
-
     fn planned(&self) -> Inner {
-        Inner { certain: self.parts.certain.clone(), checked: self.parts.checked.clone() }
+        let ScanParts { certain, checked, pending, .. } = self.parts.clone();
+        Inner { certain, checked, pending }
     }
 
     /// The scans inside, cut down to the rows that the filters let through as they are now.
@@ -147,7 +152,7 @@ impl LakemarkScanExec {
         count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
         count(&self.metrics, "index_reads", narrowing.report.index_reads);
         count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
-        Ok(Inner { certain, checked })
+        Ok(Inner { certain, checked, pending: planned.pending })
     }
 
     fn with_inner(
@@ -158,6 +163,7 @@ impl LakemarkScanExec {
         changed.narrowed = Arc::default();
         changed.parts.certain = self.parts.certain.as_ref().map(&mut change).transpose()?;
         changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
+        changed.parts.pending = self.parts.pending.iter().map(&mut change).collect::<Result<_>>()?;
         Ok(changed)
     }
 
@@ -166,7 +172,7 @@ impl LakemarkScanExec {
         let Ok(rows) = usize::try_from(self.parts.certain_rows) else {
             return Precision::Absent;
         };
-        let known = self.parts.checked.is_none() && !self.filtered;
+        let known = self.parts.checked.is_none() && self.parts.pending.is_empty() && !self.filtered;
         match (known, self.parts.fetch) {
             (true, None) => Precision::Exact(rows),
             (true, Some(fetch)) if rows <= fetch => Precision::Exact(rows),
@@ -262,7 +268,7 @@ impl ExecutionPlan for LakemarkScanExec {
                 return Ok(TreeNodeRecursion::Stop);
             }
         }
-        for plan in self.inner() {
+        for plan in self.parts.plans() {
             let nodes = std::iter::once(plan).chain(plan.children());
             for node in nodes {
                 if node.apply_expressions(visit)? == TreeNodeRecursion::Stop {

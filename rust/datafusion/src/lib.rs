@@ -11,6 +11,7 @@ mod access;
 pub mod advise;
 mod aggregate;
 pub mod config;
+mod dml;
 mod dynamic;
 pub mod error;
 mod exec;

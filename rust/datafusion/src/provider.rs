@@ -147,7 +147,8 @@ fn read_only(statement: &str) -> DataFusionError {
     to_engine(Error::new(
         ErrorKind::Unsupported,
         format!(
-            "{statement} is not supported on Lakemark tables: this release reads them; add data files with the tool that wrote the table"
+            "{statement} of a Lakemark table needs a session of Lakemark, which plans it itself: run it in the shell `lakemark` or in \
+             `lakemark.connect()`, or use `Table.insert`, `upsert`, `update` and `delete`"
         ),
     ))
 }

@@ -48,6 +48,11 @@ impl Footers {
         Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into(), names }
     }
 
+    /// Those of the runs of pending rows.
+    pub(crate) fn pending(&self, store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, root: format!("pending of {}", self.root).into(), ..self.clone() }
+    }
+
     /// The footer of a file with its page index, if the file has one.
     pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
         // A column that is renamed has another name in the same file from then on.

@@ -5,15 +5,18 @@
 //! certain rows, no column  a number
 //! uncertain rows           a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
+//! pending rows             a Parquet scan of runs, and rows in memory, with the same filter
 //! ```
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
@@ -27,7 +30,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{DataFile, FileProbe, Probe, ProbeReport, Snapshot};
+use lakemark_table::{DataFile, FileProbe, PendingFile, PendingRows, Probe, ProbeReport, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
@@ -62,19 +65,24 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, report } = probe;
+    let Probe { files, report, .. } = probe;
     let mut work = planner.sort_out(files).await?;
+    if planner.output.fields().is_empty() && planner.predicate.is_none() {
+        work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
+    }
     if let Some(limit) = request.limit {
         work.cut(limit as u64);
     }
     let certain = planner.certain_scan(&work)?;
     let checked = planner.checked_scan(&work)?;
+    let pending = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         schema: planner.output,
         counted: work.counted,
         certain_rows: work.certain_rows(),
         certain,
         checked,
+        pending,
         fetch: request.limit,
         summary: summary(request, &report),
         report,
@@ -93,6 +101,9 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
         report.rows_certain,
         report.rows_uncertain
     );
+    if let Some(pending) = request.snapshot.pending() {
+        text.push_str(&format!(", rows_pending={}", pending.row_count()));
+    }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
         text.push_str(&format!(", predicate={}", text_of(&filter)));
     }
@@ -120,6 +131,8 @@ struct Work<'a> {
     certain: Vec<(&'a DataFile, Vec<u32>, RowSet)>,
     /// Files to be read with the predicate: all rows, or those given.
     checked: Vec<(&'a DataFile, Option<ChosenRows>)>,
+    /// Rows that are in no data file yet, to be read with the predicate.
+    pending: Option<&'a PendingRows>,
 }
 
 impl Work<'_> {
@@ -139,8 +152,15 @@ impl Work<'_> {
         self.certain.retain(|(_, _, rows)| !rows.is_empty());
         if left == 0 {
             self.checked.clear();
+            self.pending = None;
         }
     }
+}
+
+/// Files of one kind: what reads them, and what is in them.
+struct FileSource {
+    footers: Footers,
+    schema: TableSchema,
 }
 
 struct Planner<'a> {
@@ -183,7 +203,8 @@ impl<'a> Planner<'a> {
 
     async fn sort_out(&self, probes: Vec<FileProbe>) -> Result<Work<'a>> {
         let count_only = self.output.fields().is_empty();
-        let mut work = Work::default();
+        let pending = self.request.snapshot.pending().map(AsRef::as_ref);
+        let mut work = Work { pending, ..Work::default() };
         let mut unknown = Vec::new();
         for (file, probe) in self.request.snapshot.files().iter().zip(probes) {
             match probe {
@@ -249,7 +270,8 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = balance(parts, partitions);
-        let scan = self.parquet_scan(groups, &self.columns, None, self.request.limit)?;
+        let source = FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() };
+        let scan = self.parquet_scan(source, groups, &self.columns, None, self.request.limit)?;
         Ok(Some(scan))
     }
 
@@ -270,15 +292,59 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = FileGroup::new(files).split_files(partitions);
-        let Some(predicate) = &self.predicate else {
-            let scan = self.parquet_scan(groups, &self.columns, None, self.request.limit)?;
-            return self.repartitioned(scan, partitions).map(Some);
+        let (read, prunable, limit) = self.reading();
+        let source = FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() };
+        let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), limit)?;
+        let scan = self.repartitioned(scan, partitions)?;
+        self.filtered(scan, &read).map(Some)
+    }
+
+    /// Rows that are in no data file yet: those of runs, and those in memory.
+    fn pending_scans(&self, work: &Work<'_>) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.pending_store()) else {
+            return Ok(Vec::new());
         };
+        let (read, prunable, limit) = self.reading();
+        let partitions = self.state.config().target_partitions().max(1);
+        // In runs partition columns stand like all others.
+        let all = self.table_schema.table_schema().fields().iter();
+        let schema =
+            Arc::new(Schema::new(all.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()));
+        let mut scans = Vec::new();
+        if !pending.files.is_empty() {
+            let whole = |file: &PendingFile| PartitionedFile::new_from_meta(file.meta.clone());
+            let cut = |file: &PendingFile| {
+                let plans = pieces(&file.row_groups, &file.rows, u64::MAX).into_iter();
+                plans.map(|piece| whole(file).with_extension(piece.plan)).collect::<Vec<_>>()
+            };
+            let files = pending.files.iter().flat_map(cut).collect();
+            let groups = FileGroup::new(files).split_files(partitions);
+            let source = FileSource {
+                footers: self.footers.pending(store),
+                schema: TableSchema::builder(Arc::clone(&schema)).build(),
+            };
+            let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), limit)?;
+            scans.push(self.filtered(self.repartitioned(scan, partitions)?, &read)?);
+        }
+        if !pending.batches.is_empty() {
+            let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
+            let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
+            scans.push(self.filtered(scan, &read)?);
+        }
+        Ok(scans)
+    }
+
+    /// Which columns a scan with the predicate reads, what zone maps may judge of it, and its limit.
+    fn reading(&self) -> (Vec<usize>, Option<Arc<dyn PhysicalExpr>>, Option<usize>) {
+        let Some(predicate) = &self.predicate else { return (self.columns.clone(), None, self.request.limit) };
         let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
         read.extend(collect_columns(predicate).iter().map(|column| column.index()));
-        let read: Vec<usize> = read.into_iter().collect();
-        let scan = self.parquet_scan(groups, &read, self.prunable(predicate).as_ref(), None)?;
-        let scan = self.repartitioned(scan, partitions)?;
+        (read.into_iter().collect(), self.prunable(predicate), None)
+    }
+
+    /// The rows of a scan of the columns `read` that the predicate chooses, as the operator's output.
+    fn filtered(&self, scan: Arc<dyn ExecutionPlan>, read: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(predicate) = &self.predicate else { return Ok(scan) };
         let output = self
             .columns
             .iter()
@@ -289,7 +355,7 @@ impl<'a> Planner<'a> {
         let predicate = reassign_expr_columns(Arc::clone(predicate), &scan.schema())?;
         // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
         let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?;
-        Ok(Some(Arc::new(filter.with_fetch(self.request.limit).build()?)))
+        Ok(Arc::new(filter.with_fetch(self.request.limit).build()?))
     }
 
     /// The conjuncts that zone maps may judge. Bounds of floats leave NaN out, which is greater than every number: a page
@@ -311,13 +377,14 @@ impl<'a> Planner<'a> {
 
     fn parquet_scan(
         &self,
+        from: FileSource,
         groups: Vec<FileGroup>,
         columns: &[usize],
         predicate: Option<&Arc<dyn PhysicalExpr>>,
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(self.footers.clone());
-        let mut source = ParquetSource::new(self.table_schema.clone())
+        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
+        let mut source = ParquetSource::new(from.schema)
             .with_table_parquet_options(self.state.default_table_options().parquet)
             .with_parquet_file_reader_factory(reader)
             .with_enable_page_index(true);
@@ -333,6 +400,13 @@ impl<'a> Planner<'a> {
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
+}
+
+/// The columns of a batch as this schema has them.
+fn in_order_of(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let places = schema.fields().iter().map(|field| batch.schema().index_of(field.name()));
+    let columns = batch.project(&places.collect::<Result<Vec<_>, _>>()?)?.columns().to_vec();
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
 fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {

@@ -15,6 +15,7 @@ use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, Ind
 
 use crate::aggregate::optimizer_rules;
 use crate::config::LakemarkOptions;
+use crate::dml;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::provider::LakemarkTable;
@@ -115,7 +116,7 @@ impl LakemarkSession {
         Ok(())
     }
 
-    /// Runs one statement. Definitions take effect at once, queries when their rows are asked for.
+    /// Runs one statement. Definitions and changes take effect at once, queries when their rows are asked for.
     pub async fn sql(&self, text: &str) -> Result<DataFrame> {
         self.run(statement::parse_one(text, &self.parser_options()).map_err(from_engine)?).await
     }
@@ -147,6 +148,11 @@ impl LakemarkSession {
                 match state.statement_to_plan(*statement).await.map_err(from_engine)? {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                         self.context.execute_logical_plan(plan).await.map_err(from_engine)
+                    }
+                    // At once, as definitions are: rows that are asked for twice must not be changed twice.
+                    LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
+                        let count = dml::run(state, change).await?;
+                        self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
                     }
                     query => Ok(DataFrame::new(state, shortened(query).map_err(from_engine)?)),
                 }

@@ -16,6 +16,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::SchemaMismatch => "SchemaMismatchError",
         ErrorKind::Conflict => "ConflictError",
+        ErrorKind::CacheFull => "CacheFullError",
         ErrorKind::Corrupt => "CorruptError",
         ErrorKind::Io => "LakemarkIOError",
         ErrorKind::Cancelled => "CancelledError",

@@ -26,7 +26,7 @@ pub(super) fn rest_of(
             None => Ok(Transformed::no(node)),
             Some(scan) => {
                 let rest = without(scan, answered)?;
-                left = rest.parts.certain.is_some() || rest.parts.checked.is_some();
+                left = rest.parts.certain.is_some() || rest.parts.checked.is_some() || !rest.parts.pending.is_empty();
                 Ok(Transformed::new(Arc::new(rest), true, TreeNodeRecursion::Jump))
             }
         })

@@ -14,4 +14,5 @@ mod scan;
 mod shortcut;
 mod sql;
 mod sums;
+mod updates;
 mod zone;

@@ -1,4 +1,5 @@
-//! Random differential testing: whatever is asked of a marked table, the answer with the marks is the answer without them.
+//! Random differential testing: whatever is asked of a marked table, the answer with the marks is the answer without them. Where
+//! changes are pending, the answer without is that of a table whose data files have them.
 //!
 //! A *trial* is one predicate in one statement. A table is made from its seed alone and serves [`TRIALS_PER_TABLE`] trials,
 //! and a trial's predicate is made from the table's seed and the trial's number; so the seed and the number that are
@@ -9,6 +10,7 @@ mod aggregate;
 mod aim;
 mod answer;
 mod column;
+mod pending;
 mod query;
 mod table;
 
@@ -136,9 +138,9 @@ impl Pair {
     async fn open(table: &RandomTable, rng: &mut StdRng) -> Self {
         let partitions = *column::pick(rng, &[1, 1, 3]);
         let batch_size = *column::pick(rng, &[7, 64, 8192, 8192]);
-        let location = table.location().display();
         let sessions = [true, false].map(|use_index| {
-            let location = location.to_string();
+            let location = if use_index { table.location() } else { table.plain_location() };
+            let location = location.display().to_string();
             async move {
                 let session = LakemarkSession::new();
                 for statement in [

@@ -19,6 +19,7 @@ use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use super::column::{Column, Home, STRUCT, pick};
+use super::pending::{self, Twin};
 
 /// A random table: its columns, and the folder that holds its files and its marks.
 pub struct RandomTable {
@@ -31,6 +32,8 @@ pub struct RandomTable {
     /// One line for the report of a difference.
     pub description: String,
     folder: TempDir,
+    /// The rows as they should be, if some are pending.
+    twin: Option<Twin>,
 }
 
 /// A row of a random table.
@@ -104,9 +107,23 @@ impl RandomTable {
         for part in late_parts {
             samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
         }
-        let description = describe(&columns, &parts, coverage, &marked);
-        let rows = parts.iter().map(|part| part.rows as u64).sum();
-        Self { columns, samples, rows, description, folder }
+        let mut description = describe(&columns, &parts, coverage, &marked);
+        let mut rows = parts.iter().map(|part| part.rows as u64).sum();
+        // Dice of their own again.
+        let mut dice = StdRng::seed_from_u64(seed ^ 0xc4a6);
+        let mut twin = None;
+        if dice.random_bool(0.4) {
+            let changed = pending::change(&mut dice, folder.path()).await;
+            description = format!("{description}; changes: {}", changed.description);
+            rows = changed.rows;
+            twin = Some(changed);
+        }
+        Self { columns, samples, rows, description, folder, twin }
+    }
+
+    /// Where rows are as they should be without any mark and with nothing pending.
+    pub fn plain_location(&self) -> &Path {
+        self.twin.as_ref().map_or(self.folder.path(), |twin| twin.folder.path())
     }
 
     /// Where it is.

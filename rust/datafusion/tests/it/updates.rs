@@ -1,0 +1,158 @@
+//! Pending updates in SQL: scans, counts, aggregates and lookups of a table that changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use lakemark_datafusion::{LakemarkSession, QueryOptions};
+use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
+
+use crate::fixture::{folder, mark, open};
+
+async fn session(table: &Arc<Table>) -> LakemarkSession {
+    let session = LakemarkSession::new();
+    session.register("t", Arc::clone(table)).await.unwrap();
+    session
+}
+
+async fn ask(session: &LakemarkSession, sql: &str) -> String {
+    let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let rows: Vec<String> = arrow::util::pretty::pretty_format_batches(&batches)
+        .unwrap()
+        .to_string()
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .skip(1)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(","))
+        .collect();
+    rows.join(" ")
+}
+
+fn rows(rows: &[(i64, i32, &str)]) -> RecordBatch {
+    let id: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let k: ArrayRef = Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.2)));
+    RecordBatch::try_from_iter([("id", id), ("k", k), ("s", s)]).unwrap()
+}
+
+async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
+    table.write(vec![Change { operation, rows }], WriteOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_way_of_asking_sees_what_is_pending() {
+    let folder = folder(2);
+    mark(folder.path(), &["k", "s"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    assert_eq!(ask(&session, "SELECT count(*) FROM t WHERE k = 4").await, "171");
+    make(&table, Operation::Upsert, rows(&[(4, 77, "new"), (5000, 4, "new"), (5001, 77, "ab")])).await;
+    make(&table, Operation::Delete, rows(&[(14, 0, "")]).project(&[0]).unwrap()).await;
+    make(&table, Operation::Update, rows(&[(11, 77, "")]).project(&[0, 1]).unwrap()).await;
+    for _ in 0..2 {
+        for (sql, expected) in [
+            // 171 rows without those of the ids 4 and 14, with the one of 5000.
+            ("SELECT count(*) FROM t WHERE k = 4", "170"),
+            ("SELECT count(*) FROM t", "2001"),
+            ("SELECT id, s FROM t WHERE k = 77 ORDER BY id", "4,new 11, 5001,ab"),
+            ("SELECT max(k), min(id), max(id), count(k) FROM t", "77,0,5001,1715"),
+            ("SELECT k, count(*) FROM t WHERE k > 8 GROUP BY k ORDER BY k", "9,172 77,3"),
+            ("SELECT sum(k), count(DISTINCT s) FROM t WHERE id > 1990", "117,7"),
+            ("SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.k = 77 AND b.s = 'new'", "4"),
+            ("SELECT id FROM t WHERE id IN (4, 14, 5000) ORDER BY id", "4 5000"),
+            ("SELECT count(*) FROM (SELECT * FROM t LIMIT 2000)", "2000"),
+        ] {
+            assert_eq!(ask(&session, sql).await, expected, "{sql}");
+        }
+        let options = QueryOptions::default();
+        assert_eq!(lakemark_datafusion::count(&table, Some("k = 77"), &options).await.unwrap(), 3);
+        let keys: ArrayRef = Arc::new(Int64Array::from(vec![4, 14, 5001]));
+        let (_, found) = lakemark_datafusion::lookup(&table, &keys, None, None, &options).await.unwrap();
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
+        table.flush().await.unwrap();
+    }
+    let plan = ask(&session, "EXPLAIN SELECT id FROM t WHERE k = 77").await;
+    assert!(plan.contains("rows_pending=4"), "{plan}");
+}
+
+#[tokio::test]
+async fn statements_change_just_the_rows_of_their_condition() {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    for (sql, count, check, expected) in [
+        ("DELETE FROM t WHERE false", "0", "SELECT count(*) FROM t", "2000"),
+        (
+            "DELETE FROM t WHERE id IN (SELECT id + 1 FROM t WHERE id < 10)",
+            "10",
+            "SELECT min(id), count(*) FROM t",
+            "0,1990",
+        ),
+        ("DELETE FROM t WHERE NOT EXISTS (SELECT 1 FROM t u WHERE u.id = t.id)", "0", "SELECT count(*) FROM t", "1990"),
+        (
+            "UPDATE t SET k = id % 3, s = 'x' WHERE id >= 1998",
+            "2",
+            "SELECT id, k, s FROM t WHERE s = 'x' ORDER BY id",
+            "1998,0,x 1999,1,x",
+        ),
+        ("UPDATE t SET id = id + 10000 WHERE id = 1999", "1", "SELECT id, k, s FROM t WHERE id > 1998", "11999,1,x"),
+        (
+            "INSERT INTO t (id, k) VALUES (1999, 5), (3000, 6)",
+            "2",
+            "SELECT id, k, s FROM t WHERE id IN (1999, 3000) ORDER BY id",
+            "1999,5, 3000,6,",
+        ),
+        (
+            "INSERT INTO t SELECT id + 100000, k, f, s, b, \"Mixed Case\" FROM t WHERE id < 100",
+            "90",
+            "SELECT count(*) FROM t",
+            "2082",
+        ),
+        ("REPLACE INTO t (id, k) VALUES (1999, 7)", "1", "SELECT k FROM t WHERE id = 1999", "7"),
+        (
+            "MERGE INTO t USING (VALUES (1999, 70), (3000, 0), (4000, 40), (4001, 0)) AS n(id, k) ON t.id = n.id \
+             WHEN MATCHED AND n.k = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET k = n.k + t.k \
+             WHEN NOT MATCHED AND n.k > 0 THEN INSERT (id, k) VALUES (n.id, n.k)",
+            "3",
+            "SELECT id, k FROM t WHERE id IN (1999, 3000, 4000, 4001) ORDER BY id",
+            "1999,77 4000,40",
+        ),
+        ("DELETE FROM t", "2082", "SELECT count(*) FROM t", "0"),
+    ] {
+        assert_eq!(ask(&session, sql).await, count, "{sql}");
+        assert_eq!(ask(&session, check).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn statements_that_cannot_be_made_change_nothing() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    let unkeyed = session(&table).await;
+    let error = unkeyed.sql("DELETE FROM t WHERE id = 1").await.unwrap_err();
+    assert!(error.to_string().contains("has no key"), "{error}");
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    for (sql, says) in [
+        ("INSERT INTO t (id) VALUES (1)", "the key id = 1 is there already"),
+        ("INSERT INTO t (id) VALUES (7000), (7000)", "stands in rows 0 and 1"),
+        ("UPDATE t SET id = 5 WHERE id < 3", "stands in rows 0 and 1"),
+        ("UPDATE t SET id = 5 WHERE id = 3", "the key id = 5 is there already"),
+        ("MERGE INTO t USING (VALUES (1), (1)) AS n(id) ON t.id = n.id WHEN MATCHED THEN DELETE", "more than once"),
+        ("INSERT OVERWRITE t SELECT * FROM t", "not supported"),
+        ("TRUNCATE TABLE t", "not supported"),
+    ] {
+        let error = session.sql(sql).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{sql}: {error}");
+    }
+    assert_eq!(ask(&session, "SELECT count(*), sum(id) FROM t").await, "1000,499500");
+    // DataFusion's own sessions hand no condition on that has a subquery.
+    let plain = datafusion::prelude::SessionContext::new();
+    let provider = lakemark_datafusion::LakemarkTable::new(Arc::clone(&table)).await.unwrap();
+    plain.register_table("t", Arc::new(provider)).unwrap();
+    let refused = plain.sql("DELETE FROM t WHERE id IN (SELECT id FROM t)").await.unwrap().collect().await.unwrap_err();
+    assert!(refused.to_string().contains("needs a session of Lakemark"), "{refused}");
+}
