@@ -59,8 +59,8 @@ pub use options::{
 };
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
-    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, VacuumReport, VerifyReport,
-    Waste,
+    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, RunInfo, UpdatesInfo,
+    VacuumReport, VerifyReport, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

@@ -73,6 +73,62 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
+/// How a table's pending updates stand.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UpdatesInfo {
+    /// The columns of the key.
+    pub key: Vec<String>,
+    /// The sequence number of the last change.
+    pub sequence: u64,
+    /// Bytes of the buffer (the log), and when it becomes a run.
+    pub buffer_bytes: u64,
+    /// See `buffer_bytes`.
+    pub buffer_limit: u64,
+    /// Keys that changes in the buffer are about.
+    pub buffer_keys: u64,
+    /// Rows that scans add to those of the data files.
+    pub rows_pending: u64,
+    /// Rows of the data files that scans leave out, those of deletion vectors included.
+    pub rows_hidden: u64,
+    /// Rows of the data files, as far as row groups are known.
+    pub base_rows: u64,
+    /// Bytes of runs, and how many there may be before updates must be migrated.
+    pub cache_bytes: u64,
+    /// See `cache_bytes`.
+    pub cache_limit: u64,
+    /// What part of the cache is full, 0 to 1.
+    pub cache_share: f64,
+    /// The runs, oldest first.
+    pub runs: Vec<RunInfo>,
+    /// How many runs there may be before the oldest are merged.
+    pub runs_limit: u64,
+    /// How often an update was written to runs on average.
+    pub writes_per_update: f64,
+    /// The bound of that, 2 - 0.25 alpha^2.
+    pub writes_bound: f64,
+    /// Changed rows that reached a run.
+    pub rows_written: u64,
+    /// Bytes written to logs so far.
+    pub log_bytes: u64,
+    /// Bytes written as the buffer was flushed.
+    pub flushed_bytes: u64,
+    /// Bytes written as runs were merged.
+    pub merged_bytes: u64,
+}
+
+/// A run of pending updates.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunInfo {
+    /// How often its rows were written, 1 or 2.
+    pub passes: u8,
+    /// Its rows.
+    pub rows: u64,
+    /// Those of them that are in the data files already.
+    pub rows_migrated: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
 /// A file and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {

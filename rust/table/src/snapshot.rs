@@ -322,6 +322,12 @@ impl Snapshot {
         self.sequence
     }
 
+    /// Rows of the data files that are hidden: deleted, or replaced by pending ones.
+    #[must_use]
+    pub fn hidden_rows(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.deleted.as_ref()).map(|hidden| u64::from(hidden.len())).sum()
+    }
+
     /// The columns of the key, if one was declared.
     #[must_use]
     pub fn key_columns(&self) -> Option<Vec<String>> {

@@ -19,7 +19,7 @@ use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
-use crate::report::{BuildReport, CompactReport, VacuumReport, VerifyReport};
+use crate::report::{BuildReport, CompactReport, UpdatesInfo, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
@@ -135,6 +135,11 @@ impl Table {
     pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
         let table = Arc::clone(self);
         Box::pin(async move { updates::write(&table, changes, options).await })
+    }
+
+    /// How the pending updates stand; none if the table takes none.
+    pub fn updates_info(self: &Arc<Self>) -> BoxFuture<'_, Result<Option<UpdatesInfo>>> {
+        Box::pin(updates::info(self))
     }
 
     /// Writes the buffer of pending updates to a run now, and not when it is full.

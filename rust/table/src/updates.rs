@@ -19,6 +19,7 @@ mod declare;
 mod fetch;
 mod flush;
 mod fold;
+mod info;
 mod key;
 mod level;
 mod merge;
@@ -37,5 +38,6 @@ pub use parameters::Parameters;
 
 pub(crate) use declare::declare_key;
 pub(crate) use flush::flush;
+pub(crate) use info::info;
 pub(crate) use overlay::{OverlayCache, Updated};
 pub(crate) use write::{WriteQueue, Writing, write};

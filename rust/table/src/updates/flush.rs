@@ -1,9 +1,10 @@
 //! From the buffer to a run on the disk, and from many runs to few.
 
 use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{ManifestLog, ManifestRun, WriteCounters};
+use lakemark_format::{ManifestLog, ManifestResolution, ManifestRun, WriteCounters};
 use uuid::Uuid;
 
+use super::level::Level;
 use super::merge::merge_oldest;
 use super::runs::{RunWriter, write_resolution};
 use super::settle::{Ground, memory_rows};
@@ -30,7 +31,7 @@ pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<(
     let mut run = out.finish(writing.store, 1, sequences).await?;
     check_room(writing, &run)?;
     reach("run-written");
-    run.resolution = Some(write_resolution(writing.store, &level, &run).await?);
+    run.resolution = resolution_of(writing.store, &level, &run).await;
     reach("resolution-written");
     let log = new_log(writing.store, writing.tail.next).await?;
     reach("log-created");
@@ -46,6 +47,17 @@ pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<(
     }
     reach("run-committed");
     merge_oldest(writing).await
+}
+
+/// Writes what a run was resolved to. It is a mark: without it, it is derived again.
+pub(crate) async fn resolution_of(store: &Store, level: &Level, run: &ManifestRun) -> Option<ManifestResolution> {
+    match write_resolution(store, level, run).await {
+        Ok(resolution) => Some(resolution),
+        Err(error) => {
+            tracing::warn!(run = run.path, %error, "the resolution of a run could not be written");
+            None
+        }
+    }
 }
 
 /// Whether the cache has room for a run.

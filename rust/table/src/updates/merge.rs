@@ -12,10 +12,11 @@ use futures::stream::BoxStream;
 use lakemark_format::{ManifestRun, WriteCounters};
 use lakemark_index::RowSet;
 
+use super::flush::resolution_of;
 use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
 use super::overlay::Updated;
-use super::runs::{RunWriter, write_resolution};
+use super::runs::RunWriter;
 use super::settle::Stacked;
 use super::write::Writing;
 use crate::error::{Error, Result};
@@ -118,7 +119,7 @@ async fn merge(
     for above in newer {
         above.level.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.resolution = Some(write_resolution(writing.store, &level, &run).await?);
+    run.resolution = resolution_of(writing.store, &level, &run).await;
     Ok(run)
 }
 

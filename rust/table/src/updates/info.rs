@@ -1,0 +1,65 @@
+//! How a table's pending updates stand.
+
+use std::sync::Arc;
+
+use lakemark_format::WriteCounters;
+
+use super::overlay::Updated;
+use super::parameters::Parameters;
+use crate::error::Result;
+use crate::report::{RunInfo, UpdatesInfo};
+use crate::snapshot::Snapshot;
+use crate::table::Table;
+
+/// How pending updates stand; none if the table takes none.
+pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
+    let snapshot = Snapshot::pin(table).await?;
+    let (Some(manifest), Some(store)) = (snapshot.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
+    let Some(updates) = &manifest.updates else { return Ok(None) };
+    let parameters = Parameters::of(&updates.options)?;
+    let base = Snapshot::pin_base(table).await?;
+    let updated = Updated::of(&base, store, updates, (manifest.number, base.folded))?;
+    let tail = updated.tail(&base, &Default::default()).await?;
+    let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
+    let runs: Vec<RunInfo> = updates
+        .runs
+        .iter()
+        .map(|run| RunInfo {
+            passes: run.passes,
+            rows: u64::from(run.rows),
+            rows_migrated: run.migrated.iter().map(|(start, end)| u64::from(end - start)).sum(),
+            bytes: run.length,
+        })
+        .collect();
+    let run_bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let buffer_bytes = tail.end.saturating_sub(lakemark_format::log::LOG_START);
+    let base_rows: u64 = snapshot
+        .files()
+        .iter()
+        .filter_map(|file| file.row_groups.as_ref())
+        .flatten()
+        .map(|rows| u64::from(*rows))
+        .sum();
+    Ok(Some(UpdatesInfo {
+        key: snapshot.key_columns().unwrap_or_default(),
+        sequence: snapshot.sequence().unwrap_or_default(),
+        buffer_bytes,
+        buffer_limit: parameters.buffer_bytes(),
+        buffer_keys: tail.fold.len() as u64,
+        rows_pending: snapshot.pending().map_or(0, |pending| pending.row_count()),
+        rows_hidden: snapshot.hidden_rows(),
+        cache_bytes: run_bytes,
+        cache_limit: parameters.cache_bytes,
+        cache_share: share(run_bytes, parameters.cache_bytes),
+        runs_limit: parameters.scanned_runs,
+        writes_per_update: if rows == 0 { 0.0 } else { 1.0 + share(merged_rows, rows) },
+        writes_bound: parameters.writes_per_update(),
+        rows_written: rows,
+        log_bytes: log_bytes + buffer_bytes,
+        flushed_bytes,
+        merged_bytes,
+        base_rows,
+        runs,
+    }))
+}
