@@ -86,10 +86,18 @@ fn know_scheme(url: &Url) {
 impl DeltaState {
     /// Reads the log.
     pub(crate) async fn read(location: &Location) -> Result<Self> {
+        Self::read_version(location, None).await
+    }
+
+    /// Reads the log up to a version, or all of it.
+    pub(crate) async fn read_version(location: &Location, version: Option<u64>) -> Result<Self> {
         know_scheme(&location.root);
-        let builder = DeltaTableBuilder::from_url(location.root.clone())
+        let mut builder = DeltaTableBuilder::from_url(location.root.clone())
             .map_err(|error| delta_error(location, error))?
             .with_storage_backend(Arc::clone(&location.object_store), location.root.clone());
+        if let Some(version) = version {
+            builder = builder.with_version(version);
+        }
         let table = builder.load().await.map_err(|error| delta_error(location, error))?;
         let log_store = table.log_store();
         let table_state = table.snapshot().map_err(|error| delta_error(location, error))?.clone();

@@ -180,7 +180,8 @@ fn plain(field: &Field) -> FieldRef {
     Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(metadata))
 }
 
-/// The fields of a Delta table's schema as new files have them: stored names, also inside, and the ids that the mapping gives them.
+/// The fields of a Delta table's schema as new files have them: stored names, also inside, and the ids that the
+/// mapping gives them.
 pub(crate) fn stored_fields(fields: &Fields) -> Fields {
     fields.iter().map(stored_field).collect()
 }

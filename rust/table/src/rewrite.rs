@@ -1,12 +1,14 @@
 //! Folding pending rows into the data files of a table: what a migration does to the table itself.
 //!
-//! A file with rows that newer ones replace is written anew: a newer row takes the place of the first row that it replaces, the
-//! others are left out, and all keep their order. Rows that replace none, or that moved to another partition, go to new files,
-//! sorted by key. [`delta`] publishes the result by one commit of the log; [`folder`] leaves that to whoever writes the manifest.
+//! A file with rows that newer ones replace is written anew: a newer row takes the place of the first row that it
+//! replaces, the others are left out, and all keep their order. Rows that replace none, or that moved to another
+//! partition, go to new files, sorted by key. [`delta`] publishes the result by one commit of the log; [`folder`]
+//! leaves that to whoever writes the manifest.
 
 mod conform;
 pub(crate) mod delta;
 pub(crate) mod folder;
+mod log;
 mod reader;
 mod rows;
 mod stats;
@@ -35,10 +37,12 @@ use crate::snapshot::{DataFile, Snapshot};
 /// Rows that are read and written at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 
-/// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files have deleted
-/// are their deletion vectors and nothing else, since all of that is left out of files that are written anew.
+/// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files
+/// have deleted are their deletion vectors and nothing else, since all of that is left out of files that are written
+/// anew.
 pub(crate) struct Fold<'a> {
-    /// For each file of the snapshot the rows that the new rows replace or that were deleted; a file without any stays as it is.
+    /// For each file of the snapshot the rows that the new rows replace or that were deleted; a file without any stays
+    /// as it is.
     pub shadow: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
     pub rows: &'a [RecordBatch],

@@ -1,9 +1,9 @@
 //! Publishing new data files by one commit of a Delta log.
 //!
-//! The commit counts as a read of the whole table under Serializable isolation: it fails if anyone else changed data, metadata or
-//! protocol since the snapshot. The library's own commits cannot be had that way: they let blind appends and compactions of others
-//! pass, refuse tables with mapped columns in this build, and do not sync. An application transaction goes with it, so that a commit
-//! whose outcome was never heard of is not made again.
+//! The commit counts as a read of the whole table under Serializable isolation: it fails if anyone else changed data,
+//! metadata or protocol since the snapshot. The library's own commits cannot be had that way: they let blind appends
+//! and compactions of others pass, refuse tables with mapped columns in this build, and do not sync. An application
+//! transaction goes with it, so that a commit whose outcome was never heard of is not made again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,20 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use chrono::Utc;
 use deltalake_core::kernel::{Action, Add, Transaction};
-use object_store::{ObjectStoreExt, PutMode, PutPayload};
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use crate::delta::{DeltaState, LOG_FOLDER, partition_text};
-use crate::error::{Error, ErrorKind, Result};
+use crate::delta::{DeltaState, partition_text};
+use crate::error::{Error, Result};
+use crate::failpoint::reach;
 use crate::location::Location;
 use crate::names::stored_fields;
 use crate::rewrite::folder::hive_folders;
+use crate::rewrite::log::{Log, Outcome};
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FILE_BYTES, NewFile, Target, place_of};
+use crate::rewrite::writer::{FILE_BYTES, NewFile, Target};
 use crate::rewrite::{Fold, Folded, fold_rows};
 use crate::snapshot::{DataFile, Snapshot};
-use crate::store::link_new;
 
 pub(crate) use crate::rewrite::writable::check_writable;
 
@@ -51,8 +50,18 @@ pub(crate) enum Migrated {
     Already,
 }
 
-/// Folds rows into the files of a snapshot and commits that. With [`ErrorKind::Conflict`] others were faster: the table is
-/// as they left it, and the caller tries again from a new snapshot.
+/// The last transaction that an application committed to the version of a snapshot. Where that is about to be pinned,
+/// [`DeltaState::application_version`] says it without reading the log again.
+pub(crate) async fn application_version(
+    location: &Location,
+    snapshot: &Snapshot,
+    application: &str,
+) -> Result<Option<i64>> {
+    DeltaState::read_version(location, snapshot.delta_version()).await?.application_version(application).await
+}
+
+/// Folds rows into the files of a snapshot and commits that. With an error of the kind `Conflict` others were faster:
+/// the table is as they left it, and the caller tries again from a new snapshot.
 pub(crate) async fn migrate(
     location: &Location,
     snapshot: &Snapshot,
@@ -93,6 +102,7 @@ pub(super) async fn migrate_then(
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;
+    reach("migration-written");
     before_commit();
     let actions = actions(&state, snapshot, &folded, &target.schema, &partition_columns, transaction).await;
     let committed = match actions {
@@ -100,7 +110,10 @@ pub(super) async fn migrate_then(
         Err(error) => Outcome::Refused(error),
     };
     match committed {
-        Outcome::Committed(version) => Ok(Migrated::Committed { version, folded }),
+        Outcome::Committed(version) => {
+            reach("migration-committed");
+            Ok(Migrated::Committed { version, folded })
+        }
         Outcome::Already => {
             target.discard(&folded.files).await;
             Ok(Migrated::Already)
@@ -218,135 +231,4 @@ fn wanted_stats(state: &DeltaState) -> impl Fn(usize, &Field) -> bool + use<> {
         Some(named) => named.contains(field.name()),
         None => place < first,
     }
-}
-
-/// What became of an attempt to commit.
-enum Outcome {
-    Committed(u64),
-    /// Somebody committed this transaction, or a later one.
-    Already,
-    /// Nothing was committed, for sure.
-    Refused(Error),
-    /// Writing failed in a way that leaves open whether it was done.
-    Unknown(Error),
-}
-
-/// The log of a table, to be written.
-struct Log<'a> {
-    location: &'a Location,
-    transaction: &'a ApplicationTransaction,
-}
-
-/// What a commit of others means for ours.
-#[derive(Debug, PartialEq, Eq)]
-enum Theirs {
-    Harmless,
-    Conflict,
-    /// It is ours, or a later one of the same application.
-    Already,
-}
-
-impl Log<'_> {
-    /// Fails if others changed the table between the snapshot and this state.
-    async fn check_since(&self, snapshot: &Snapshot, state: &DeltaState) -> Result<()> {
-        let pinned = snapshot.delta_version().filter(|pinned| *pinned <= state.version);
-        let Some(pinned) = pinned else { return Err(self.conflict()) };
-        for version in pinned + 1..=state.version {
-            if self.read(version).await? != Theirs::Harmless {
-                return Err(self.conflict());
-            }
-        }
-        Ok(())
-    }
-
-    /// Commits as the version after `version`, or after harmless ones of others.
-    async fn commit(&self, version: u64, actions: &[Value]) -> Outcome {
-        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
-        let bytes = lines.join("\n").into_bytes();
-        let mut version = version;
-        loop {
-            version += 1;
-            match self.put(version, &bytes).await {
-                Ok(true) => return Outcome::Committed(version),
-                Ok(false) => {}
-                Err(error) => return Outcome::Unknown(error),
-            }
-            match self.read(version).await {
-                Ok(Theirs::Harmless) => {}
-                Ok(Theirs::Already) => return Outcome::Already,
-                Ok(Theirs::Conflict) => return Outcome::Refused(self.conflict()),
-                Err(error) => return Outcome::Refused(error),
-            }
-        }
-    }
-
-    /// Writes a version if there is none of that number; says whether there was none.
-    async fn put(&self, version: u64, bytes: &[u8]) -> Result<bool> {
-        let name = commit_name(version);
-        let unwritable = |error: Box<dyn std::error::Error + Send + Sync>| {
-            Error::io(format!(
-                "the Delta log of {} cannot be written (disk full, or no permission?); run it again, it is not done twice",
-                self.location.text
-            ))
-            .with_source(error)
-        };
-        if let Some(root) = &self.location.local {
-            let (folder, bytes) = (root.join(LOG_FOLDER), bytes.to_vec());
-            let put = spawn_blocking(move || link_new(&folder, &name, &bytes)).await;
-            return put.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(error.into()));
-        }
-        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
-        let payload = PutPayload::from(bytes.to_vec());
-        match self.location.object_store.put_opts(&path, payload, PutMode::Create.into()).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
-            Err(error) => Err(unwritable(error.into())),
-        }
-    }
-
-    /// Reads a version and says what it means.
-    async fn read(&self, version: u64) -> Result<Theirs> {
-        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{}", commit_name(version)))?;
-        let unreadable = |error| {
-            Error::io(format!("the version {version} of the Delta table {} cannot be read", self.location.text))
-                .with_source(error)
-        };
-        let bytes = match self.location.object_store.get(&path).await {
-            Ok(found) => found.bytes().await.map_err(unreadable)?,
-            // It was cleaned up: whatever it said, the snapshot is too old.
-            Err(object_store::Error::NotFound { .. }) => return Ok(Theirs::Conflict),
-            Err(error) => return Err(unreadable(error)),
-        };
-        Ok(judge(&bytes, self.transaction))
-    }
-
-    fn conflict(&self) -> Error {
-        Error::new(
-            ErrorKind::Conflict,
-            format!("others changed the Delta table {} at the same time; run it again", self.location.text),
-        )
-    }
-}
-
-fn commit_name(version: u64) -> String {
-    format!("{version:020}.json")
-}
-
-/// What a commit means. Whatever is not known to leave data and schema alone is a conflict, also what cannot be read.
-fn judge(commit: &[u8], ours: &ApplicationTransaction) -> Theirs {
-    let mut is_harmless = true;
-    for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-        let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
-        for (kind, content) in &action {
-            match kind.as_str() {
-                "commitInfo" => {}
-                "txn" if content["appId"] != ours.id.as_str() => {}
-                "txn" if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
-                    return Theirs::Already;
-                }
-                _ => is_harmless = false,
-            }
-        }
-    }
-    if is_harmless { Theirs::Harmless } else { Theirs::Conflict }
 }

@@ -1,4 +1,5 @@
-//! New data files of a table of Parquet files: they lie in the store, and a manifest has to name them before anyone sees them.
+//! New data files of a table of Parquet files: they lie in the store, and a manifest has to name them before anyone
+//! sees them.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
@@ -6,6 +7,7 @@ use uuid::Uuid;
 
 use crate::delta::partition_text;
 use crate::error::{Error, Result};
+use crate::failpoint::reach;
 use crate::listing::hive_folder_name;
 use crate::rewrite::writer::{FILE_BYTES, Target};
 use crate::rewrite::{Fold, Folded, fold_rows};
@@ -37,7 +39,9 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         file_bytes: FILE_BYTES,
         path: &path,
     };
-    fold_rows(snapshot, fold, &target).await
+    let folded = fold_rows(snapshot, fold, &target).await?;
+    reach("migration-written");
+    Ok(folded)
 }
 
 /// The folders of a partition, each with a slash at its end.

@@ -54,7 +54,8 @@ struct Partitions {
 }
 
 impl NewRows {
-    /// Takes the rows as files of `schema` will have them: the columns of the table's files, in their order, under stored names.
+    /// Takes the rows as files of `schema` will have them: the columns of the table's files, in their order, under
+    /// stored names.
     pub(super) fn new(snapshot: &Snapshot, fold: &Fold<'_>, schema: &SchemaRef) -> Result<Self> {
         let key = Key::new(snapshot, fold.key, schema)?;
         let mut keys = key.converter.empty_rows(0, 0);
@@ -100,8 +101,8 @@ impl NewRows {
         self.partitions.values.get(partition as usize).cloned().unwrap_or_default()
     }
 
-    /// Gives the shadowed rows of a batch to the new rows of the same keys, if those are of the file's partition and have no place yet.
-    /// Tells rows of the batch with the numbers of new rows, in order.
+    /// Gives the shadowed rows of a batch to the new rows of the same keys, if those are of the file's partition and
+    /// have no place yet. Tells rows of the batch with the numbers of new rows, in order.
     pub(super) fn take_places(
         &mut self,
         batch: &RecordBatch,

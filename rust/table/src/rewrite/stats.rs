@@ -15,7 +15,8 @@ use crate::rewrite::writer::NewFile;
 /// Decimals below this are the same after a reader has taken them for 64-bit floats.
 const EXACT_DECIMAL: u128 = 1_000_000_000_000_000;
 
-/// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those that `wanted` names.
+/// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those
+/// that `wanted` names.
 pub(super) fn stats_of(file: &NewFile, schema: &SchemaRef, wanted: impl Fn(usize, &Field) -> bool) -> String {
     let (mut lowest, mut highest, mut nulls) = (Map::new(), Map::new(), Map::new());
     for (place, field) in schema.fields().iter().enumerate() {

@@ -4,6 +4,7 @@ mod conform;
 mod delta;
 mod folder;
 mod random;
+mod repeating;
 mod stats;
 
 use std::fs::File;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 /// The newest version of the protocol that is known.
 const WRITER_VERSION: i32 = 7;
 
-/// Features that ask nothing of a commit, or only in tables that use them: these are told by properties and columns below.
+/// Features that ask nothing of a commit, or only in tables that use them: these are told by properties and columns
+/// below.
 const KNOWN_FEATURES: [&str; 17] = [
     "appendOnly",
     "invariants",

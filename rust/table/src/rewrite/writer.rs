@@ -53,7 +53,8 @@ pub(super) type NewPath<'a> = dyn Fn(usize, Option<&DataFile>, &[ArrayRef]) -> R
 /// A file that was written.
 #[derive(Debug)]
 pub(crate) struct NewFile {
-    /// Path below the root. What stands in it is the name of the file as it is; [`place_of`] tells its place in the object store.
+    /// Path below the root. What stands in it is the name of the file as it is; [`place_of`] tells its place in the
+    /// object store.
     pub path: String,
     /// Bytes.
     pub size: u64,
@@ -76,7 +77,8 @@ impl NewFile {
     }
 }
 
-/// The place of a file by its path below a root. Other than with [`Path::join`], a percent sign in the path is one in the name.
+/// The place of a file by its path below a root. Other than with [`Path::join`], a percent sign in the path is one in
+/// the name.
 pub(crate) fn place_of(prefix: &Path, path: &str) -> Result<Path> {
     let full = if prefix.as_ref().is_empty() { path.to_owned() } else { format!("{prefix}/{path}") };
     Path::parse(&full).map_err(|error| Error::internal(format!("{path} cannot be a path")).with_source(error))

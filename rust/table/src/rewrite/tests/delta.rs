@@ -10,6 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
+use super::repeating::Repeating;
 use super::{Pending, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, check_writable};
 use crate::rewrite::{Fold, Folded, delta};
@@ -189,6 +190,11 @@ async fn a_transaction_is_committed_once() {
     let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(5));
     assert_eq!(state.application_version("other").await.unwrap(), None);
+    let newest = table.snapshot().await.unwrap();
+    for (snapshot, version) in [(&snapshot, None), (&newest, Some(5))] {
+        let have = delta::application_version(&table.location, snapshot, "lakemark-test").await.unwrap();
+        assert_eq!(have, version);
+    }
     for version in [5, 4] {
         let again = migrate(&table, &snapshot, &pending(), version).await.unwrap();
         assert!(matches!(again, Migrated::Already), "{again:?}");
@@ -492,8 +498,12 @@ async fn features_that_a_commit_could_not_honour_are_named() {
 /// An object store instead of a file system: files are put as they are, and the version if there is none.
 #[tokio::test]
 async fn tables_on_object_stores_are_committed_to_as_well() {
+    commit_to(Arc::new(InMemory::new())).await;
+    commit_to(Arc::new(Repeating(InMemory::new()))).await;
+}
+
+async fn commit_to(store: Arc<dyn ObjectStore>) {
     let folder = table();
-    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     for name in ["a.parquet", "b.parquet", "_delta_log/00000000000000000000.json"] {
         let bytes = std::fs::read(folder.path().join(name)).unwrap();
         store.put(&format!("t/{name}").into(), bytes.into()).await.unwrap();

@@ -1,0 +1,150 @@
+//! The log of a Delta table, to be written: a version is put if there is none of its number, and what others put means
+//! something.
+
+use bytes::Bytes;
+use object_store::{ObjectStoreExt, PutMode, PutPayload};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::delta::{DeltaState, LOG_FOLDER};
+use crate::error::{Error, ErrorKind, Result};
+use crate::location::Location;
+use crate::rewrite::delta::ApplicationTransaction;
+use crate::rewrite::writer::place_of;
+use crate::snapshot::Snapshot;
+use crate::store::link_new;
+
+/// What became of an attempt to commit.
+pub(super) enum Outcome {
+    Committed(u64),
+    /// Somebody committed this transaction, or a later one.
+    Already,
+    /// Nothing was committed, for sure.
+    Refused(Error),
+    /// Writing failed in a way that leaves open whether it was done.
+    Unknown(Error),
+}
+
+/// The log of a table, to be written.
+pub(super) struct Log<'a> {
+    pub location: &'a Location,
+    pub transaction: &'a ApplicationTransaction,
+}
+
+/// What a commit of others means for ours.
+#[derive(Debug, PartialEq, Eq)]
+enum Theirs {
+    Harmless,
+    Conflict,
+    /// It is ours, or a later one of the same application.
+    Already,
+}
+
+impl Log<'_> {
+    /// Fails if others changed the table between the snapshot and this state.
+    pub(super) async fn check_since(&self, snapshot: &Snapshot, state: &DeltaState) -> Result<()> {
+        let pinned = snapshot.delta_version().filter(|pinned| *pinned <= state.version);
+        let Some(pinned) = pinned else { return Err(self.conflict()) };
+        for version in pinned + 1..=state.version {
+            if judge(self.read(version).await?.as_deref(), self.transaction) != Theirs::Harmless {
+                return Err(self.conflict());
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits as the version after `version`, or after harmless ones of others.
+    pub(super) async fn commit(&self, version: u64, actions: &[Value]) -> Outcome {
+        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
+        let bytes = lines.join("\n").into_bytes();
+        let mut version = version;
+        loop {
+            version += 1;
+            match self.put(version, &bytes).await {
+                Ok(true) => return Outcome::Committed(version),
+                Ok(false) => {}
+                Err(error) => return Outcome::Unknown(error),
+            }
+            match self.read(version).await {
+                // A store that repeats requests by itself finds what it has just put.
+                Ok(Some(found)) if found == bytes => return Outcome::Committed(version),
+                Ok(found) => match judge(found.as_deref(), self.transaction) {
+                    Theirs::Harmless => {}
+                    Theirs::Already => return Outcome::Already,
+                    Theirs::Conflict => return Outcome::Refused(self.conflict()),
+                },
+                Err(error) => return Outcome::Unknown(error),
+            }
+        }
+    }
+
+    /// Writes a version if there is none of that number; says whether there was none.
+    async fn put(&self, version: u64, bytes: &[u8]) -> Result<bool> {
+        let name = commit_name(version);
+        let unwritable = |error: Box<dyn std::error::Error + Send + Sync>| {
+            Error::io(format!(
+                "the Delta log of {} cannot be written (disk full, or no permission?); run it again, it is not done twice",
+                self.location.text
+            ))
+            .with_source(error)
+        };
+        if let Some(root) = &self.location.local {
+            let (folder, bytes) = (root.join(LOG_FOLDER), bytes.to_vec());
+            let put = spawn_blocking(move || link_new(&folder, &name, &bytes)).await;
+            return put.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(error.into()));
+        }
+        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
+        let payload = PutPayload::from(bytes.to_vec());
+        match self.location.object_store.put_opts(&path, payload, PutMode::Create.into()).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+            Err(error) => Err(unwritable(error.into())),
+        }
+    }
+
+    /// Reads a version; none if it was cleaned up.
+    async fn read(&self, version: u64) -> Result<Option<Bytes>> {
+        let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{}", commit_name(version)))?;
+        let unreadable = |error| {
+            Error::io(format!("the version {version} of the Delta table {} cannot be read", self.location.text))
+                .with_source(error)
+        };
+        match self.location.object_store.get(&path).await {
+            Ok(found) => found.bytes().await.map(Some).map_err(unreadable),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(unreadable(error)),
+        }
+    }
+
+    fn conflict(&self) -> Error {
+        Error::new(
+            ErrorKind::Conflict,
+            format!("others changed the Delta table {} at the same time; run it again", self.location.text),
+        )
+    }
+}
+
+fn commit_name(version: u64) -> String {
+    format!("{version:020}.json")
+}
+
+/// What a commit means. Whatever is not known to leave data and schema alone is a conflict, also what cannot be read,
+/// or not any more.
+fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
+    let Some(commit) = commit else { return Theirs::Conflict };
+    let mut is_harmless = true;
+    for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
+        for (kind, content) in &action {
+            match kind.as_str() {
+                "commitInfo" => {}
+                "txn" if content["appId"] != ours.id.as_str() => {}
+                "txn" if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
+                    return Theirs::Already;
+                }
+                _ => is_harmless = false,
+            }
+        }
+    }
+    if is_harmless { Theirs::Harmless } else { Theirs::Conflict }
+}
