@@ -17,9 +17,10 @@ use crate::aggregate;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::plan;
-use crate::read::{SplitReader, remember_store};
+use crate::read::SplitReader;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, Split};
+use crate::stores::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
 use crate::types::spark_schema;
 
@@ -40,7 +41,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
         let location = path.try_to_string(env)?;
         let store = optional(env, &store)?;
         let pinned = block_on(pin(location, store, use_index))??;
-        remember_store(&pinned.location, pinned.snapshot.object_store());
+        remember_stores(&pinned.location, pinned.store.as_deref(), &pinned.snapshot);
         Ok(handle::give(pinned))
     })
     .resolve::<Throw>()

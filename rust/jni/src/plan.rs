@@ -7,13 +7,15 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot};
+use object_store::ObjectMeta;
 use serde::Serialize;
 
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
+use crate::pending;
 use crate::rows::Rows;
-use crate::split::{Part, ScanSpec, Split, constants};
+use crate::split::{FileSplit, Home, Part, ScanSpec, Split, constants};
 use crate::types::{spark_schema, spark_type};
 
 /// A task reads about so many bytes of a file; less would waste openings, more would leave cores idle.
@@ -26,17 +28,19 @@ pub(crate) struct Plan {
     /// A [`ScanSpec`], opaque to Java.
     scan: String,
     splits: Vec<PlannedSplit>,
+    /// Rows that are in no data file yet. All of them are in the splits, whatever the filter is.
+    pending_rows: u64,
     report: ProbeReport,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PlannedSplit {
+pub(crate) struct PlannedSplit {
     /// A [`Split`], opaque to Java.
-    body: String,
+    pub(crate) body: String,
     /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
-    rows: Option<u64>,
-    bytes: u64,
+    pub(crate) rows: Option<u64>,
+    pub(crate) bytes: u64,
 }
 
 /// What the marks say of a filter; one look serves all questions about the same filter.
@@ -55,7 +59,8 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
     Ok(probe)
 }
 
-/// Whether the marks alone tell which rows a filter chooses.
+/// Whether the marks alone tell which rows a filter chooses. They know nothing of pending rows, so that Spark keeps every
+/// filter as long as there are some.
 pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
     Ok(probe(pinned, filter).await?.certain_rows().is_some())
 }
@@ -68,7 +73,10 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
-    Ok(pinned.snapshot.probe(&predicate, &options).await?.certain_rows())
+    let mut probe = pinned.snapshot.probe(&predicate, &options).await?;
+    // Without a filter pending rows need not be looked at to be counted.
+    let pending = std::mem::take(&mut probe.pending_rows);
+    Ok(probe.certain_rows().map(|rows| rows + pending))
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.
@@ -79,25 +87,30 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> R
     let mut splits = Vec::new();
     for (file, found) in snapshot.files().iter().zip(&probe.files) {
         let constants = partition_constants(snapshot, file, &schema)?;
+        let input = Input { home: Home::Table, meta: &file.meta, constants };
         match found {
             FileProbe::Unknown => match &file.row_groups {
-                Some(row_groups) => {
-                    let live = live_rows(file, row_groups);
-                    known_splits(file, row_groups, &live, constants.as_ref(), &mut splits)?;
-                }
-                None => unknown_splits(file, constants.as_ref(), &mut splits)?,
+                Some(row_groups) => input.known_splits(row_groups, &live_rows(file, row_groups), &mut splits)?,
+                None => input.unknown_splits(file.deleted.as_deref(), &mut splits)?,
             },
             FileProbe::Known { row_groups, certain, uncertain } => {
-                let rows = certain.or(uncertain);
-                known_splits(file, row_groups, &rows, constants.as_ref(), &mut splits)?;
+                input.known_splits(row_groups, &certain.or(uncertain), &mut splits)?;
             }
             FileProbe::Counted { .. } => {
                 return Err(NativeError::internal("a plan was answered with a count"));
             }
         }
     }
+    if let Some(pending) = snapshot.pending() {
+        pending::splits(pending, &schema, &mut splits)?;
+    }
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
-    Ok(Plan { scan: serde_json::to_string(&scan)?, splits, report: probe.report.clone() })
+    Ok(Plan {
+        scan: serde_json::to_string(&scan)?,
+        splits,
+        pending_rows: probe.pending_rows,
+        report: probe.report.clone(),
+    })
 }
 
 /// The asked columns with Spark's types, in the asked order.
@@ -140,69 +153,68 @@ fn live_rows(file: &DataFile, row_groups: &[u32]) -> RowSet {
     }
 }
 
-/// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
-fn unknown_splits(file: &DataFile, constants: Option<&String>, out: &mut Vec<PlannedSplit>) -> Result<()> {
-    let deleted = file.deleted.as_deref().map(|set| (Rows::encode(set), u64::from(set.universe())));
-    let pieces = file.meta.size.div_ceil(SPLIT_BYTES).max(1);
-    for piece in 0..pieces {
-        let from_byte = piece * SPLIT_BYTES;
-        let to_byte = if piece + 1 == pieces { u64::MAX } else { from_byte + SPLIT_BYTES };
-        let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
-        let part = Part::Unknown { from_byte, to_byte, deleted, deleted_of };
-        out.push(PlannedSplit {
-            body: body(file, part, constants)?,
-            rows: None,
-            bytes: file.meta.size.min(to_byte) - from_byte,
-        });
-    }
-    Ok(())
+/// A file to cut into splits.
+pub(crate) struct Input<'a> {
+    pub(crate) home: Home,
+    pub(crate) meta: &'a ObjectMeta,
+    /// Its partition columns among the scan's, encoded.
+    pub(crate) constants: Option<String>,
 }
 
-/// A file whose rows are known is cut between row groups; row groups without a chosen row are left out.
-fn known_splits(
-    file: &DataFile,
-    row_groups: &[u32],
-    rows: &RowSet,
-    constants: Option<&String>,
-    out: &mut Vec<PlannedSplit>,
-) -> Result<()> {
-    let file_rows: u64 = row_groups.iter().map(|rows| u64::from(*rows)).sum();
-    let bytes_per_row = file.meta.size / file_rows.max(1);
-    let mut emit = |start: u32, end: u32| -> Result<()> {
-        let count = u64::from(rows.count_in(start, end));
-        if count == 0 {
-            return Ok(());
+impl Input<'_> {
+    /// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
+    fn unknown_splits(&self, deleted: Option<&RowSet>, out: &mut Vec<PlannedSplit>) -> Result<()> {
+        let deleted = deleted.map(|set| (Rows::encode(set), u64::from(set.universe())));
+        let size = self.meta.size;
+        let pieces = size.div_ceil(SPLIT_BYTES).max(1);
+        for piece in 0..pieces {
+            let from_byte = piece * SPLIT_BYTES;
+            let to_byte = if piece + 1 == pieces { u64::MAX } else { from_byte + SPLIT_BYTES };
+            let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
+            let part = Part::Unknown { from_byte, to_byte, deleted, deleted_of };
+            out.push(PlannedSplit { body: self.body(part)?, rows: None, bytes: size.min(to_byte) - from_byte });
         }
-        let part = Part::Known {
-            file_rows,
-            start: u64::from(start),
-            length: u64::from(end - start),
-            rows: Rows::encode(&rows.slice(start, end)),
-            count,
-        };
-        out.push(PlannedSplit {
-            body: body(file, part, constants)?,
-            rows: Some(count),
-            bytes: count.saturating_mul(bytes_per_row),
-        });
         Ok(())
-    };
-    let mut start = 0;
-    let mut end = 0;
-    for length in row_groups {
-        if rows.count_in(end, end + length) == 0 {
-            emit(start, end)?;
-            start = end + length;
-        } else if u64::from(end - start) * bytes_per_row >= SPLIT_BYTES {
-            emit(start, end)?;
-            start = end;
-        }
-        end += length;
     }
-    emit(start, end)
-}
 
-fn body(file: &DataFile, part: Part, constants: Option<&String>) -> Result<String> {
-    let split = Split::new(file.meta.location.to_string(), file.meta.size, part, constants.cloned());
-    Ok(serde_json::to_string(&split)?)
+    /// A file whose rows are known is cut between row groups; row groups without a chosen row are left out.
+    pub(crate) fn known_splits(&self, row_groups: &[u32], rows: &RowSet, out: &mut Vec<PlannedSplit>) -> Result<()> {
+        let file_rows: u64 = row_groups.iter().map(|rows| u64::from(*rows)).sum();
+        let bytes_per_row = self.meta.size / file_rows.max(1);
+        let mut emit = |start: u32, end: u32| -> Result<()> {
+            let count = u64::from(rows.count_in(start, end));
+            if count == 0 {
+                return Ok(());
+            }
+            let part = Part::Known {
+                file_rows,
+                start: u64::from(start),
+                length: u64::from(end - start),
+                rows: Rows::encode(&rows.slice(start, end)),
+                count,
+            };
+            let bytes = count.saturating_mul(bytes_per_row);
+            out.push(PlannedSplit { body: self.body(part)?, rows: Some(count), bytes });
+            Ok(())
+        };
+        let mut start = 0;
+        let mut end = 0;
+        for length in row_groups {
+            if rows.count_in(end, end + length) == 0 {
+                emit(start, end)?;
+                start = end + length;
+            } else if u64::from(end - start) * bytes_per_row >= SPLIT_BYTES {
+                emit(start, end)?;
+                start = end;
+            }
+            end += length;
+        }
+        emit(start, end)
+    }
+
+    fn body(&self, part: Part) -> Result<String> {
+        let (location, constants) = (self.meta.location.to_string(), self.constants.clone());
+        let split = FileSplit { home: self.home, location, size: self.meta.size, part, constants };
+        Ok(serde_json::to_string(&Split::File(split))?)
+    }
 }

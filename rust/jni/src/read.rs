@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayData, ArrayRef, MutableArrayData, RecordBatch, RecordBatchOptions, UInt32Array, make_array,
@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use lakemark_table::{ErrorKind, Table, TableOptions};
+use lakemark_table::ErrorKind;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -20,30 +20,11 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 
 use crate::error::{NativeError, Result, reading};
 use crate::object::DataObject;
-use crate::split::{Part, ScanSpec, Split};
+use crate::split::{FileSplit, Part, ScanSpec, Split, decode};
+use crate::stores::store_of;
 
 /// Rows of one batch, the size of Spark's own Parquet batches.
 const BATCH_ROWS: usize = 4096;
-
-static STORES: OnceLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = OnceLock::new();
-
-/// Keeps a table's object store for the tasks that run in this process.
-pub(crate) fn remember_store(location: &str, store: Arc<dyn ObjectStore>) {
-    let stores = STORES.get_or_init(Mutex::default);
-    stores.lock().unwrap_or_else(PoisonError::into_inner).insert(location.to_owned(), store);
-}
-
-async fn store_of(scan: &ScanSpec) -> Result<Arc<dyn ObjectStore>> {
-    let known =
-        STORES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner).get(&scan.location).cloned();
-    if let Some(store) = known {
-        return Ok(store);
-    }
-    let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };
-    let store = Table::open(&scan.location, options).await?.snapshot().await?.object_store();
-    remember_store(&scan.location, Arc::clone(&store));
-    Ok(store)
-}
 
 /// The batches of one split.
 pub(crate) struct SplitReader {
@@ -58,18 +39,32 @@ enum Source {
     RowCount(u64),
     /// Columns of the file.
     Columns(Box<ParquetRecordBatchStream<DataObject>>),
+    /// Rows that came with the split.
+    Rows(Option<RecordBatch>),
 }
 
 impl SplitReader {
     /// Opens the file and finds the rows.
     pub(crate) async fn open(scan: &ScanSpec, split: &Split) -> Result<Self> {
+        match split {
+            Split::File(file) => Self::open_file(scan, file).await,
+            Split::Memory(rows) => Ok(Self {
+                path: "pending rows in memory".to_owned(),
+                schema: scan.schema()?,
+                constants: HashMap::new(),
+                source: Source::Rows(decode(rows)?.1),
+            }),
+        }
+    }
+
+    async fn open_file(scan: &ScanSpec, split: &FileSplit) -> Result<Self> {
         let schema = scan.schema()?;
         let constants: HashMap<_, _> = split.constants()?.into_iter().collect();
         let path = split.location.clone();
         let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
         let source = match (&split.part, no_columns) {
             (Part::Known { count, .. }, true) => Source::RowCount(*count),
-            _ => file_source(store_of(scan).await?, split, &schema, &constants, no_columns).await?,
+            _ => file_source(store_of(scan, split.home).await?, split, &schema, &constants, no_columns).await?,
         };
         Ok(Self { path, schema, constants, source })
     }
@@ -93,6 +88,10 @@ impl SplitReader {
                     None => Ok(None),
                     Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
                 }
+            }
+            Source::Rows(rows) => {
+                let Some(batch) = rows.take() else { return Ok(None) };
+                self.complete(Some(&batch), batch.num_rows()).map(Some)
             }
         }
     }
@@ -133,7 +132,7 @@ impl SplitReader {
 
 async fn file_source(
     store: Arc<dyn ObjectStore>,
-    split: &Split,
+    split: &FileSplit,
     schema: &Schema,
     constants: &HashMap<String, ArrayRef>,
     only_count: bool,
@@ -171,7 +170,7 @@ async fn file_source(
 }
 
 /// The row groups of a split, and the rows in them.
-fn choose(split: &Split, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
+fn choose(split: &FileSplit, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
     match &split.part {
         Part::Known { file_rows, start, length, rows, .. } => {
             let stale = || {

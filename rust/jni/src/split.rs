@@ -34,16 +34,37 @@ impl ScanSpec {
     }
 }
 
+/// What one task reads.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Split {
+    /// Rows of a file.
+    File(FileSplit),
+    /// Pending rows that are in no file yet: the scan's columns as an IPC stream, base64.
+    Memory(String),
+}
+
+/// Whose object store holds a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Home {
+    /// The table's: data files.
+    Table,
+    /// That of the marks, which may be another one: runs of pending rows.
+    Store,
+}
+
 /// The rows of one file that one task reads.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Split {
+pub(crate) struct FileSplit {
+    pub(crate) home: Home,
     /// Place within the object store.
     pub(crate) location: String,
     /// Bytes of the file when it was planned.
     pub(crate) size: u64,
     pub(crate) part: Part,
     /// The file's partition columns among the scan's columns: one row as an IPC stream, base64.
-    constants: Option<String>,
+    pub(crate) constants: Option<String>,
 }
 
 /// Which rows.
@@ -73,11 +94,7 @@ pub(crate) enum Part {
     },
 }
 
-impl Split {
-    pub(crate) fn new(location: String, size: u64, part: Part, constants: Option<String>) -> Self {
-        Self { location, size, part, constants }
-    }
-
+impl FileSplit {
     /// The constant columns by name.
     pub(crate) fn constants(&self) -> Result<Vec<(String, ArrayRef)>> {
         let Some(text) = &self.constants else {
@@ -107,7 +124,8 @@ pub(crate) fn constants(fields: &[(String, ArrayRef)]) -> Result<Option<String>>
     encode(&schema, Some(&batch)).map(Some)
 }
 
-fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
+/// A schema, with rows of it or without, as base64 of an IPC stream.
+pub(crate) fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
     let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
     if let Some(batch) = batch {
         writer.write(batch)?;
@@ -115,10 +133,10 @@ fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
     Ok(STANDARD.encode(writer.into_inner()?))
 }
 
-fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
+pub(crate) fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
     let bytes = STANDARD
         .decode(text)
-        .map_err(|error| NativeError::internal(format!("a split's schema is not base64: {error}")))?;
+        .map_err(|error| NativeError::internal(format!("the batch of a split is not base64: {error}")))?;
     let mut reader = StreamReader::try_new(bytes.as_slice(), None)?;
     let batch = reader.next().transpose()?;
     Ok((reader.schema(), batch))

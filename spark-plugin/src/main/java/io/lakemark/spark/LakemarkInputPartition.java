@@ -3,7 +3,7 @@ package io.lakemark.spark;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * The rows of one data file that one task reads.
+ * The rows that one task reads, of one file or sent with the task.
  *
  * @param body the split as the native side wrote it
  * @param rows how many rows it gives, or {@link #UNKNOWN_ROWS}

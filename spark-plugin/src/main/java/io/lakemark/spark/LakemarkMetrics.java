@@ -7,6 +7,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 public final class LakemarkMetrics {
   static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
   static final String ROWS_CERTAIN = "rowsCertain";
+  static final String ROWS_PENDING = "rowsPending";
 
   private LakemarkMetrics() {}
 
@@ -53,6 +54,22 @@ public final class LakemarkMetrics {
     @Override
     public String description() {
       return "rows certain by marks";
+    }
+  }
+
+  /** Rows that are in no data file yet, of which the marks know nothing. */
+  public static final class RowsPending extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public RowsPending() {}
+
+    @Override
+    public String name() {
+      return ROWS_PENDING;
+    }
+
+    @Override
+    public String description() {
+      return "rows of pending updates";
     }
   }
 }

@@ -30,13 +30,15 @@ final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
 
   @Override
   public String description() {
-    return String.format(
-        "%s, splits: %d, row groups skipped: %d of %d, rows certain: %d",
-        description,
-        plan.splits().size(),
-        plan.rowGroupsSkipped(),
-        plan.rowGroupsTotal(),
-        plan.rowsCertain());
+    String planned =
+        String.format(
+            "%s, splits: %d, row groups skipped: %d of %d, rows certain: %d",
+            description,
+            plan.splits().size(),
+            plan.rowGroupsSkipped(),
+            plan.rowGroupsTotal(),
+            plan.rowsCertain());
+    return plan.rowsPending() == 0 ? planned : planned + ", rows pending: " + plan.rowsPending();
   }
 
   @Override
@@ -81,7 +83,9 @@ final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
   @Override
   public CustomMetric[] supportedCustomMetrics() {
     return new CustomMetric[] {
-      new LakemarkMetrics.RowGroupsSkipped(), new LakemarkMetrics.RowsCertain()
+      new LakemarkMetrics.RowGroupsSkipped(),
+      new LakemarkMetrics.RowsCertain(),
+      new LakemarkMetrics.RowsPending()
     };
   }
 
@@ -89,7 +93,8 @@ final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
   public CustomTaskMetric[] reportDriverMetrics() {
     return new CustomTaskMetric[] {
       LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, plan.rowGroupsSkipped()),
-      LakemarkMetrics.value(LakemarkMetrics.ROWS_CERTAIN, plan.rowsCertain())
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_CERTAIN, plan.rowsCertain()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_PENDING, plan.rowsPending())
     };
   }
 }

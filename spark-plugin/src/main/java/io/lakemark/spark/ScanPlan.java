@@ -13,13 +13,15 @@ import java.util.OptionalLong;
  * @param rowGroupsTotal row groups of the files that the marks know
  * @param rowGroupsSkipped how many of them no task reads
  * @param rowsCertain rows that are in the answer for sure
+ * @param rowsPending rows that are in no data file yet; the splits have all of them
  */
 record ScanPlan(
     String scan,
     List<LakemarkInputPartition> splits,
     long rowGroupsTotal,
     long rowGroupsSkipped,
-    long rowsCertain) {
+    long rowsCertain,
+    long rowsPending) {
 
   static ScanPlan parse(String json) {
     JsonNode root = Json.read(json);
@@ -38,7 +40,8 @@ record ScanPlan(
         List.copyOf(splits),
         report.get("row_groups_total").asLong(),
         report.get("row_groups_pruned").asLong(),
-        report.get("rows_certain").asLong());
+        report.get("rows_certain").asLong(),
+        root.get("pendingRows").asLong());
   }
 
   /**
@@ -55,7 +58,8 @@ record ScanPlan(
       kept.add(split);
       rows += Math.max(split.rows(), 0);
     }
-    return new ScanPlan(scan, List.copyOf(kept), rowGroupsTotal, rowGroupsSkipped, rowsCertain);
+    return new ScanPlan(
+        scan, List.copyOf(kept), rowGroupsTotal, rowGroupsSkipped, rowsCertain, rowsPending);
   }
 
   /** Rows that the tasks give, if the marks know. */

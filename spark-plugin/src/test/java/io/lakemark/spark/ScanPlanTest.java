@@ -14,7 +14,8 @@ class ScanPlanTest {
         {"body": "a", "rows": 10, "bytes": 100},
         {"body": "b", "rows": %s, "bytes": 200},
         {"body": "c", "rows": 10, "bytes": 300}],
-       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30}}""";
+       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30},
+       "pendingRows": 7}""";
 
   private static List<String> bodies(ScanPlan plan) {
     return plan.splits().stream().map(LakemarkInputPartition::body).toList();
@@ -30,6 +31,8 @@ class ScanPlanTest {
     assertEquals(8, plan.rowGroupsTotal());
     assertEquals(5, plan.rowGroupsSkipped());
     assertEquals(30, plan.rowsCertain());
+    assertEquals(7, plan.rowsPending());
+    assertEquals(7, plan.limited(10).rowsPending());
   }
 
   @Test

@@ -1,0 +1,284 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
+use arrow::datatypes::{Int32Type, Int64Type};
+use lakemark_table::{BuildOptions, Change, IndexSpec, Operation, Table, TableOptions, WriteOptions};
+use parquet::arrow::ArrowWriter;
+use serde_json::Value;
+
+use super::*;
+use crate::handle::Pinned;
+use crate::plan;
+use crate::read::SplitReader;
+use crate::runtime::block_on;
+use crate::split::ScanSpec;
+
+const ALL_ROWS: &str = r#"{"op":"true"}"#;
+/// Three runs are merged into one as soon as they are there.
+const SMALL_CACHE: [(&str, &str); 2] = [("cache_bytes", "1048576"), ("page_bytes", "65536")];
+
+/// A row of the test table: partition p, key k, number a, text s.
+type Row = (Option<i64>, i64, Option<i32>, Option<String>);
+
+fn batch(rows: &[(i64, i32, &str)]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let a: ArrayRef = Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| row.1)));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.2)));
+    RecordBatch::try_from_iter([("k", k), ("a", a), ("s", s)]).expect("columns of one length")
+}
+
+fn in_partition(p: i64, rows: &[(i64, i32, &str)]) -> RecordBatch {
+    let batch = batch(rows);
+    let p: ArrayRef = Arc::new(Int64Array::from(vec![p; rows.len()]));
+    let columns = ["k", "a", "s"].into_iter().zip(batch.columns().iter().cloned());
+    RecordBatch::try_from_iter(columns.chain([("p", p)])).expect("columns of one length")
+}
+
+fn write_file(path: &Path, rows: &[(i64, i32, &str)]) {
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    let batch = batch(rows);
+    let mut writer =
+        ArrowWriter::try_new(File::create(path).expect("a file"), batch.schema(), None).expect("a Parquet file");
+    writer.write(&batch).expect("rows");
+    writer.close().expect("a footer");
+}
+
+/// Two partitions of 100 rows each, the store in a folder of its own, `a` marked, `k` the key.
+struct Fixture {
+    folder: tempfile::TempDir,
+    table: Arc<Table>,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        for p in 1..=2_i64 {
+            let rows: Vec<_> = (0..100).map(|row| (p * 1000 + row, (row % 10) as i32, "base")).collect();
+            write_file(&folder.path().join(format!("table/p={p}/f.parquet")), &rows);
+        }
+        let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+        let options = TableOptions { store: Some(path("store")), ..TableOptions::default() };
+        let table = Table::open(&path("table"), options).await.expect("a table");
+        let spec = IndexSpec { columns: vec!["a".into()], kind: "bitmap".into(), ..IndexSpec::default() };
+        table.create_index(spec, false).await.expect("an index");
+        table.build(BuildOptions::default()).await.expect("a build");
+        let options = SMALL_CACHE.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let key = ["k".to_owned()];
+        table.declare_key(&key, &BTreeMap::from(options), BuildOptions::default()).await.expect("a key");
+        Self { folder, table }
+    }
+
+    async fn make(&self, operation: Operation, rows: RecordBatch) {
+        self.table.write(vec![Change { operation, rows }], WriteOptions::default()).await.expect("a change");
+    }
+
+    /// A new row of the first partition, one of a partition without a file, one that moves, one that changes, one that goes.
+    async fn change(&self) {
+        self.make(Operation::Insert, in_partition(1, &[(1, 5, "new")])).await;
+        self.make(Operation::Upsert, in_partition(3, &[(2, 6, "other"), (1000, 5, "moved")])).await;
+        let k: ArrayRef = Arc::new(Int64Array::from(vec![2005]));
+        let s: ArrayRef = Arc::new(StringArray::from(vec!["changed"]));
+        self.make(Operation::Update, RecordBatch::try_from_iter([("k", k), ("s", s)]).expect("one row")).await;
+        let k: ArrayRef = Arc::new(Int64Array::from(vec![2015]));
+        self.make(Operation::Delete, RecordBatch::try_from_iter([("k", k)]).expect("one row")).await;
+    }
+
+    async fn pin(&self) -> Pinned {
+        let text = |name: &str| self.folder.path().join(name).to_str().expect("UTF-8").to_owned();
+        Pinned {
+            location: text("table"),
+            store: Some(text("store")),
+            snapshot: self.table.snapshot().await.expect("a snapshot"),
+            use_index: true,
+            probed: Arc::default(),
+        }
+    }
+
+    async fn runs(&self) -> usize {
+        self.table.updates_info().await.expect("readable").expect("updates").runs.len()
+    }
+}
+
+/// What the table holds after [`Fixture::change`].
+fn expected() -> Vec<Row> {
+    let row = |p: i64, k: i64, a: i32, s: &str| (Some(p), k, Some(a), Some(s.to_owned()));
+    let mut rows: Vec<Row> =
+        (1..=2).flat_map(|p| (0..100).map(move |n| row(p, p * 1000 + n, (n % 10) as i32, "base"))).collect();
+    rows.retain(|(_, k, ..)| ![1000, 2005, 2015].contains(k));
+    rows.extend([row(1, 1, 5, "new"), row(3, 2, 6, "other"), row(3, 1000, 5, "moved"), row(2, 2005, 5, "changed")]);
+    rows.sort_by_key(|row| row.1);
+    rows
+}
+
+/// A plan as Java gets it.
+async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Value {
+    let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+    serde_json::to_value(plan::plan(pinned, filter, &columns).await.expect("a plan")).expect("JSON")
+}
+
+fn bodies(plan: &Value) -> Vec<&str> {
+    let splits = plan["splits"].as_array().expect("splits");
+    splits.iter().map(|split| split["body"].as_str().expect("a body")).collect()
+}
+
+/// The batches of all splits, as tasks read them; each split gives as many rows as it was planned to.
+async fn run(plan: &Value) -> Vec<RecordBatch> {
+    let scan: ScanSpec = serde_json::from_str(plan["scan"].as_str().expect("a scan")).expect("a scan");
+    let mut batches = Vec::new();
+    for split in plan["splits"].as_array().expect("splits") {
+        let body: Split = serde_json::from_str(split["body"].as_str().expect("a body")).expect("a split");
+        let mut reader = SplitReader::open(&scan, &body).await.expect("a reader");
+        let before: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        while let Some(batch) = reader.next().await.expect("rows") {
+            batches.push(batch);
+        }
+        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() - before;
+        assert!(split["rows"].is_null() || split["rows"].as_u64() == Some(rows as u64), "{rows} rows of {split}");
+    }
+    batches
+}
+
+async fn rows_of(plan: &Value) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for batch in run(plan).await {
+        let column = |name: &str| batch.column_by_name(name).expect("a column");
+        let (p, k) = (column("p").as_primitive::<Int64Type>(), column("k").as_primitive::<Int64Type>());
+        let (a, s) = (column("a").as_primitive::<Int32Type>(), column("s").as_string::<i32>());
+        for (((p, k), a), s) in p.iter().zip(k.values()).zip(a.iter()).zip(s.iter()) {
+            rows.push((p, *k, a, s.map(str::to_owned)));
+        }
+    }
+    rows.sort_by_key(|row| row.1);
+    rows
+}
+
+const COLUMNS: [&str; 4] = ["p", "k", "a", "s"];
+
+fn test<F: Future<Output = ()>>(future: F) {
+    block_on(future).expect("threads");
+}
+
+#[test]
+fn rows_in_memory_and_in_runs_are_read_with_those_of_the_files() {
+    test(async {
+        let fixture = Fixture::new().await;
+        fixture.change().await;
+        let in_memory = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
+        assert_eq!(in_memory["pendingRows"], 4);
+        assert!(bodies(&in_memory).iter().any(|body| body.contains("memory")));
+        assert_eq!(rows_of(&in_memory).await, expected());
+        fixture.table.flush().await.expect("a run");
+        let in_run = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
+        assert_eq!(in_run["pendingRows"], 4);
+        assert!(bodies(&in_run).iter().any(|body| body.contains(".lmr")));
+        assert!(!bodies(&in_run).iter().any(|body| body.contains("memory")));
+        assert_eq!(rows_of(&in_run).await, expected());
+    });
+}
+
+/// Partition columns are constants of data files, and columns of pending rows.
+#[test]
+fn partition_columns_alone_and_no_column_at_all() {
+    test(async {
+        let fixture = Fixture::new().await;
+        fixture.change().await;
+        for _ in 0..2 {
+            let mut partitions = BTreeMap::new();
+            for batch in run(&plan(&fixture.pin().await, ALL_ROWS, &["p"]).await).await {
+                for p in batch.column(0).as_primitive::<Int64Type>() {
+                    *partitions.entry(p.expect("a partition")).or_insert(0) += 1;
+                }
+            }
+            assert_eq!(partitions, BTreeMap::from([(1, 100), (2, 99), (3, 2)]));
+            let counted = run(&plan(&fixture.pin().await, ALL_ROWS, &[]).await).await;
+            assert_eq!(counted.iter().map(RecordBatch::num_rows).sum::<usize>(), 201);
+            fixture.table.flush().await.expect("a run");
+        }
+    });
+}
+
+#[test]
+fn no_filter_is_certain_while_something_is_pending() {
+    test(async {
+        let fixture = Fixture::new().await;
+        let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
+        let pinned = fixture.pin().await;
+        assert!(plan::is_certain(&pinned, five).await.expect("an answer"));
+        assert_eq!(plan::count(&pinned, five).await.expect("an answer"), Some(20));
+        fixture.change().await;
+        let pinned = fixture.pin().await;
+        assert!(!plan::is_certain(&pinned, five).await.expect("an answer"));
+        assert_eq!(plan::count(&pinned, five).await.expect("an answer"), None);
+        assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(201));
+        // Of the files only rows that the marks choose, without those that were replaced; all that is pending.
+        let found = rows_of(&plan(&pinned, five, &COLUMNS).await).await;
+        let of_files = |row: &Row| row.2 == Some(5) && row.3.as_deref() == Some("base");
+        let wanted: Vec<Row> =
+            expected().into_iter().filter(|row| of_files(row) || row.3.as_deref() != Some("base")).collect();
+        assert_eq!((found.len(), found), (22, wanted));
+    });
+}
+
+/// Deletes leave nothing pending, so that the marks answer alone.
+#[test]
+fn deleted_rows_alone_leave_filters_certain() {
+    test(async {
+        let fixture = Fixture::new().await;
+        let k: ArrayRef = Arc::new(Int64Array::from(vec![2015, 1005]));
+        fixture.make(Operation::Delete, RecordBatch::try_from_iter([("k", k)]).expect("rows")).await;
+        let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
+        let pinned = fixture.pin().await;
+        assert!(plan::is_certain(&pinned, five).await.expect("an answer"));
+        assert_eq!(plan::count(&pinned, five).await.expect("an answer"), Some(18));
+        assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(198));
+        assert_eq!(rows_of(&plan(&pinned, ALL_ROWS, &COLUMNS).await).await.len(), 198);
+    });
+}
+
+#[test]
+fn a_plan_stays_right_while_runs_are_written_and_merged() {
+    test(async {
+        let fixture = Fixture::new().await;
+        fixture.change().await;
+        let planned = [plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await];
+        fixture.table.flush().await.expect("a run");
+        let planned = [planned, [plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await]].concat();
+        let mut most = 0;
+        for round in 0..4 {
+            fixture.make(Operation::Upsert, in_partition(1, &[(1, round, "later"), (1001, round, "later")])).await;
+            fixture.table.flush().await.expect("a run");
+            most = most.max(fixture.runs().await);
+        }
+        assert!(most > 1 && fixture.runs().await < 5, "runs were not merged: {most}, {}", fixture.runs().await);
+        for plan in planned {
+            assert_eq!(rows_of(&plan).await, expected());
+        }
+        let now = rows_of(&plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await).await;
+        assert_eq!(now.iter().filter(|row| row.3.as_deref() == Some("later")).count(), 2);
+        assert_eq!(now.len(), 201);
+    });
+}
+
+#[test]
+fn many_rows_in_memory_are_cut_into_splits_of_moderate_size() {
+    let rows: Vec<(i64, i32, String)> = (0..3000)
+        .map(|row| (row, row as i32 % 7, format!("{row}").repeat(if row % 500 == 3 { 100_000 } else { 50 })))
+        .collect();
+    let borrowed: Vec<(i64, i32, &str)> = rows.iter().map(|(k, a, s)| (*k, *a, s.as_str())).collect();
+    let whole = batch(&borrowed);
+    let mut out = Vec::new();
+    memory_splits(&whole, &mut out).expect("splits");
+    assert!(out.len() > 3, "{} splits", out.len());
+    assert_eq!(out.iter().map(|split| split.rows.expect("known")).sum::<u64>(), 3000);
+    let mut keys = Vec::new();
+    for split in &out {
+        assert!(split.body.len() < BODY_BYTES + 100 || split.rows == Some(1), "{} bytes", split.body.len());
+        let Split::Memory(rows) = serde_json::from_str(&split.body).expect("a split") else { panic!("a file") };
+        let rows = crate::split::decode(&rows).expect("rows").1.expect("rows");
+        keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
+    }
+    assert_eq!(keys, (0..3000).collect::<Vec<i64>>());
+}

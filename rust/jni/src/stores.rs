@@ -1,0 +1,56 @@
+//! The object stores of tables, kept for the tasks that run in this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use lakemark_table::{Snapshot, Table, TableOptions};
+use object_store::ObjectStore;
+
+use crate::error::{NativeError, Result};
+use crate::split::{Home, ScanSpec};
+
+/// By the table's location and that of its marks, as the user gave them.
+type Known = HashMap<(String, Option<String>), Stores>;
+
+static STORES: OnceLock<Mutex<Known>> = OnceLock::new();
+
+#[derive(Clone, Debug)]
+struct Stores {
+    data: Arc<dyn ObjectStore>,
+    /// None if the table has no place for marks.
+    runs: Option<Arc<dyn ObjectStore>>,
+}
+
+/// Keeps a table's object stores.
+pub(crate) fn remember_stores(location: &str, store: Option<&str>, snapshot: &Snapshot) {
+    keep((location.to_owned(), store.map(str::to_owned)), snapshot);
+}
+
+fn keep(key: (String, Option<String>), snapshot: &Snapshot) -> Stores {
+    let stores = Stores { data: snapshot.object_store(), runs: snapshot.pending_store() };
+    known().insert(key, stores.clone());
+    stores
+}
+
+fn known() -> MutexGuard<'static, Known> {
+    STORES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The object store that holds a file of a scan.
+pub(crate) async fn store_of(scan: &ScanSpec, home: Home) -> Result<Arc<dyn ObjectStore>> {
+    let Stores { data, runs } = stores_of(scan).await?;
+    match home {
+        Home::Table => Ok(data),
+        Home::Store => runs.ok_or_else(|| NativeError::internal("a table without a place for marks has pending rows")),
+    }
+}
+
+async fn stores_of(scan: &ScanSpec) -> Result<Stores> {
+    let key = (scan.location.clone(), scan.store.clone());
+    if let Some(stores) = known().get(&key).cloned() {
+        return Ok(stores);
+    }
+    let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };
+    let snapshot = Table::open(&scan.location, options).await?.snapshot().await?;
+    Ok(keep(key, &snapshot))
+}
