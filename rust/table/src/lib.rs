@@ -34,7 +34,6 @@ mod names;
 pub mod options;
 mod probe;
 pub mod report;
-#[cfg_attr(not(test), expect(dead_code, reason = "migrations of updates call it as soon as there are some"))]
 mod rewrite;
 mod schema;
 mod segments;
@@ -55,12 +54,13 @@ pub use location::StoreLayer;
 pub use moments::with_moments;
 pub use names::ColumnNames;
 pub use options::{
-    BuildOptions, CancelFlag, Columns, IndexSpec, ProbeOptions, Progress, Reading, TableOptions, VacuumOptions,
+    BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
+    VacuumOptions,
 };
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
-    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, ProbeReport, RunInfo, UpdatesInfo,
-    VacuumReport, VerifyReport, Waste,
+    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport, RunInfo,
+    UpdatesInfo, VacuumReport, VerifyReport, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

@@ -1,17 +1,22 @@
 //! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
+use chrono::DateTime;
 use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::{ManifestUpdates, ReplacedFile, StoreFile};
 use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::{Location, Shape};
+use crate::footer::modified_ns;
+use crate::location::{Location, STORE_FOLDER, Shape};
+use crate::store::Store;
 
 /// The folder name that stands for NULL.
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -57,10 +62,57 @@ impl Listing {
         Ok(Self { files, partition_columns, columns })
     }
 
+    /// Lists the data files of `location`, with those in the store in the place of those that migrations replaced.
+    pub(crate) async fn read_migrated(location: &Location, store: &Store, updates: &ManifestUpdates) -> Result<Self> {
+        let mut files = match &location.shape {
+            Shape::File(name) => vec![one_file(location, name).await?],
+            Shape::Folder | Shape::Glob(_) => many_files(location).await?,
+        };
+        let replaced: HashMap<&str, &ReplacedFile> =
+            updates.replaced.iter().map(|file| (file.path.as_str(), file)).collect();
+        let mut changed = None;
+        files.retain(|file| match replaced.get(file.path.as_str()) {
+            None => true,
+            Some(was) => {
+                if (was.size, was.modified_ns) != (file.meta.size, modified_ns(&file.meta)) {
+                    changed = Some(file.path.clone());
+                }
+                false
+            }
+        });
+        if let Some(path) = changed {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!(
+                    "the data file {path} was changed after its rows were migrated into the store, so that nobody can tell which of \
+                     both counts: give the changed rows another file name, or restore the file"
+                ),
+            ));
+        }
+        files.extend(updates.data.iter().map(|file| store_file(store, file)));
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let (partition_columns, columns) = partitions(&files)?;
+        Ok(Self { files, partition_columns, columns })
+    }
+
     /// The partition values of a file, each an array of length 1.
     pub(crate) fn partition_values(&self, file: usize) -> Vec<ArrayRef> {
         self.columns.iter().map(|column| column.slice(file, 1)).collect()
     }
+}
+
+/// A data file of the store. Its folder is the migration's, those below are of partitions.
+fn store_file(store: &Store, file: &StoreFile) -> ListedFile {
+    let meta = ObjectMeta {
+        location: store.data_path(&file.path),
+        // Files of the store never change, so that any time does.
+        last_modified: DateTime::UNIX_EPOCH,
+        size: file.size,
+        e_tag: None,
+        version: None,
+    };
+    let folders = file.path.split('/').filter_map(hive_folder).collect();
+    ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders }
 }
 
 async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {

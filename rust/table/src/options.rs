@@ -79,6 +79,21 @@ impl CancelFlag {
     }
 }
 
+/// What is migrated, and when.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MigrateOptions {
+    /// How much of what is pending, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
+    pub fraction: f64,
+    /// Nothing is migrated while less of the cache than this is full, 0 to 1.
+    pub threshold: Option<f64>,
+}
+
+impl Default for MigrateOptions {
+    fn default() -> Self {
+        Self { fraction: 1.0, threshold: None }
+    }
+}
+
 /// What a vacuum removes.
 #[derive(Clone, Copy, Debug)]
 pub struct VacuumOptions {

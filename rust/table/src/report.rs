@@ -73,6 +73,25 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
+/// What a migration did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MigrateReport {
+    /// Pending rows that are in the data files now.
+    pub rows: u64,
+    /// Rows of data files that they replaced, and rows that were deleted.
+    pub rows_hidden: u64,
+    /// Data files that were replaced.
+    pub files_replaced: u64,
+    /// Data files that were written.
+    pub files_written: u64,
+    /// Bytes of these.
+    pub bytes_written: u64,
+    /// The version of the Delta table that has them.
+    pub delta_version: Option<u64>,
+    /// Wall time.
+    pub seconds: f64,
+}
+
 /// How a table's pending updates stand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatesInfo {

@@ -34,6 +34,8 @@ use crate::rewrite::rows::NewRows;
 use crate::rewrite::writer::{FileWriter, NewFile, Target, new_properties, properties_like};
 use crate::snapshot::{DataFile, Snapshot};
 
+pub(crate) use crate::rewrite::writer::place_of;
+
 /// Rows that are read and written at a time.
 const BATCH_ROWS: usize = 8 * 1024;
 

@@ -27,7 +27,7 @@ use crate::report::{IndexInfo, ProbeReport};
 use crate::schema;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
-use crate::updates::{PendingRows, Updated};
+use crate::updates::{PendingRows, Updated, application};
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
@@ -156,7 +156,15 @@ impl Snapshot {
         match table.format {
             TableFormat::Parquet => {
                 let (manifest, listing) = futures::join!(newest_manifest(table), Listing::read(&table.location));
-                Self::pin_listing(table, manifest?, listing?).await
+                let manifest = manifest?;
+                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+                let listing = match (updates, table.store.as_ref()) {
+                    (Some(updates), Some(store)) if !updates.replaced.is_empty() || !updates.data.is_empty() => {
+                        Listing::read_migrated(&table.location, store, updates).await
+                    }
+                    _ => listing,
+                };
+                Self::pin_listing(table, manifest, listing?).await
             }
             TableFormat::Delta => Self::pin_delta(table, newest_manifest(table).await?).await,
         }
@@ -212,6 +220,7 @@ impl Snapshot {
 
     async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>) -> Result<Self> {
         let state = DeltaState::read(&table.location).await?;
+        let folded = is_folded(&state, manifest.as_deref()).await?;
         let mut files: Vec<DataFile> = state
             .files
             .iter()
@@ -268,7 +277,7 @@ impl Snapshot {
             manifest,
             store: table.store.clone(),
             marks,
-            folded: false,
+            folded,
             pending: None,
             sequence: None,
         })
@@ -478,6 +487,15 @@ impl Snapshot {
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe::probe(self, predicate, options))
     }
+}
+
+/// Whether the log of a Delta table has the migration that the manifest names.
+async fn is_folded(state: &DeltaState, manifest: Option<&Manifest>) -> Result<bool> {
+    let Some(manifest) = manifest else { return Ok(false) };
+    let migration = manifest.updates.as_ref().and_then(|updates| updates.migration.as_ref());
+    let Some(migration) = migration else { return Ok(false) };
+    let version = state.application_version(&application(manifest.store_id)).await?;
+    Ok(version.and_then(|version| u64::try_from(version).ok()).is_some_and(|version| version >= migration.number))
 }
 
 /// The schema of a file by the names that its columns show.

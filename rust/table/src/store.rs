@@ -18,11 +18,14 @@ use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::reach;
 use crate::location::Place;
+use crate::rewrite::place_of;
 
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
 const UPDATES: &str = "updates";
+const DATA: &str = "data";
 const MANIFEST_SUFFIX: &str = ".lmm";
 const SEGMENT_SUFFIX: &str = ".lmx";
 const LOG_SUFFIX: &str = ".lml";
@@ -47,6 +50,8 @@ pub(crate) enum Kind {
     Segment,
     /// A log or a run of updates.
     Update,
+    /// A data file that a migration wrote.
+    Data,
     /// A file that is, or was, being written.
     Unfinished,
 }
@@ -91,6 +96,11 @@ impl Store {
     /// The place of a file of the store, by its path in the store.
     pub(crate) fn object_path(&self, relative: &str) -> Path {
         relative.split('/').fold(self.place.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// The place of a data file of the store. A percent sign in the path is one in the name.
+    pub(crate) fn data_path(&self, relative: &str) -> Path {
+        place_of(&self.place.prefix, relative).unwrap_or_else(|_| self.object_path(relative))
     }
 
     /// Whether the store is on a local file system.
@@ -163,6 +173,11 @@ impl Store {
                     files.push(StoredFile { path, kind, meta });
                 }
             }
+        }
+        for meta in self.listed(self.place.object_store.list(Some(&self.object_path(DATA)))).await? {
+            let Some(parts) = meta.location.prefix_match(&self.place.prefix) else { continue };
+            let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
+            files.push(StoredFile { path, kind: Kind::Data, meta });
         }
         Ok(files)
     }
@@ -411,7 +426,9 @@ impl PendingFile {
         }
         let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
         make_folder(folder)?;
+        reach("file-synced");
         fs::rename(&self.path, target)?;
+        reach("file-renamed");
         sync_folder(folder)
     }
 }
@@ -431,11 +448,13 @@ pub(crate) fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Re
     if let Some(file) = pending.file() {
         file.sync_all()?;
     }
+    reach("commit-synced");
     match fs::hard_link(&pending.path, folder.join(name)) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(error),
     }
+    reach("commit-linked");
     sync_folder(folder)?;
     Ok(true)
 }

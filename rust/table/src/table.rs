@@ -18,8 +18,8 @@ use crate::fields::indexable;
 use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
-use crate::options::{BuildOptions, IndexSpec, TableOptions, VacuumOptions};
-use crate::report::{BuildReport, CompactReport, UpdatesInfo, VacuumReport, VerifyReport};
+use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
+use crate::report::{BuildReport, CompactReport, MigrateReport, UpdatesInfo, VacuumReport, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
@@ -135,6 +135,14 @@ impl Table {
     pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
         let table = Arc::clone(self);
         Box::pin(async move { updates::write(&table, changes, options).await })
+    }
+
+    /// Folds pending rows into the data files, or a fraction of them: see [`MigrateOptions`]. Queries and changes go on meanwhile.
+    ///
+    /// # Errors
+    /// Another migration is running, or others changed the data files again and again (`Conflict`): try later.
+    pub fn migrate(self: &Arc<Self>, options: MigrateOptions) -> BoxFuture<'_, Result<MigrateReport>> {
+        Box::pin(async move { updates::migrate(self, &options).await })
     }
 
     /// How the pending updates stand; none if the table takes none.

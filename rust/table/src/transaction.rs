@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use lakemark_format::{
-    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestRun, ManifestSegment, ManifestUpdates, WriteCounters,
+    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestRun, ManifestSegment,
+    ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
 };
 use uuid::Uuid;
 
@@ -32,6 +33,12 @@ pub(crate) enum Edit {
     DeclareKey { updates: Box<ManifestUpdates> },
     /// Adds the run that a log became, and begins a new log.
     AddRun { of_log: [u8; 16], run: Box<ManifestRun>, log: ManifestLog, written: WriteCounters },
+    /// Says which slices of runs a migration folds.
+    BeginMigration { migration: ManifestMigration },
+    /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
+    FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
+    /// Forgets the slices of a migration that is done.
+    EndMigration { number: u64 },
     /// Puts a run in the place of neighbours that it was merged of.
     MergeRuns { replaced: Vec<[u8; 16]>, run: Box<ManifestRun>, written: WriteCounters },
 }
@@ -138,6 +145,28 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             }
             is_live
         })),
+        Edit::BeginMigration { migration } => Ok(with_updates(base, |updates| {
+            updates.migrations = migration.number;
+            updates.migration = Some(migration.clone());
+            true
+        })),
+        Edit::FoldFolder { number, originals, own, data } => Ok(with_updates(base, |updates| {
+            let is_current = updates.migration.as_ref().is_some_and(|migration| migration.number == *number);
+            if is_current {
+                updates.replaced.extend(originals.iter().cloned());
+                updates.data.retain(|file| !own.contains(&file.path));
+                updates.data.extend(data.iter().cloned());
+                end_migration(updates);
+            }
+            is_current
+        })),
+        Edit::EndMigration { number } => Ok(with_updates(base, |updates| {
+            let is_current = updates.migration.as_ref().is_some_and(|migration| migration.number == *number);
+            if is_current {
+                end_migration(updates);
+            }
+            is_current
+        })),
         Edit::MergeRuns { replaced, run, written } => Ok(with_updates(base, |updates| {
             let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
             let place = first.filter(|first| {
@@ -164,6 +193,26 @@ fn with_updates(base: &Manifest, change: impl FnOnce(&mut ManifestUpdates) -> bo
         true => changed(next),
         false => (None, Committed::default()),
     }
+}
+
+/// The slices of the migration are in the data files; runs of which nothing is left are forgotten.
+fn end_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for (run, start, end) in migration.slices {
+        if let Some(run) = updates.runs.get_mut(run as usize) {
+            run.migrated.push((start, end));
+            run.migrated.sort_unstable();
+            let mut joined: Vec<(u32, u32)> = Vec::with_capacity(run.migrated.len());
+            for (start, end) in std::mem::take(&mut run.migrated) {
+                match joined.last_mut() {
+                    Some((_, last)) if *last >= start => *last = (*last).max(end),
+                    _ => joined.push((start, end)),
+                }
+            }
+            run.migrated = joined;
+        }
+    }
+    updates.runs.retain(|run| run.migrated != [(0, run.rows)]);
 }
 
 fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {

@@ -12,6 +12,7 @@
 //! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
 //! - `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `migrate`: from pending to the data files
 //! - `parameters`: how large everything is
 
 mod change;
@@ -23,6 +24,7 @@ mod info;
 mod key;
 mod level;
 mod merge;
+mod migrate;
 mod overlay;
 mod parameters;
 mod resolve;
@@ -39,5 +41,6 @@ pub use parameters::Parameters;
 pub(crate) use declare::declare_key;
 pub(crate) use flush::flush;
 pub(crate) use info::info;
+pub(crate) use migrate::{application, migrate};
 pub(crate) use overlay::{OverlayCache, Updated};
 pub(crate) use write::{WriteQueue, Writing, write};

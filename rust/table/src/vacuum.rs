@@ -37,7 +37,7 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let named = named_by(store, &kept).await?;
     let is_waste = |file: &&StoredFile| match file.kind {
         Kind::Manifest(_) => false,
-        Kind::Segment | Kind::Update => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Segment | Kind::Update | Kind::Data => !named.contains(&file.path) && file.meta.last_modified < before,
         Kind::Unfinished => file.meta.last_modified < before,
     };
     let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
@@ -63,7 +63,7 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
         .iter()
         .filter_map(|file| match file.kind {
             Kind::Manifest(number) => Some((number, file)),
-            Kind::Segment | Kind::Update | Kind::Unfinished => None,
+            Kind::Segment | Kind::Update | Kind::Data | Kind::Unfinished => None,
         })
         .collect();
     all.sort_unstable_by_key(|(number, _)| *number);
@@ -83,6 +83,7 @@ async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<St
         named.extend(manifest.segments.into_iter().map(|segment| segment.path));
         let Some(updates) = manifest.updates else { continue };
         named.insert(updates.log.path);
+        named.extend(updates.data.into_iter().map(|file| file.path));
         for run in updates.runs {
             named.insert(run.path);
             named.extend(run.resolution.map(|resolution| resolution.path));

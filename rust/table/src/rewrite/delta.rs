@@ -50,16 +50,6 @@ pub(crate) enum Migrated {
     Already,
 }
 
-/// The last transaction that an application committed to the version of a snapshot. Where that is about to be pinned,
-/// [`DeltaState::application_version`] says it without reading the log again.
-pub(crate) async fn application_version(
-    location: &Location,
-    snapshot: &Snapshot,
-    application: &str,
-) -> Result<Option<i64>> {
-    DeltaState::read_version(location, snapshot.delta_version()).await?.application_version(application).await
-}
-
 /// Folds rows into the files of a snapshot and commits that. With an error of the kind `Conflict` others were faster:
 /// the table is as they left it, and the caller tries again from a new snapshot.
 pub(crate) async fn migrate(

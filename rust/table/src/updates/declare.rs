@@ -13,10 +13,12 @@ use super::flush::new_log;
 use super::key::KeyColumns;
 use super::parameters::Parameters;
 use super::write::{WriterLock, not_local};
+use crate::delta::DeltaState;
 use crate::error::{Error, Result};
 use crate::options::{BuildOptions, IndexSpec};
+use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::table::{Table, TableFormat};
 use crate::transaction::{Edit, commit};
 
 /// Declares the key of a table; says whether it was declared now. Its columns get an index of the kind `key` where they have none.
@@ -37,6 +39,9 @@ pub(crate) async fn declare_key(
     Parameters::of(&options)?;
     let _lock = WriterLock::take(store).await?;
     let base = Snapshot::pin_base(table).await?;
+    if table.format == TableFormat::Delta {
+        check_writable(&DeltaState::read(&table.location).await?)?;
+    }
     let key = checked_key(&base, columns)?;
     let stored: Vec<String> = columns.iter().map(|column| base.stored_name(column).into_owned()).collect();
     if let Some(have) = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()) {

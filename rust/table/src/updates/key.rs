@@ -107,6 +107,11 @@ impl Keys {
         self.sorted.is_empty()
     }
 
+    /// Their bytes, ascending.
+    pub(crate) fn sorted(self) -> Vec<Box<[u8]>> {
+        self.sorted.into_iter().map(|(key, _)| key).collect()
+    }
+
     /// The place of a key.
     pub(crate) fn place(&self, key: &[u8]) -> Option<u32> {
         self.places.get(key).copied()

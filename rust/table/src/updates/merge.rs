@@ -33,7 +33,9 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
-        let Some(chosen) = to_merge(&updates.runs, &writing.parameters) else {
+        // A migration names its runs, so that they stay as they are until it is done.
+        let chosen = if updates.migration.is_some() { None } else { to_merge(&updates.runs, &writing.parameters) };
+        let Some(chosen) = chosen else {
             writing.table.overlays.runs.keep(&updates.runs);
             return Ok(());
         };

@@ -207,7 +207,7 @@ impl<'a> Updated<'a> {
     }
 
     /// Lays levels over the data files.
-    async fn stack(&self, ground: &Ground<'_>, levels: &[Stacked], next: u64) -> Result<Overlay> {
+    pub(crate) async fn stack(&self, ground: &Ground<'_>, levels: &[Stacked], next: u64) -> Result<Overlay> {
         let base = ground.base;
         let mut shadow: Vec<Option<(Vec<u32>, RowSet)>> = vec![None; base.files().len()];
         let (mut live, mut pending) = (Vec::new(), PendingRows::default());
@@ -319,6 +319,13 @@ impl Overlay {
             let found = level.rows_with(key, keys).await?.and(live);
             if !found.is_empty() {
                 return place(&level.read(&schema, &first_of(&found)).await?);
+            }
+        }
+        // Rows of updates that were completed again stand here only.
+        for batch in &self.pending.batches {
+            let found = key.encode(batch)?.iter().find_map(|row| keys.place(row.as_ref()));
+            if found.is_some() {
+                return Ok(found);
             }
         }
         let files: Vec<usize> = (0..base.files().len()).collect();

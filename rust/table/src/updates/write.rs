@@ -195,6 +195,12 @@ impl<'a> Writing<'a> {
         })
     }
 
+    /// Whether less of the cache is full than this.
+    pub(crate) fn is_below(&self, share: Option<f64>) -> bool {
+        let have: u64 = self.updates.runs.iter().map(|run| run.length).sum();
+        share.is_some_and(|share| (have as f64) < share * self.parameters.cache_bytes as f64)
+    }
+
     pub(crate) fn updated(&self) -> Result<Updated<'_>> {
         Updated::of(&self.base, self.store, &self.updates, (self.manifest.number, self.base.folded))
     }

@@ -1,0 +1,272 @@
+//! A process that changes a table is killed at random instants and at every named point; whatever it acknowledged is there
+//! afterwards, and of what it did not, all or nothing.
+//!
+//! Each trial starts this program again as the *victim*, which makes changes that follow from the seed alone, tells of each before and
+//! after, and dies. Then the table is opened and compared with a map.
+#![cfg(feature = "failpoints")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
+use lakemark_table::{
+    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, WriteOptions,
+};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const FOLDER: &str = "LAKEMARK_CRASH_FOLDER";
+const SEED: &str = "LAKEMARK_CRASH_SEED";
+const FIRST: &str = "LAKEMARK_CRASH_FIRST";
+const KEYS: i64 = 300;
+/// Changes that a victim makes if nobody kills it.
+const CHANGES: u64 = 120;
+/// Every point at which a process can be stopped.
+const POINTS: [&str; 17] = [
+    "log-append",
+    "log-written",
+    "log-synced",
+    "file-synced",
+    "file-renamed",
+    "commit-synced",
+    "commit-linked",
+    "run-written",
+    "resolution-written",
+    "log-created",
+    "run-committed",
+    "merge-written",
+    "merge-committed",
+    "migration-begun",
+    "migration-written",
+    "migration-folded",
+    "migration-ended",
+];
+
+type Rows = BTreeMap<i64, String>;
+
+/// One step, which follows from seed and number.
+enum Step {
+    Change(Operation, Vec<(i64, String)>),
+    Flush,
+    Migrate(f64),
+}
+
+fn step(seed: u64, number: u64) -> Step {
+    let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    match random.random_range(0..100) {
+        0..4 => return Step::Flush,
+        4..6 => return Step::Migrate(1.0),
+        6..8 => return Step::Migrate(0.3),
+        _ => {}
+    }
+    let mut keys = BTreeSet::new();
+    for _ in 0..random.random_range(1..30) {
+        keys.insert(random.random_range(0..KEYS));
+    }
+    let operation = [Operation::Upsert, Operation::Update, Operation::Delete][random.random_range(0..3)];
+    Step::Change(operation, keys.into_iter().map(|key| (key, format!("{number} of {key}"))).collect())
+}
+
+fn apply(rows: &mut Rows, step: &Step) {
+    let Step::Change(operation, changes) = step else { return };
+    for (key, value) in changes {
+        match operation {
+            Operation::Delete => drop(rows.remove(key)),
+            Operation::Update => drop(rows.get_mut(key).map(|have| have.clone_from(value))),
+            _ => drop(rows.insert(*key, value.clone())),
+        }
+    }
+}
+
+async fn open(folder: &Path) -> Arc<Table> {
+    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+}
+
+async fn make(table: &Arc<Table>, step: &Step) {
+    match step {
+        Step::Flush => table.flush().await.unwrap(),
+        Step::Migrate(fraction) => {
+            let options = MigrateOptions { fraction: *fraction, threshold: None };
+            table.migrate(options).await.unwrap();
+        }
+        Step::Change(operation, changes) => {
+            let k: ArrayRef = Arc::new(Int64Array::from_iter_values(changes.iter().map(|(key, _)| *key)));
+            let s: ArrayRef = Arc::new(StringArray::from_iter_values(changes.iter().map(|(_, value)| value)));
+            let mut rows = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
+            if *operation == Operation::Delete {
+                rows = rows.project(&[0]).unwrap();
+            }
+            table.write(vec![Change { operation: *operation, rows }], WriteOptions::default()).await.unwrap();
+        }
+    }
+}
+
+/// Makes changes until it is killed.
+async fn victim() {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let folder = std::env::var(FOLDER).unwrap();
+    let (seed, first) = (number(SEED), number(FIRST));
+    let table = open(Path::new(&folder)).await;
+    let mut out = std::io::stdout();
+    for at in first..first + CHANGES {
+        writeln!(out, "\nbegin {at}").and_then(|()| out.flush()).unwrap();
+        make(&table, &step(seed, at)).await;
+        writeln!(out, "\ndone {at}").and_then(|()| out.flush()).unwrap();
+    }
+}
+
+/// Starts a victim and lets it die; gives the steps that it began and finished: numbers below these.
+fn run_victim(folder: &Path, seed: u64, first: u64, point: Option<&str>, after: Duration) -> (u64, u64) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged", "--nocapture"]);
+    command.env(FOLDER, folder).env(SEED, seed.to_string()).env(FIRST, first.to_string());
+    if let Some(point) = point {
+        command.env("LAKEMARK_CRASH_AT", point);
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        let (mut begun, mut done) = (first, first);
+        for line in lines.lines().map_while(Result::ok) {
+            let number = |word: &str| line.strip_prefix(word).and_then(|rest| rest.trim().parse::<u64>().ok());
+            begun = number("begin ").map_or(begun, |at| at + 1);
+            done = number("done ").map_or(done, |at| at + 1);
+        }
+        (begun, done)
+    });
+    if point.is_none() {
+        std::thread::sleep(after);
+        child.kill().unwrap();
+    }
+    child.wait().unwrap();
+    reader.join().unwrap()
+}
+
+fn read(snapshot: &Snapshot) -> Rows {
+    let mut rows = Rows::new();
+    let mut add = |batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool| {
+        let k = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>().clone();
+        let s = batch.column_by_name("s").unwrap().clone();
+        for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
+            let text = s.is_valid(row).then(|| s.as_string::<i32>().value(row).to_owned());
+            assert_eq!(rows.insert(k.value(row), text.unwrap()), None, "the key {} is there twice", k.value(row));
+        }
+    };
+    let mut files: Vec<(String, Box<dyn Fn(u32) -> bool>)> = Vec::new();
+    for file in snapshot.files() {
+        let hidden = file.deleted.clone();
+        files.push((
+            file.meta.location.to_string(),
+            Box::new(move |row| !hidden.as_ref().is_some_and(|set| set.contains(row))),
+        ));
+    }
+    for file in snapshot.pending().iter().flat_map(|pending| &pending.files) {
+        let rows = file.rows.clone();
+        files.push((file.meta.location.to_string(), Box::new(move |row| rows.contains(row))));
+    }
+    for (location, counts) in files {
+        let file = File::open(Path::new("/").join(location)).unwrap();
+        let mut first = 0;
+        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            add(&batch, first, &counts);
+            first += batch.num_rows() as u32;
+        }
+    }
+    for batch in snapshot.pending().iter().flat_map(|pending| &pending.batches) {
+        add(batch, 0, &|_| true);
+    }
+    rows
+}
+
+/// A table with some of the keys, as a folder or a Delta table.
+async fn create(folder: &Path, is_delta: bool) -> Rows {
+    let rows: Rows = (0..KEYS).step_by(2).map(|key| (key, "base".to_owned())).collect();
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.keys().copied()));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values(rows.values()));
+    let batch = RecordBatch::try_from_iter_with_nullable([("k", k, true), ("s", s, true)]).unwrap();
+    let path = folder.join("base.parquet");
+    let mut writer = ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    if is_delta {
+        let schema = r#"{\"type\":\"struct\",\"fields\":[{\"name\":\"k\",\"type\":\"long\",\"nullable\":true,\"metadata\":{}},{\"name\":\"s\",\"type\":\"string\",\"nullable\":true,\"metadata\":{}}]}"#;
+        let size = std::fs::metadata(&path).unwrap().len();
+        let log = format!(
+            "{{\"protocol\":{{\"minReaderVersion\":1,\"minWriterVersion\":2}}}}\n{{\"metaData\":{{\"id\":\"4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11\",\"format\":{{\"provider\":\"parquet\",\"options\":{{}}}},\"schemaString\":\"{schema}\",\"partitionColumns\":[],\"configuration\":{{}},\"createdTime\":0}}}}\n{{\"add\":{{\"path\":\"base.parquet\",\"partitionValues\":{{}},\"size\":{size},\"modificationTime\":1,\"dataChange\":true}}}}"
+        );
+        std::fs::create_dir(folder.join("_delta_log")).unwrap();
+        std::fs::write(folder.join("_delta_log/00000000000000000000.json"), log).unwrap();
+    }
+    let options =
+        BTreeMap::from([("page_bytes".to_owned(), "512".to_owned()), ("cache_bytes".to_owned(), "200000".to_owned())]);
+    open(folder).await.declare_key(&["k".to_owned()], &options, BuildOptions::default()).await.unwrap();
+    rows
+}
+
+/// `LAKEMARK_CRASH_TRIALS` is how many victims there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
+    if std::env::var(FOLDER).is_ok() {
+        return victim().await;
+    }
+    let trials: u64 = std::env::var("LAKEMARK_CRASH_TRIALS").map_or(60, |text| text.parse().unwrap());
+    let mut random = StdRng::seed_from_u64(5);
+    let (mut seed, mut first) = (0, 0);
+    let mut folder = tempfile::tempdir().unwrap();
+    let mut expected = create(folder.path(), false).await;
+    let (mut in_flight, mut died_at) = (0, BTreeMap::<&str, u64>::new());
+    for trial in 0..trials {
+        if trial % 25 == 24 {
+            seed += 1;
+            first = 0;
+            folder = tempfile::tempdir().unwrap();
+            expected = create(folder.path(), seed % 2 == 1).await;
+        }
+        let point = random.random_bool(0.5).then(|| POINTS[random.random_range(0..POINTS.len())]);
+        let asked = point.map(|point| format!("{point}:{}", random.random_range(1..4)));
+        let after = Duration::from_millis(random.random_range(1..250));
+        let (begun, done) = run_victim(folder.path(), seed, first, asked.as_deref(), after);
+        (first..done).for_each(|at| apply(&mut expected, &step(seed, at)));
+        let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+        let found = read(&snapshot);
+        first = done;
+        if found != expected {
+            assert_eq!(begun, done + 1, "trial {trial}, {asked:?}: acknowledged changes are lost");
+            apply(&mut expected, &step(seed, done));
+            in_flight += 1;
+        }
+        // A step in flight may be whole without an answer; it is made again otherwise, which must come to the same.
+        assert_eq!(found, expected, "trial {trial}, {asked:?}, after {done} changes");
+        if begun > done {
+            *died_at.entry(point.unwrap_or("any instant")).or_default() += 1;
+        }
+    }
+    println!(
+        "{trials} victims, {in_flight} of them with a change that was made and not acknowledged; died at {died_at:?}"
+    );
+    assert!(died_at.len() as u64 >= trials.min(30) / 6, "{died_at:?}");
+}
+
+/// A key that nobody declared is an error also here: the points do not change what is done.
+#[tokio::test]
+async fn without_a_key_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let k: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    let batch = RecordBatch::try_from_iter([("k", k)]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(folder.path().join("a.parquet")).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let change = Change { operation: Operation::Delete, rows: batch };
+    let error = open(folder.path()).await.write(vec![change], WriteOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
