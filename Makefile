@@ -26,6 +26,9 @@ TUPLES ?= 4194304
 RECORDS ?= 7000000
 STEPS ?= 7
 SECONDS_EACH ?= 5
+UPDATED ?= 2000000
+TRIALS ?= 60
+OPERATIONS ?= 20000
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
@@ -36,8 +39,8 @@ ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz ci
-.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter rust native native-release jar wheel
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz crash-test model-test ci
+.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter bench-updates rust native native-release jar wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
@@ -107,6 +110,17 @@ bench-zones: native-release ## Bloom-filter trees on TUPLES=4194304 tuples of re
 bench-pbfilter: native-release ## summaries that grow to RECORDS=7000000 rows in STEPS=7 appends, beside the model of PBFilter
 	LAKEMARK_PROFILE=release $(PY) benchmarks/pbfilter.py --rows $(RECORDS) --steps $(STEPS)
 
+bench-updates: native-release ## scans of UPDATED=2000000 records with pending updates, commits, migration, beside delta-rs, Lance and DuckDB
+	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
+	LAKEMARK_PROFILE=release $(PY) benchmarks/updates.py --rows $(UPDATED)
+
+crash-test: ## kills a writer TRIALS=60 times, at random instants and at named points; what it acknowledged must be there
+	LAKEMARK_CRASH_TRIALS=$(TRIALS) $(CARGO) test -p lakemark-table --features failpoints --test crash -- --nocapture
+
+model-test: ## OPERATIONS=20000 SEED=7: random changes, flushes, migrations and other writers against a map
+	LAKEMARK_MODEL_OPERATIONS=$(OPERATIONS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
+		$(CARGO) test -p lakemark-table --release --test it updates::model
+
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
 	$(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries $(N) $(SEED) $(TRIAL)
@@ -124,6 +138,7 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints
 	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
+	@$(PART) crash-test $(MAKE) --no-print-directory crash-test
 	@$(PART) --summary ci
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------

@@ -1,0 +1,343 @@
+"""Updates: `make bench-updates [UPDATED_ROWS=2000000]`.
+
+Writes a table of records of about 100 bytes whose even keys are loaded, and measures what MaSM promises (Athanassoulis
+2014, section 3.5): scans of ranges with 1, 5 and 10% of the rows changed against scans without, in runs and after any
+number of commits; commits a second with a sync each; how often an update is written; the time of a migration; and
+how many updates a second are sustained, beside rewriting in place by delta-rs. Peers that keep changes beside the data
+are in the same run: Lance after `merge_insert`, and DuckDB with an anti-join over a Parquet file of changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import lance
+import matplotlib as mpl
+import measure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
+VALUES = 12
+SHARES = (0.01, 0.05, 0.10)
+RANGES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 1.0)
+SUMS = ", ".join(f"sum(v{number})" for number in range(VALUES))
+
+
+def records(keys: np.ndarray[Any, Any], seed: int) -> pa.Table:
+    """Records of 100 bytes: a key of four and twelve values of eight."""
+    random = np.random.default_rng(seed)
+    columns = {f"v{number}": random.integers(0, 1 << 40, len(keys)) for number in range(VALUES)}
+    return pa.table({"k": keys.astype(np.int32), **columns})
+
+
+def write_table(folder: Path, rows: int) -> None:
+    """Four files of even keys in order."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, keys in enumerate(np.array_split(np.arange(rows) * 2, 4)):
+        table = records(keys, number)
+        pq.write_table(table, folder / f"part-{number}.parquet", compression="zstd", row_group_size=1 << 20)
+
+
+def changes(rows: int, count: int, seed: int) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Inserts of odd keys, deletes and modifications of even ones, a third each, uniform over the keys."""
+    random = np.random.default_rng(seed)
+    third = max(count // 3, 1)
+    even = random.choice(rows, 2 * third, replace=False) * 2
+    odd = random.choice(rows, third, replace=False) * 2 + 1
+    return records(odd, seed), records(even[:third], seed + 1).select(["k"]), records(even[third:], seed + 2)
+
+
+def apply(table: lakemark.Table, given: tuple[pa.Table, pa.Table, pa.Table], commits: int = 1) -> None:
+    """Makes the changes in so many calls of each kind."""
+    inserted, deleted, modified = given
+    for part in range(commits):
+        cut = [part * len(inserted) // commits, (part + 1) * len(inserted) // commits]
+        if cut[0] < cut[1]:
+            span = slice(*cut)
+            table.upsert(inserted.take(np.arange(len(inserted))[span]))
+            table.delete(deleted.take(np.arange(len(deleted))[span]))
+            table.upsert(modified.take(np.arange(len(modified))[span]))
+
+
+def query(low: int, high: int) -> str:
+    """All columns of the records with keys from `low` to below `high`."""
+    return f"SELECT count(*), {SUMS} FROM t WHERE k >= {low} AND k < {high}"
+
+
+def session_of(folder: Path, store: Path) -> Callable[[str], list[Any]]:
+    """Asks the table in a session of its own."""
+    session = lakemark.connect()
+    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}' OPTIONS (store '{store}')")
+
+    def ask(sql: str) -> list[Any]:
+        return pa.table(session.sql(sql)).to_pylist()
+
+    return ask
+
+
+def timed(asks: dict[str, Callable[[str], Any]], sql: str, rounds: int) -> dict[str, float]:
+    """Median wall seconds of each, interleaved."""
+    seconds: dict[str, list[float]] = {name: [] for name in asks}
+    for turn in range(rounds + 1):
+        for name, ask in asks.items():
+            _, cost = measure.measure(lambda ask=ask: ask(sql))
+            if turn > 0:
+                seconds[name].append(cost.wall_seconds)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def open_table(folder: Path, store: Path, **options: int) -> lakemark.Table:
+    """The table with a store of its own."""
+    table = lakemark.Table(folder, store=store)
+    table.declare_key("k", **options)
+    return table
+
+
+def overhead(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
+    """Scans of ranges with changes against scans without."""
+    asks = {"without": session_of(folder, fresh(scratch, "plain", folder))}
+    for share in SHARES:
+        store = scratch / f"changed-{share}"
+        table = open_table(folder, store)
+        apply(table, changes(rows, int(rows * share), 7))
+        table.flush()
+        asks[f"{share:.0%}"] = session_of(folder, store)
+    result: dict[str, Any] = {}
+    random = np.random.default_rng(3)
+    for part in RANGES:
+        width = max(int(2 * rows * part), 2)
+        low = int(random.integers(0, max(2 * rows - width, 1)))
+        result[str(part)] = timed(asks, query(low, low + width), rounds)
+    result["count"] = timed(asks, "SELECT count(*) FROM t", rounds)
+    return result
+
+
+def fresh(scratch: Path, name: str, folder: Path) -> Path:
+    """A store with the index of the key and nothing else, as the changed ones have."""
+    store = scratch / name
+    open_table(folder, store)
+    return store
+
+
+def flatness(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, float]:
+    """The whole table with 1% changed in few and in many commits."""
+    asks = {}
+    for commits in (10, 100, 1000):
+        store = scratch / f"commits-{commits}"
+        apply(open_table(folder, store), changes(rows, max(rows // 100, 3000), 7), max(commits // 3, 1))
+        asks[str(commits)] = session_of(folder, store)
+    return timed(asks, query(0, 2 * rows + 2), rounds)
+
+
+def commit_rates(folder: Path, scratch: Path, rows: int, seconds: float) -> dict[str, Any]:
+    """Commits and rows a second, each commit synced before the next."""
+    result = {}
+    for batch in (1, 100, 10_000):
+        table = open_table(folder, scratch / f"rate-{batch}")
+        given = records(np.random.default_rng(batch).choice(2 * rows, min(batch * 64, rows), replace=False), 5)
+        parts = [given.slice(start, batch) for start in range(0, len(given) - batch + 1, batch)] or [given]
+        started, commits = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
+            table.upsert(parts[commits % len(parts)])
+            commits += 1
+        took = time.perf_counter() - started
+        info = table.updates
+        result[str(batch)] = {
+            "commits_per_second": commits / took,
+            "rows_per_second": commits * len(parts[0]) / took,
+            "runs": len(info.runs),
+        }
+    return result
+
+
+def writes(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
+    """How often an update is written when the cache is filled: a small cache, so that runs are merged."""
+    table = open_table(folder, scratch / "writes", cache_bytes=16 << 20, page_bytes=4096)
+    for number in range(2000):
+        table.upsert(records(np.random.default_rng(number).choice(2 * rows, min(100, rows), replace=False), number))
+        if table.updates.cache_share > 0.9:
+            break
+    info = table.updates
+    return {
+        "writes_per_update": info.writes_per_update,
+        "bound": info.writes_bound,
+        "runs": len(info.runs),
+        "runs_limit": info.runs_limit,
+        "cache_share": info.cache_share,
+    }
+
+
+def migration(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
+    """Folding 1% of changed rows into a Delta table, beside a plain scan and `merge` of delta-rs."""
+    data = pq.read_table(folder)
+    ours, theirs = scratch / "delta-ours", scratch / "delta-theirs"
+    for place in (ours, theirs):
+        shutil.rmtree(place, ignore_errors=True)
+        deltalake.write_deltalake(str(place), data)
+    given = changes(rows, rows // 100, 11)
+    changed = pa.concat_tables([given[0], given[2]])
+    table = lakemark.Table(ours, key="k")
+    started = time.perf_counter()
+    table.upsert(changed)
+    buffered = time.perf_counter() - started
+    migrated = measure.measure(lambda: table.migrate())[1].wall_seconds
+    ask = session_of(ours, ours / "_lakemark")
+    scanned = timed({"scan": ask}, query(0, 2 * rows + 2), 3)["scan"]
+    rewrite = measure.measure(
+        lambda: (
+            deltalake.DeltaTable(str(theirs))
+            .merge(changed, "t.k = s.k", source_alias="s", target_alias="t")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            .execute()
+        )
+    )[1].wall_seconds
+    left = [
+        sorted(deltalake.DeltaTable(str(place)).to_pyarrow_table(columns=["k", "v0"]).to_pylist(), key=str)
+        for place in (ours, theirs)
+    ]
+    assert left[0] == left[1], "both ways come to the same rows"
+    return {
+        "changed_rows": len(changed),
+        "buffered_seconds": buffered,
+        "migration_seconds": migrated,
+        "scan_seconds": scanned,
+        "migration_of_scan": migrated / scanned,
+        "delta_rs_merge_seconds": rewrite,
+        "updates_per_second": len(changed) / (buffered + migrated),
+        "delta_rs_updates_per_second": len(changed) / rewrite,
+    }
+
+
+def peers(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
+    """Whole scans after and before 1 and 5% of the rows were replaced, by the peers."""
+    data = pq.read_table(folder)
+    result: dict[str, Any] = {}
+    for share in (0.01, 0.05):
+        changed = changes(rows, int(rows * share) * 3, 7)[2]
+        lance_path, plain_path = scratch / f"peer-{share}.lance", scratch / "plain.lance"
+        for path in (lance_path, plain_path):
+            shutil.rmtree(path, ignore_errors=True)
+            lance.write_dataset(data, str(path))
+        lance.dataset(str(lance_path)).merge_insert("k").when_matched_update_all().execute(changed)
+        columns = [f"v{number}" for number in range(VALUES)]
+
+        def scan(path: Path, columns: list[str] = columns) -> int:
+            return len(lance.dataset(str(path)).to_table(columns=columns))
+
+        pq.write_table(changed, scratch / f"delta-{share}.parquet", compression="zstd")
+        connection = duckdb.connect()
+        base = f"read_parquet('{folder}/*.parquet')"
+        delta = f"read_parquet('{scratch}/delta-{share}.parquet')"
+        merged = f"(SELECT * FROM {base} b ANTI JOIN {delta} d USING (k) UNION ALL SELECT * FROM {delta})"
+        store = scratch / f"peer-{share}"
+        open_table(folder, store).upsert(changed)
+        asks: dict[str, Callable[[str], Any]] = {
+            "lakemark, before": session_of(folder, scratch / "plain"),
+            "lakemark, after": session_of(folder, store),
+            "lance, before": lambda _, path=plain_path: scan(path),
+            "lance, after": lambda _, path=lance_path: scan(path),
+            "duckdb, before": lambda _, c=connection, b=base: c.execute(f"SELECT {SUMS} FROM {b}").fetchall(),
+            "duckdb, after": lambda _, c=connection, m=merged: c.execute(f"SELECT {SUMS} FROM {m}").fetchall(),
+        }
+        ours = asks["lakemark, after"](f"SELECT {SUMS} FROM t")
+        assert list(ours[0].values()) == list(asks["duckdb, after"]("")[0]), "the engines agree"
+        result[str(share)] = timed(asks, f"SELECT {SUMS} FROM t", rounds)
+    return result
+
+
+def report(result: dict[str, Any]) -> None:
+    """Prints the tables."""
+    shares = [f"{share:.0%}" for share in SHARES]
+    lines = []
+    for part, seconds in result["overhead"].items():
+        ratios = [f"{seconds[share] / seconds['without']:.2f}" for share in shares]
+        lines.append([part, f"{seconds['without'] * 1e3:.1f} ms", *ratios])
+    measure.print_table(["range", "without", *[f"with {share}" for share in shares]], lines)
+    print(
+        "\nwhole scans with 1% changed in N commits, ms:", {n: round(s * 1e3, 1) for n, s in result["flatness"].items()}
+    )
+    rates = result["commits"]
+    measure.print_table(
+        ["rows a commit", "commits/s", "rows/s", "runs"],
+        [
+            [n, f"{r['commits_per_second']:.0f}", f"{r['rows_per_second']:.0f}", str(r["runs"])]
+            for n, r in rates.items()
+        ],
+    )
+    print("\nwrites:", result["writes"])
+    print("\nmigration:", result["migration"])
+    lines = []
+    for share, seconds in result["peers"].items():
+        for name in ("lakemark", "lance", "duckdb"):
+            before, after = seconds[f"{name}, before"], seconds[f"{name}, after"]
+            lines.append([f"{name}, {share}", f"{before * 1e3:.0f}", f"{after * 1e3:.0f}", f"{after / before:.2f}"])
+    measure.print_table(["whole scan", "before, ms", "after, ms", "ratio"], lines)
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws the overhead of scans by range."""
+    figure, axes = plt.subplots(figsize=(7, 4))
+    ranges = [float(part) for part in result["overhead"] if part != "count"]
+    for share in (f"{share:.0%}" for share in SHARES):
+        ratios = [result["overhead"][str(part)][share] / result["overhead"][str(part)]["without"] for part in ranges]
+        axes.plot(ranges, ratios, marker="o", label=f"{share} changed")
+    axes.axhline(1.07, color="grey", linestyle=":", label="MaSM, 1.07")
+    axes.set(
+        xscale="log", xlabel="part of the table", ylabel="with changes / without", title="Scans with pending updates"
+    )
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=2_000_000, help="rows of the table")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of commits of each size")
+    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
+    arguments = parser.parse_args()
+    rows, rounds = arguments.rows, arguments.rounds
+    folder, scratch = CACHE / f"updates-{rows}", CACHE / f"updates-{rows}-scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    write_table(folder, rows)
+    result = {
+        "machine": measure.machine(),
+        "rows": rows,
+        "overhead": overhead(folder, scratch, rows, rounds),
+        "flatness": flatness(folder, scratch, rows, rounds),
+        "commits": commit_rates(folder, scratch, rows, arguments.seconds),
+        "writes": writes(folder, scratch, rows),
+        "migration": migration(folder, scratch, rows),
+        "peers": peers(folder, scratch, rows, rounds),
+    }
+    shutil.rmtree(scratch)
+    report(result)
+    measure.publish(arguments.results, f"updates-{rows}", result, plot)
+
+
+if __name__ == "__main__":
+    main()
