@@ -199,7 +199,7 @@ def migration(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
     started = time.perf_counter()
     table.upsert(changed)
     buffered = time.perf_counter() - started
-    migrated = measure.measure(lambda: table.migrate())[1].wall_seconds
+    migrated = measure.measure(table.migrate)[1].wall_seconds
     ask = session_of(ours, ours / "_lakemark")
     scanned = timed({"scan": ask}, query(0, 2 * rows + 2), 3)["scan"]
     rewrite = measure.measure(

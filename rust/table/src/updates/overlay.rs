@@ -22,7 +22,7 @@ use super::level::{FileIdentity, Hits, Level, LevelRows, chosen, identity};
 use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
 use super::runs::RunCache;
-use super::settle::{Ground, Stacked, memory_rows};
+use super::settle::{Ground, Settled, Stacked, memory_rows};
 use super::tail::Tail;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
@@ -89,6 +89,8 @@ pub(crate) struct OverlayCache {
     /// What the writer knows of it; not shared, so that taking changes in copies nothing.
     pub(super) writer: TailSlot,
     last: Mutex<Option<(Made, Arc<Overlay>)>>,
+    /// The buffer of that, settled.
+    settled: Mutex<Option<(Made, Settled)>>,
 }
 
 impl std::fmt::Debug for OverlayCache {
@@ -197,9 +199,17 @@ impl<'a> Updated<'a> {
         let mut levels = self.levels(base, cache).await?;
         let ground = Ground { base, key: &self.key, schema: &self.schema };
         if tail.fold.len() > 0 {
-            let settled = ground.settle(tail.log, tail.fold.finish()?, &levels).await?;
-            let migrated = RowSet::empty(settled.row_count());
-            levels.push(Stacked { level: Arc::new(settled), migrated });
+            let before = cache.settled.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let before = before.filter(|(of, _)| *of == Made { end: of.end, ..made.clone() }).map(|(_, before)| before);
+            let changes = tail.fold.finish()?;
+            let level = match &before {
+                Some(before) => ground.settle_on(before, tail.log, changes, &levels).await?,
+                None => ground.settle(tail.log, changes, &levels).await?,
+            };
+            let settled = Settled::new(Arc::new(level), &self.key)?;
+            let (level, migrated) = (Arc::clone(&settled.level), RowSet::empty(settled.level.row_count()));
+            levels.push(Stacked { level, migrated });
+            *cache.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some((made.clone(), settled));
         }
         let overlay = Arc::new(self.stack(&ground, &levels, tail.next).await?);
         *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, Arc::clone(&overlay)));

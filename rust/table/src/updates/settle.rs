@@ -7,7 +7,7 @@
 //!                       ─ complete updates: columns that they do not name are taken from the data files
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
@@ -48,7 +48,61 @@ pub(crate) struct Ground<'a> {
     pub schema: &'a SchemaRef,
 }
 
+/// A buffer that was settled on the same ground before more changes came.
+#[derive(Clone)]
+pub(crate) struct Settled {
+    pub level: Arc<Level>,
+    /// The keys of its changes, as bytes.
+    pub keys: Arc<HashSet<Box<[u8]>>>,
+}
+
+impl Settled {
+    pub(crate) fn new(level: Arc<Level>, key: &KeyColumns) -> Result<Self> {
+        let mut keys = HashSet::new();
+        if let Some(rows) = memory_rows(&level) {
+            keys.extend(key.encode(rows)?.iter().map(|row| Box::from(row.as_ref())));
+        }
+        Ok(Self { level, keys: Arc::new(keys) })
+    }
+}
+
 impl Ground<'_> {
+    /// [`Self::settle`], where the same buffer was settled before: what a key hits does not change, so that only new keys are
+    /// looked for. Updates of some columns are completed anew, so that they are settled from the start.
+    pub(crate) async fn settle_on(
+        &self,
+        before: &Settled,
+        id: [u8; 16],
+        changes: RecordBatch,
+        older: &[Stacked],
+    ) -> Result<Level> {
+        if !ChangeColumns::of(&changes)?.rows_of(&[Operation::Update]).is_empty() {
+            return self.settle(id, changes, older).await;
+        }
+        let rows = self.key.encode(&changes)?;
+        let fresh = rows.iter().zip(0u32..).filter(|(row, _)| !before.keys.contains(row.as_ref())).map(|(_, row)| row);
+        let universe = u32::try_from(changes.num_rows()).unwrap_or(u32::MAX);
+        let fresh = chosen(&changes, &RowSet::from_rows(fresh.collect(), universe))?;
+        let keys = Keys::of(self.key, self.key.columns(&fresh)?)?;
+        let level = Level::in_memory(id, changes)?;
+        for below in older {
+            let mut rows = below.level.rows_with(self.key, &keys).await?;
+            if let Some(known) = before.level.replaced(&below.level.id) {
+                rows = rows.or(&known);
+            }
+            level.set_replaced(below.level.id, rows);
+        }
+        let files: Vec<usize> = (0..self.base.files().len()).collect();
+        for mut found in positions(self.base, self.key, &keys, &files).await? {
+            let known = self.base.files().get(found.file).and_then(|file| before.level.hits(&identity(file)));
+            if let Some(known) = known {
+                found.rows = found.rows.or(&known.shadowed);
+            }
+            self.note(&level, found, RowSet::empty(level.row_count()));
+        }
+        Ok(level)
+    }
+
     /// The changes of a buffer as a level above `older` ones (oldest first).
     pub(crate) async fn settle(&self, id: [u8; 16], changes: RecordBatch, older: &[Stacked]) -> Result<Level> {
         let changes = self.fold_onto(changes, older).await?;
