@@ -22,6 +22,7 @@ from lakemark._internal import version as _version
 from lakemark.advice import Advice, LayoutHint, Proposal, QueryGain, QueryProblem
 from lakemark.exceptions import (
     AlreadyExistsError,
+    CacheFullError,
     CancelledError,
     ConflictError,
     CorruptError,
@@ -42,11 +43,14 @@ from lakemark.reports import (
     Index,
     IndexVerdict,
     Leaf,
+    RunInfo,
     Snapshot,
     TableInfo,
+    UpdatesInfo,
     VacuumReport,
     VerifyReport,
     Waste,
+    Written,
 )
 from lakemark.rows import Rows
 from lakemark.schema import Field, Schema
@@ -59,6 +63,7 @@ __all__ = [
     "Advice",
     "AlreadyExistsError",
     "BuildReport",
+    "CacheFullError",
     "CancelledError",
     "CompactReport",
     "ConflictError",
@@ -80,6 +85,7 @@ __all__ = [
     "QueryGain",
     "QueryProblem",
     "Rows",
+    "RunInfo",
     "Schema",
     "SchemaMismatchError",
     "Session",
@@ -87,9 +93,11 @@ __all__ = [
     "Table",
     "TableInfo",
     "UnsupportedError",
+    "UpdatesInfo",
     "VacuumReport",
     "VerifyReport",
     "Waste",
+    "Written",
     "connect",
     "exceptions",
 ]

@@ -20,6 +20,13 @@ class Part(NamedTuple):
     label: str
     amount: int
     colour: str
+    #: The amount for people, where that is no plain number.
+    shown: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The amount for people."""
+        return f"{self.amount:,}" if self.shown is None else self.shown
 
 
 def text_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], more: bool) -> str:
@@ -86,14 +93,16 @@ def bar(title: str, parts: Sequence[Part], width: int = 480) -> str:
     left = 0.0
     for part in parts:
         share = part.amount / total * width
-        hint = f"{escape(part.label)}: {part.amount:,} of {total:,}"
+        hint = f"{escape(part.label)}: {escape(part.text)}"
+        if part.shown is None:
+            hint += f" of {total:,}"
         rects.append(
             f'<rect x="{left:.1f}" y="0" width="{share:.1f}" height="14" fill="{part.colour}">'
             f"<title>{hint}</title></rect>"
         )
         left += share
     legend = " &nbsp; ".join(
-        f'<span style="color:{part.colour}">■</span> {escape(part.label)} {part.amount:,}' for part in parts
+        f'<span style="color:{part.colour}">■</span> {escape(part.label)} {escape(part.text)}' for part in parts
     )
     return (
         f'<div style="margin:4px 0"><b>{escape(title)}</b> <small>{legend}</small><br>'

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyExistsError",
+    "CacheFullError",
     "CancelledError",
     "ConflictError",
     "CorruptError",
@@ -43,7 +44,7 @@ class NotFoundError(LakemarkError, FileNotFoundError):
 
 
 class AlreadyExistsError(LakemarkError, FileExistsError):
-    """An index of that name exists."""
+    """An index of that name exists, or a row with a key that was to be inserted."""
 
 
 class UnsupportedError(LakemarkError, NotImplementedError):
@@ -55,7 +56,11 @@ class SchemaMismatchError(LakemarkError, TypeError):
 
 
 class ConflictError(LakemarkError):
-    """Another writer committed first; nothing was lost, try again."""
+    """Another writer was faster; nothing was lost, try again."""
+
+
+class CacheFullError(LakemarkError):
+    """There is no room for more pending updates; those that were made are safe."""
 
 
 class CorruptError(LakemarkError):

@@ -16,11 +16,14 @@ __all__ = [
     "Index",
     "IndexVerdict",
     "Leaf",
+    "RunInfo",
     "Snapshot",
     "TableInfo",
+    "UpdatesInfo",
     "VacuumReport",
     "VerifyReport",
     "Waste",
+    "Written",
 ]
 
 _SKIPPED = "#b8c4ce"
@@ -450,8 +453,11 @@ class Snapshot:
         delta_version: Version of the Delta table; none for plain Parquet.
         files: Data files, relative to the table.
         bytes: Bytes of the data files.
-        rows: Rows of the data files, deleted ones included, where the marks know them for every file.
-        rows_deleted: Rows that deletion vectors hide.
+        rows: Rows of the data files, hidden ones included, where the marks know them for every file.
+        rows_hidden: Rows of the data files that deletion vectors or pending updates hide.
+        rows_pending: Rows that are in no data file yet.
+        key: Columns of the key; none if the table takes no updates.
+        sequence: Sequence number of the last change; none if the table takes no updates.
         partition_columns: Columns whose values are constant per file.
         indexes: The indexes and how much of this state they cover.
     """
@@ -461,7 +467,10 @@ class Snapshot:
     files: list[str]
     bytes: int
     rows: int | None
-    rows_deleted: int
+    rows_hidden: int
+    rows_pending: int
+    key: tuple[str, ...] | None
+    sequence: int | None
     partition_columns: list[str]
     indexes: list[Index]
 
@@ -470,6 +479,7 @@ class Snapshot:
         """Makes a snapshot from its JSON form."""
         values = json.loads(text)
         values["indexes"] = [Index.from_dict(index) for index in values["indexes"]]
+        values["key"] = values["key"] and tuple(values["key"])
         return cls(**values)
 
 
@@ -489,6 +499,7 @@ class TableInfo:
         delta_version: Version of the Delta table, if it is one.
         index_bytes: Bytes of all marks.
         indexes: The indexes.
+        updates: How pending updates stand; none if the table takes none.
     """
 
     location: str
@@ -502,6 +513,7 @@ class TableInfo:
     delta_version: int | None
     index_bytes: int
     indexes: list[Index]
+    updates: UpdatesInfo | None = None
 
     def _pairs(self) -> list[tuple[str, str]]:
         pairs = [
@@ -524,6 +536,8 @@ class TableInfo:
             )
             for index in self.indexes
         ]
+        if self.updates is not None:
+            pairs += self.updates._pairs()  # noqa: SLF001 - one module
         return pairs
 
     def __str__(self) -> str:
@@ -533,3 +547,139 @@ class TableInfo:
 
     def _repr_html_(self) -> str:
         return _pictures.definitions(self._pairs())
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a change was.
+
+    Attributes:
+        sequence: Its sequence number: changes are ordered by it, and every call has its own.
+        rows: Its number of rows.
+    """
+
+    sequence: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A sorted file of pending updates.
+
+    Attributes:
+        passes: How often its rows were written, 1 or 2.
+        rows: Its rows.
+        rows_migrated: Those of them that are in the data files already.
+        bytes: Bytes of the file.
+    """
+
+    passes: int
+    rows: int
+    rows_migrated: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatesInfo:
+    """How the pending updates of a table stand. `str()` gives it as text.
+
+    Attributes:
+        key: The columns of the key.
+        sequence: The sequence number of the last change.
+        buffer_bytes: Bytes of the buffer, which is the log on the disk.
+        buffer_limit: Bytes at which it becomes a run.
+        buffer_keys: Keys that changes in the buffer are about.
+        rows_pending: Rows that scans add to those of the data files.
+        rows_hidden: Rows of the data files that scans leave out, those of deletion vectors included.
+        base_rows: Rows of the data files, as far as the marks know them.
+        cache_bytes: Bytes of the runs.
+        cache_limit: Bytes that runs may take before changes are refused.
+        cache_share: `cache_bytes / cache_limit`.
+        runs: The runs, oldest first.
+        runs_limit: How many runs there may be before the oldest are merged.
+        writes_per_update: How often a changed row was written to runs on average.
+        writes_bound: The bound of that, 2 - 0.25 alpha².
+        rows_written: Changed rows that reached a run.
+        log_bytes: Bytes written to logs so far.
+        flushed_bytes: Bytes written as the buffer was flushed.
+        merged_bytes: Bytes written as runs were merged.
+    """
+
+    key: tuple[str, ...]
+    sequence: int
+    buffer_bytes: int
+    buffer_limit: int
+    buffer_keys: int
+    rows_pending: int
+    rows_hidden: int
+    base_rows: int
+    cache_bytes: int
+    cache_limit: int
+    cache_share: float
+    runs: list[RunInfo]
+    runs_limit: int
+    writes_per_update: float
+    writes_bound: float
+    rows_written: int
+    log_bytes: int
+    flushed_bytes: int
+    merged_bytes: int
+
+    @classmethod
+    def from_json(cls, text: str) -> UpdatesInfo:
+        """Makes a report from its JSON form."""
+        values = json.loads(text)
+        key, runs = tuple(values.pop("key")), [RunInfo(**run) for run in values.pop("runs")]
+        return cls(key=key, runs=runs, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values, the same as in the shell's `info --format json`."""
+        return {**asdict(self), "key": list(self.key)}
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        size = _pictures.human_bytes
+        twice = sum(run.passes > 1 for run in self.runs)
+        return [
+            ("key", ", ".join(self.key)),
+            ("last change", f"number {self.sequence:,}"),
+            ("pending rows", f"{self.rows_pending:,}, {self.rows_hidden:,} rows of data files hidden"),
+            ("buffer", f"{size(self.buffer_bytes)} of {size(self.buffer_limit)}, {self.buffer_keys:,} keys"),
+            ("runs", f"{len(self.runs):,} of {self.runs_limit:,}, {twice:,} of them merged"),
+            ("cache", f"{size(self.cache_bytes)} of {size(self.cache_limit)}, {self.cache_share:.1%} full"),
+            ("writes per update", f"{self.writes_per_update:.2f} of at most {self.writes_bound:.2f}"),
+            (
+                "written",
+                f"{size(self.log_bytes)} to logs, {size(self.flushed_bytes)} to runs, {size(self.merged_bytes)} merged",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        pairs = self._pairs()
+        width = max(len(name) for name, _ in pairs) + 1
+        return "\n".join(f"{name + ':':<{width}} {value}" for name, value in pairs)
+
+    def _repr_html_(self) -> str:
+        writes = round(1000 * self.writes_per_update), round(1000 * self.writes_bound)
+        return (
+            _pictures.definitions(self._pairs())
+            + _fill("buffer", self.buffer_bytes, self.buffer_limit)
+            + _fill("cache", self.cache_bytes, self.cache_limit)
+            + _pictures.bar(
+                "writes per update",
+                [
+                    Part("so far", writes[0], _KNOWN, f"{self.writes_per_update:.2f}"),
+                    Part("of at most", max(0, writes[1] - writes[0]), _SKIPPED, f"{self.writes_bound:.2f}"),
+                ],
+            )
+            + _pictures.bar("runs", [Part(f"pass {run.passes}", run.rows, _run_colour(run)) for run in self.runs])
+        )
+
+
+def _fill(title: str, used: int, limit: int) -> str:
+    free = max(0, limit - used)
+    size = _pictures.human_bytes
+    return _pictures.bar(title, [Part("used", used, _READ, size(used)), Part("free", free, _SKIPPED, size(free))])
+
+
+def _run_colour(run: RunInfo) -> str:
+    return _KNOWN if run.passes > 1 else _READ

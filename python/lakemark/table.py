@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
-from lakemark import _internal
+from lakemark import _arrow, _internal
 from lakemark._progress import ProgressBar
 from lakemark.advice import Advice
 from lakemark.exceptions import InvalidInputError
@@ -18,8 +18,10 @@ from lakemark.reports import (
     Index,
     Snapshot,
     TableInfo,
+    UpdatesInfo,
     VacuumReport,
     VerifyReport,
+    Written,
 )
 from lakemark.rows import Rows
 from lakemark.schema import Schema
@@ -30,10 +32,10 @@ Progress = bool | Callable[[int, int], None]
 
 
 class Table:
-    """A folder of Parquet files, a glob, one file or a Delta table, with its marks.
+    """A folder of Parquet files, a glob, one file or a Delta table, with its marks and its pending updates.
 
-    Opening a table reads nothing of the data. Marks are kept in `_lakemark/` beside it, or in `store`; the data files
-    are never touched, and deleting the marks never changes an answer.
+    Opening a table reads nothing of the data, unless a `key` is declared by it. Marks are kept in `_lakemark/` beside
+    it, or in `store`; the data files are never touched, and deleting the marks never changes an answer.
 
     >>> import lakemark
     >>> table = lakemark.Table(getfixture("flights"))
@@ -42,20 +44,30 @@ class Table:
     >>> table.count("origin = 'JFK' AND distance > 1000")
     6
 
+    With a key it takes updates, which every reader sees at once (see docs/updates.md):
+
+    >>> table = lakemark.Table(getfixture("flights"), key="flight")
+    >>> table.upsert([{"flight": 7, "origin": "SEA", "distance": 50}])
+    Written(sequence=1, rows=1)
+    >>> table.count("origin = 'JFK'"), table.count("origin = 'SEA'")
+    (9, 1)
+
     Args:
         path: Path or URL of the table.
         store: Path or URL for the marks; needed for globs and for places that cannot be written.
+        key: The column, or columns, that tell the rows apart. The first time it is declared, as by `declare_key`.
         storage_options: Options of the object store, such as `aws_region`.
 
     Raises:
         NotFoundError: There is nothing at `path`.
-        InvalidInputError: There is something, and it is no table.
+        InvalidInputError: There is something, and it is no table; or the table has another key.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
         store: str | os.PathLike[str] | None = None,
+        key: str | Sequence[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
         self._inner = _internal.Table(
@@ -63,6 +75,8 @@ class Table:
             None if store is None else os.fspath(store),
             dict(storage_options or {}),
         )
+        if key is not None and self.key != tuple(_names(key)):
+            self.declare_key(key, progress=False)
 
     def __repr__(self) -> str:
         return f"lakemark.Table({self.location!r})"
@@ -78,6 +92,9 @@ class Table:
     @property
     def schema(self) -> Schema:
         """The columns: those in the files, then partition columns."""
+        return self._schema()
+
+    def _schema(self) -> Schema:
         return Schema(self._inner.schema())
 
     @property
@@ -105,7 +122,147 @@ class Table:
             delta_version=snapshot.delta_version,
             index_bytes=sum(index.bytes for index in snapshot.indexes),
             indexes=snapshot.indexes,
+            updates=self.updates,
         )
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """The columns of the key; none if the table takes no updates."""
+        key = self._inner.key()
+        return None if key is None else tuple(key)
+
+    @property
+    def updates(self) -> UpdatesInfo | None:
+        """How the pending updates stand now; none if the table takes no updates."""
+        text = self._inner.updates()
+        return None if text is None else UpdatesInfo.from_json(text)
+
+    def declare_key(self, columns: str | Sequence[str], *, progress: Progress = True, **options: object) -> bool:
+        """Declares the columns that tell the rows apart, so that the table takes updates.
+
+        All rows are read once to see that none lacks the key and no key is there twice. The first column gets an index
+        of the kind `key` unless it has an index that knows its rows.
+
+        Args:
+            columns: The column, or columns; no floats.
+            progress: As for `build`.
+            **options: `cache_bytes`, the space for pending updates (1 GiB); `page_bytes` (64 KiB); `alpha`, more memory
+                against fewer writes (1): see docs/updates.md.
+
+        Returns:
+            Whether it was declared now; otherwise the table has had this key already, and keeps its options.
+
+        Raises:
+            InvalidInputError: The columns do not tell the rows apart, or the table has another key.
+            NotFoundError: There is no such column.
+            UnsupportedError: A column is of a type that can be no key, or the store is not on a local file system.
+        """
+        texts = {name: _option_text(value) for name, value in options.items()}
+        with _shown("key", progress) as tell:
+            return self._inner.declare_key(_names(columns), texts, tell)
+
+    def insert(self, rows: object) -> Written:
+        """Adds rows whose keys are not there.
+
+        As every change it is made as a whole or not at all, and it is durable and seen by every reader when this
+        returns. Ctrl-C does not stop a change that has begun; the `KeyboardInterrupt` says what became of it.
+
+        Args:
+            rows: An Arrow stream or array (pyarrow, Polars, DuckDB, rows of Lakemark), a `pandas.DataFrame`, a dict of
+                columns or a list of dicts. Columns that are missing are NULL.
+
+        Returns:
+            The sequence number of the change, and its number of rows.
+
+        Raises:
+            AlreadyExistsError: A row with one of the keys is there; nothing was inserted.
+            InvalidInputError: A key is missing, NULL or there twice in the rows; or the table has no key.
+            SchemaMismatchError: The table lacks a column, or a value does not fit its column.
+            CacheFullError: There is no room for more pending updates.
+        """
+        return self._write("insert", _arrow.rows(rows, self._schema, may_lack=True))
+
+    def upsert(self, rows: object) -> Written:
+        """Adds rows, in the place of rows with the same keys.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"), key="flight")
+        >>> table.upsert({"flight": [1, 99], "origin": ["SEA", "SEA"]}).rows
+        2
+        >>> sorted(table.scan("origin = 'SEA'").to_arrow()["flight"].to_pylist())
+        [1, 99]
+
+        Args:
+            rows: As for `insert`. Columns that are missing are NULL: `update` leaves them as they are.
+
+        Returns:
+            The sequence number of the change, and its number of rows.
+
+        Raises:
+            InvalidInputError: As for `insert`.
+            SchemaMismatchError: As for `insert`.
+            CacheFullError: There is no room for more pending updates.
+        """
+        return self._write("upsert", _arrow.rows(rows, self._schema, may_lack=True))
+
+    def update(self, rows: object) -> Written:
+        """Sets some columns of the rows with these keys; the other columns stay, and absent keys change nothing.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"), key="flight")
+        >>> table.update([{"flight": 3, "distance": 1}, {"flight": 1000, "distance": 1}]).rows
+        2
+        >>> table.scan("distance = 1").to_arrow().to_pylist()
+        [{'flight': 3, 'origin': 'EWR', 'distance': 1}]
+
+        Args:
+            rows: As for `insert`: the key and the columns to set, the same ones for each row. None sets NULL.
+
+        Returns:
+            The sequence number of the change, and its number of rows, absent keys included.
+
+        Raises:
+            InvalidInputError: As for `insert`; or no column is set.
+            SchemaMismatchError: As for `insert`.
+            CacheFullError: There is no room for more pending updates.
+        """
+        return self._write("update", _arrow.rows(rows, self._schema, may_lack=False))
+
+    def delete(self, keys: object) -> Written:
+        """Removes the rows with these keys; absent keys change nothing.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"), key="flight")
+        >>> table.delete([1, 2, 3])
+        Written(sequence=1, rows=3)
+        >>> table.count()
+        27
+
+        Args:
+            keys: A list of keys (tuples where the key has several columns), an Arrow array of them, or rows as for
+                `insert`, of which only the key counts.
+
+        Returns:
+            The sequence number of the change, and its number of keys, absent ones included.
+
+        Raises:
+            InvalidInputError: As for `insert`.
+            SchemaMismatchError: As for `insert`.
+            CacheFullError: There is no room for more pending updates.
+        """
+        return self._write("delete", _arrow.key_rows(keys, lambda: self.key or (), self._schema))
+
+    def _write(self, operation: str, rows: object) -> Written:
+        return Written(*self._inner.write(operation, rows))
+
+    def flush(self) -> None:
+        """Writes the buffer of pending updates to a run now, and not only when it is full. Answers stay the same.
+
+        Raises:
+            InvalidInputError: The table has no key.
+            CacheFullError: There is no room for the run.
+        """
+        self._inner.flush()
 
     def create_index(
         self,
@@ -139,7 +296,7 @@ class Table:
             UnsupportedError: The kind cannot index the column's type.
             InvalidInputError: An option is unknown or its value is wrong.
         """
-        wanted = [columns] if isinstance(columns, str) else list(columns)
+        wanted = _names(columns)
         before = {index.name for index in self.indexes}
         texts = {key: _option_text(value) for key, value in options.items()}
         created = self._inner.create_index(wanted, using, name, texts, if_not_exists)
@@ -336,7 +493,9 @@ class Table:
         """
         if isinstance(columns, str):
             raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
-        return Rows(self._inner.lookup(_key_array(keys), on, None if columns is None else list(columns), use_index))
+        return Rows(
+            self._inner.lookup(_arrow.key_array(keys), on, None if columns is None else list(columns), use_index)
+        )
 
     def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
         """Counts rows, from the marks alone where they are certain.
@@ -374,7 +533,7 @@ class Table:
             NotFoundError: There is no such column.
             InvalidInputError: There is no column at all, or the condition is not valid SQL.
         """
-        wanted = [columns] if isinstance(columns, str) else list(columns)
+        wanted = _names(columns)
         return Rows(self._inner.group_count(wanted, filter, use_index))
 
     def min_max(self, column: str, filter: str | None = None, *, use_index: bool = True) -> Rows:
@@ -446,25 +605,15 @@ class Table:
         return self._inner.__datafusion_table_provider__(session)
 
 
-def _key_array(keys: object) -> object:
-    """The keys as an Arrow array."""
-    if hasattr(keys, "__arrow_c_array__"):
-        return keys
-    import pyarrow as pa
-
-    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        keys = [keys]
-    try:
-        return pa.array(keys)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
-        raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
-
-
 def _shown(label: str, progress: Progress) -> AbstractContextManager[Callable[[int, int], None] | None]:
     """Whoever is told how far it is: a bar, the caller's function, or nobody."""
     if callable(progress):
         return nullcontext(progress)
     return ProgressBar(label) if progress else nullcontext(None)
+
+
+def _names(columns: str | Sequence[str]) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns)
 
 
 def _option_text(value: object) -> str:

@@ -233,7 +233,7 @@ def test_snapshot_describes_the_pinned_state(marked: Judged) -> None:
     snapshot = marked.table.snapshot
     assert sorted(snapshot.files) == [f"part-{n}.parquet" for n in range(4)]
     assert snapshot.bytes == sum(path.stat().st_size for path in marked.folder.glob("*.parquet"))
-    assert (snapshot.delta_version, snapshot.rows_deleted, snapshot.partition_columns) == (None, 0, [])
+    assert (snapshot.delta_version, snapshot.rows_hidden, snapshot.partition_columns) == (None, 0, [])
     assert snapshot.rows == 4000
     assert snapshot.manifest is not None
     assert snapshot.manifest > 0

@@ -86,12 +86,13 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<
 
 /// The error of a table that takes no updates.
 pub(crate) fn no_key(table: &Table) -> Error {
+    let location = table.location();
     Error::new(
         ErrorKind::InvalidInput,
         format!(
-            "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key {} --on COLUMN`",
-            table.location(),
-            table.location()
+            "the table {location} has no key, which tells changed rows apart: declare one first, as in \
+             `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '{location}' OPTIONS (key 'COLUMN')`, \
+             `lakemark key {location} --on COLUMN` or `Table.declare_key`"
         ),
     )
 }

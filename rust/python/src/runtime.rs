@@ -140,3 +140,44 @@ where
     warning::raise(py)?;
     outcome.map_err(|cause| error::to_python(py, &cause))
 }
+
+/// Like [`wait`], for work that is finished once it has begun. After Ctrl-C it is waited for, and the `KeyboardInterrupt`
+/// says what became of it: `done` if it went well, else its error. A second Ctrl-C does not wait.
+pub(crate) fn wait_finished<T, F, W>(py: Python<'_>, work: F, done: impl FnOnce(&T) -> String) -> PyResult<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> W + Send + 'static,
+    W: Future<Output = lakemark_table::Result<T>>,
+{
+    let runtime = runtime(py)?;
+    let mut task = Task::start(runtime, work);
+    let mut interrupt: Option<PyErr> = None;
+    let outcome = loop {
+        if let Some(outcome) = task.poll(py, runtime)? {
+            break outcome;
+        }
+        if let Err(stop) = py.check_signals() {
+            if interrupt.is_some() {
+                return Err(told(py, stop, "it is not known whether the change was made; read the table to see"));
+            }
+            interrupt = Some(stop);
+        }
+    };
+    if let Some(interrupt) = interrupt {
+        let said = outcome.map_or_else(|cause| format!("the change was not made: {cause}"), |outcome| done(&outcome));
+        return Err(told(py, interrupt, &said));
+    }
+    warning::raise(py)?;
+    outcome.map_err(|cause| error::to_python(py, &cause))
+}
+
+/// An interrupt that says what became of the work. One with words of its own, from a handler of the caller's, keeps them.
+fn told(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
+    let value = interrupt.value(py);
+    let silent = value.getattr("args").and_then(|args| args.len()).is_ok_and(|words| words == 0);
+    if silent {
+        // What cannot be told is lost; the interrupt must not be.
+        let _ = value.setattr("args", (said,));
+    }
+    interrupt
+}

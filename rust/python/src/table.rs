@@ -12,13 +12,15 @@ use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::PyArray;
+use pyo3_arrow::input::AnyArray;
 use serde_json::json;
 
+use crate::changes::{self, Given};
 use crate::error;
 use crate::progress::Counters;
 use crate::provider::Guest;
 use crate::rows::{ArrowTable, Rows};
-use crate::runtime::{runtime, wait, wait_cancellable};
+use crate::runtime::{runtime, wait, wait_cancellable, wait_finished};
 use crate::schema::Schema;
 
 /// A marked table.
@@ -90,7 +92,8 @@ impl Table {
     ) -> PyResult<String> {
         let (table, options) =
             (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
-        watched(py, options, progress, move |options| async move { table.build(options).await })
+        let report = watched(py, options, progress, move |options| async move { table.build(options).await })?;
+        to_json(py, &report)
     }
 
     fn compact(
@@ -103,7 +106,52 @@ impl Table {
     ) -> PyResult<String> {
         let (table, options) =
             (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
-        watched(py, options, progress, move |options| async move { table.compact(options).await })
+        let report = watched(py, options, progress, move |options| async move { table.compact(options).await })?;
+        to_json(py, &report)
+    }
+
+    /// The columns of the key.
+    fn key(&self, py: Python<'_>) -> PyResult<Option<Vec<String>>> {
+        let table = Arc::clone(&self.0);
+        wait(py, move || async move { Ok(table.snapshot().await?.key_columns()) })
+    }
+
+    fn declare_key(
+        &self,
+        py: Python<'_>,
+        columns: Vec<String>,
+        options: BTreeMap<String, String>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let table = Arc::clone(&self.0);
+        watched(py, BuildOptions::default(), progress, move |build| async move {
+            table.declare_key(&columns, &options, build).await
+        })
+    }
+
+    /// Makes a change; `rows` is an Arrow array or a stream of them, of structs or, for `delete`, of keys. Gives the
+    /// sequence number and the number of rows.
+    fn write(&self, py: Python<'_>, operation: String, rows: AnyArray) -> PyResult<(u64, u64)> {
+        let (table, given) = (Arc::clone(&self.0), Given::read(py, rows)?);
+        let written = wait_finished(
+            py,
+            move || changes::write(table, operation, given),
+            |written| format!("the change was made all the same, with the sequence number {}", written.sequence),
+        )?;
+        Ok((written.sequence, written.rows))
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let table = Arc::clone(&self.0);
+        let flushed = move || async move { table.flush().await };
+        wait_finished(py, flushed, |()| "the buffer was flushed all the same".to_owned())
+    }
+
+    /// How pending updates stand, as JSON.
+    fn updates(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let table = Arc::clone(&self.0);
+        let info = wait(py, move || async move { table.updates_info().await })?;
+        info.map(|info| to_json(py, &info)).transpose()
     }
 
     /// Advice as JSON and as text.
@@ -248,7 +296,6 @@ fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
 
 fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
     let files = snapshot.files();
-    let deleted = files.iter().filter_map(|file| file.deleted.as_ref());
     let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
     json!({
         "manifest": snapshot.manifest_number(),
@@ -256,21 +303,24 @@ fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
         "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
         "rows": rows.sum::<Option<u64>>(),
-        "rows_deleted": deleted.map(|rows| u64::from(rows.len())).sum::<u64>(),
+        "rows_hidden": snapshot.hidden_rows(),
+        "rows_pending": snapshot.pending().map_or(0, |pending| pending.row_count()),
+        "key": snapshot.key_columns(),
+        "sequence": snapshot.sequence(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
         "indexes": snapshot.indexes(),
     })
 }
 
-/// Runs a build or a compaction: `progress` is told how far it is, an interrupt stops it in good order. Gives its report as JSON.
+/// Runs a build or the like: `progress` is told how far it is, an interrupt stops it in good order.
 fn watched<R, F>(
     py: Python<'_>,
     options: BuildOptions,
     progress: Option<Bound<'_, PyAny>>,
     work: impl FnOnce(BuildOptions) -> F + Send + 'static,
-) -> PyResult<String>
+) -> PyResult<R>
 where
-    R: serde::Serialize + Send + 'static,
+    R: Send + 'static,
     F: Future<Output = lakemark_table::Result<R>>,
 {
     let (counters, cancel) = (Arc::new(Counters::default()), CancelFlag::new());
@@ -280,6 +330,5 @@ where
         Some(progress) => progress.call1(counters.read()).map(drop),
         None => Ok(()),
     };
-    let report = wait_cancellable(py, move || work(options), &cancel, tell)?;
-    to_json(py, &report)
+    wait_cancellable(py, move || work(options), &cancel, tell)
 }

@@ -124,7 +124,14 @@ impl Table {
         options: &'a BTreeMap<String, String>,
         build: BuildOptions,
     ) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(updates::declare_key(self, columns, options, build))
+        Box::pin(async move {
+            let progress = build.progress.clone();
+            let declared = updates::declare_key(self, columns, options, build).await;
+            if let Some(progress) = progress {
+                progress.finish();
+            }
+            declared
+        })
     }
 
     /// Makes changes, all of them or none, one after the other. They are durable, and every snapshot has them, when this returns.

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::util::display::array_value_to_string;
 use lakemark_format::Operation;
 
 use super::key::KeyColumns;
@@ -52,6 +54,11 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
             ErrorKind::SchemaMismatch,
             format!("the table has no column {}; its columns are {}", field.name(), columns.join(", ")),
         ));
+    }
+    for (place, field) in rows.schema().fields().iter().enumerate() {
+        if rows.schema().fields().iter().take(place).any(|before| before.name() == field.name()) {
+            return Err(Error::invalid(format!("the rows have the column {} twice; give it once", field.name())));
+        }
     }
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for field in table.fields() {
@@ -112,10 +119,79 @@ pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef>
     if column.data_type() == field.data_type() {
         return Ok(Arc::clone(column));
     }
-    let exact = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(column, field.data_type(), &exact).map_err(|error| {
+    let misfit = |error| {
         let (name, of, given) = (field.name(), field.data_type(), column.data_type());
         let text = format!("the column {name} is {of}, the rows have {given} that does not fit it; cast it first");
         Error::new(ErrorKind::SchemaMismatch, text).with_source(error)
-    })
+    };
+    let exact = CastOptions { safe: false, ..CastOptions::default() };
+    let cast = cast_with_options(column, field.data_type(), &exact).map_err(misfit)?;
+    if drops_digits(column.data_type(), field.data_type()) {
+        let back = cast_with_options(&cast, column.data_type(), &CastOptions::default()).map_err(misfit)?;
+        let differs = distinct(column, &back).map_err(misfit)?;
+        if let Some(row) = (0..differs.len()).find(|row| differs.value(*row)) {
+            let value = array_value_to_string(column, row).unwrap_or_default();
+            return Err(Error::new(
+                ErrorKind::SchemaMismatch,
+                format!("row {row} has {value} for {}, which is {}; cast it first", field.name(), field.data_type()),
+            ));
+        }
+    }
+    Ok(cast)
+}
+
+/// Whether a cast drops what does not fit and says nothing: 1.5 would become the integer 1. (Floats are rounded by nature.)
+fn drops_digits(given: &DataType, wanted: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Date64, Time32, Time64, Timestamp};
+    let is_decimal = |of: &DataType| of.is_decimal();
+    match (given, wanted) {
+        (_, Boolean) => given.is_numeric(),
+        (_, wanted) if wanted.is_integer() => given.is_floating() || is_decimal(given),
+        (_, wanted) if is_decimal(wanted) => is_decimal(given),
+        (Timestamp(_, zone), Timestamp(_, of)) => zone == of,
+        (Timestamp(_, None) | Date64, Date32 | Date64) | (Time32(_) | Time64(_), Time32(_) | Time64(_)) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal128Array, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
+    use arrow::datatypes::TimeUnit;
+
+    use super::*;
+
+    fn fit(given: ArrayRef, wanted: DataType) -> Result<ArrayRef> {
+        cast_exactly(&given, &Field::new("c", wanted, true))
+    }
+
+    #[test]
+    fn values_that_a_cast_would_cut_are_errors() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(2.5)]));
+        let cents: ArrayRef = Arc::new(Decimal128Array::from(vec![125]).with_precision_and_scale(5, 2).unwrap());
+        let moment: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![1_000_001]));
+        for (given, wanted, says) in [
+            (&floats, DataType::Int64, "row 2 has 2.5 for c, which is Int64"),
+            (&cents, DataType::Decimal128(5, 1), "row 0 has 1.25 for c"),
+            (&cents, DataType::Int32, "row 0 has 1.25 for c"),
+            (&moment, DataType::Timestamp(TimeUnit::Millisecond, None), "row 0 has 1970-01-01T00:00:01.000001 for c"),
+            (&moment, DataType::Date32, "row 0 has 1970-01-01T00:00:01.000001 for c"),
+        ] {
+            let error = fit(Arc::clone(given), wanted).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_fit_are_cast() {
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None]));
+        let integers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+        assert_eq!(&fit(Arc::clone(&floats), DataType::Int64).unwrap(), &integers);
+        assert_eq!(&fit(integers, DataType::Float64).unwrap(), &floats);
+        let tenth: ArrayRef = Arc::new(Float64Array::from(vec![0.1]));
+        assert!(fit(tenth, DataType::Float32).is_ok());
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["2024-05-06"]));
+        assert_eq!(fit(texts, DataType::Date32).unwrap().data_type(), &DataType::Date32);
+    }
 }

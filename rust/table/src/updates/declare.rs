@@ -14,8 +14,8 @@ use super::key::KeyColumns;
 use super::parameters::Parameters;
 use super::write::{WriterLock, not_local};
 use crate::delta::DeltaState;
-use crate::error::{Error, Result};
-use crate::options::{BuildOptions, IndexSpec};
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
 use crate::table::{Table, TableFormat};
@@ -53,7 +53,7 @@ pub(crate) async fn declare_key(
             have.key.join(", ")
         )));
     }
-    check_unique(&base, &key).await?;
+    check_unique(&base, &key, &build).await?;
     let log = new_log(store, 1).await?;
     let updates = ManifestUpdates { key: stored, options, log, ..ManifestUpdates::default() };
     let declared = commit(store, &Edit::DeclareKey { updates: Box::new(updates) }).await?.changed;
@@ -91,15 +91,20 @@ fn checked_key(base: &Snapshot, columns: &[String]) -> Result<Arc<KeyColumns>> {
 }
 
 /// Reads the key of every row that counts: none may be NULL or there twice.
-async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>) -> Result<()> {
-    let suspects = repeated_hashes(base, key).await?;
+async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOptions) -> Result<()> {
+    if let Some(progress) = &build.progress {
+        progress.start(rows_of(base).await?);
+    }
+    let suspects = repeated_hashes(base, key, build).await?;
     if suspects.is_empty() {
         return Ok(());
     }
     // Different keys may have the same hash, so that those with a hash that is there twice are compared.
     let mut seen: BTreeMap<Box<[u8]>, String> = BTreeMap::new();
     let mut twice = None;
-    for_each_key(base, key, |name, batch, row, bytes| {
+    // Few rows need this, and mostly none: it is not told of.
+    let again = BuildOptions { progress: None, ..build.clone() };
+    for_each_key(base, key, &again, |name, batch, row, bytes| {
         if twice.is_none() && suspects.binary_search(&hash(bytes)).is_ok() {
             if let Some(first) = seen.get(bytes) {
                 twice = Some((key.shown(batch, row), first.clone(), name.to_owned()));
@@ -118,10 +123,22 @@ async fn check_unique(base: &Snapshot, key: &Arc<KeyColumns>) -> Result<()> {
     }
 }
 
+/// The rows of the data files.
+async fn rows_of(base: &Snapshot) -> Result<u64> {
+    let mut rows = 0;
+    for file in base.files() {
+        rows += match &file.row_groups {
+            Some(known) => known.iter().map(|rows| u64::from(*rows)).sum(),
+            None => u64::from(RowFile::of(base, file).open().await?.rows()),
+        };
+    }
+    Ok(rows)
+}
+
 /// Hashes that several rows have, ascending.
-async fn repeated_hashes(base: &Snapshot, key: &Arc<KeyColumns>) -> Result<Vec<u64>> {
+async fn repeated_hashes(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOptions) -> Result<Vec<u64>> {
     let mut hashes: Vec<u64> = Vec::new();
-    for_each_key(base, key, |_, _, _, bytes| hashes.push(hash(bytes))).await?;
+    for_each_key(base, key, build, |_, _, _, bytes| hashes.push(hash(bytes))).await?;
     hashes.sort_unstable();
     let mut repeated: Vec<u64> =
         hashes.windows(2).filter(|pair| pair.first() == pair.last()).filter_map(|pair| pair.first().copied()).collect();
@@ -136,6 +153,7 @@ fn hash(bytes: &[u8]) -> u64 {
 async fn for_each_key(
     base: &Snapshot,
     key: &Arc<KeyColumns>,
+    build: &BuildOptions,
     mut visit: impl FnMut(&str, &arrow::array::RecordBatch, usize, &[u8]),
 ) -> Result<()> {
     let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
@@ -145,6 +163,9 @@ async fn for_each_key(
         let live = file.deleted.as_ref().map(|deleted| RowSet::full(opened.rows()).minus(deleted));
         let mut batches = opened.read(&schema, live.as_ref())?;
         while let Some(batch) = batches.try_next().await? {
+            if build.cancel.as_ref().is_some_and(CancelFlag::is_cancelled) {
+                return Err(Error::new(ErrorKind::Cancelled, "the key was not declared; declare it at any time"));
+            }
             if let Some(column) = batch.columns().iter().zip(&key.names).find(|(column, _)| column.null_count() > 0) {
                 return Err(Error::invalid(format!(
                     "the column {} has rows without a value in {}, so that it cannot be a key: fill them, or choose others",
@@ -153,6 +174,9 @@ async fn for_each_key(
             }
             for (row, bytes) in key.encode(&batch)?.iter().enumerate() {
                 visit(&file.path, &batch, row, bytes.as_ref());
+            }
+            if let Some(progress) = &build.progress {
+                progress.advance(batch.num_rows() as u64);
             }
         }
     }

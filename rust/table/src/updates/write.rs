@@ -135,7 +135,8 @@ pub(crate) fn not_local(store: &Store) -> Error {
 /// The error of a table without a key.
 pub(crate) fn no_key(table: &Table) -> Error {
     Error::invalid(format!(
-        "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`",
+        "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`, \
+         `OPTIONS (key 'COLUMN')` of CREATE EXTERNAL TABLE or `Table.declare_key`",
         table.location()
     ))
 }

@@ -16,7 +16,7 @@ public class LakemarkException extends RuntimeException {
     INVALID_INPUT,
     /** The table, file, column or index does not exist. */
     NOT_FOUND,
-    /** An index of that name exists. */
+    /** An index of that name exists, or a row with a key that was to be inserted. */
     ALREADY_EXISTS,
     /** A type, table feature or storage that this release does not serve. */
     UNSUPPORTED,
@@ -24,6 +24,8 @@ public class LakemarkException extends RuntimeException {
     SCHEMA_MISMATCH,
     /** Someone else changed the table at the same time; try again. */
     CONFLICT,
+    /** There is no room for more pending updates; those that were made are safe. */
+    CACHE_FULL,
     /** Bytes are not what they should be. */
     CORRUPT,
     /** Reading or writing failed. */
@@ -62,6 +64,7 @@ public class LakemarkException extends RuntimeException {
       case "Unsupported" -> new Unsupported(message);
       case "SchemaMismatch" -> new SchemaMismatch(message);
       case "Conflict" -> new Conflict(message);
+      case "CacheFull" -> new CacheFull(message);
       case "Corrupt" -> new Corrupt(message);
       case "Io" -> new Io(message);
       case "Cancelled" -> new Cancelled(message);
@@ -87,7 +90,7 @@ public class LakemarkException extends RuntimeException {
     }
   }
 
-  /** An index of that name exists. */
+  /** An index of that name exists, or a row with a key that was to be inserted. */
   public static final class AlreadyExists extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
@@ -123,6 +126,15 @@ public class LakemarkException extends RuntimeException {
 
     Conflict(String message) {
       super(Kind.CONFLICT, message);
+    }
+  }
+
+  /** There is no room for more pending updates; those that were made are safe. */
+  public static final class CacheFull extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    CacheFull(String message) {
+      super(Kind.CACHE_FULL, message);
     }
   }
 

@@ -1,0 +1,125 @@
+"""Rows and keys on their way in: what callers have, as something that hands out Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakemark.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from lakemark.schema import Schema
+
+__all__ = ["key_array", "key_rows", "rows"]
+
+_ACCEPTED = (
+    "an Arrow stream or array (pyarrow, Polars, DuckDB, rows of Lakemark), a pandas.DataFrame, a dict of columns or a "
+    "list of dicts"
+)
+
+
+def rows(given: object, schema: Callable[[], Schema], *, may_lack: bool) -> object:
+    """Rows as an Arrow stream or array of structs.
+
+    Args:
+        given: What the caller has.
+        schema: Gives the table's columns, for no rows at all.
+        may_lack: Whether dicts may lack columns that others have; these are NULL then.
+    """
+    if (frame := _pandas_rows(given)) is not None:
+        return frame
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        return given
+    if isinstance(given, Mapping):
+        return _of_columns(given)
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"{type(given).__name__} holds no rows; give {_ACCEPTED}")
+    return _of_dicts(list(given), schema, may_lack=may_lack)
+
+
+def key_rows(given: object, key: Callable[[], Sequence[str]], schema: Callable[[], Schema]) -> object:
+    """Keys as an Arrow stream or array: of structs, or of values where the key has one column."""
+    if isinstance(given, Mapping) or _has_columns(given):
+        return rows(given, schema, may_lack=False)
+    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+        return given
+    listed: list[Any] = [given] if isinstance(given, str | bytes) or not isinstance(given, Iterable) else list(given)
+    if not listed or isinstance(listed[0], Mapping):
+        return rows(listed, schema, may_lack=False)
+    names = key()
+    if len(names) <= 1:
+        return key_array(listed)
+    if not all(isinstance(item, tuple | list) and len(item) == len(names) for item in listed):
+        raise InvalidInputError(f"each key is a tuple ({', '.join(names)}); give a list of them")
+    return _of_columns({name: [item[place] for item in listed] for place, name in enumerate(names)})
+
+
+def key_array(keys: object) -> object:
+    """The keys as an Arrow array."""
+    if hasattr(keys, "__arrow_c_array__"):
+        return keys
+    import pyarrow as pa
+
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        keys = [keys]
+    try:
+        return pa.array(keys)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
+        raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
+
+
+def _is_pandas(given: object) -> bool:
+    return type(given).__module__.partition(".")[0] == "pandas"
+
+
+def _has_columns(given: object) -> bool:
+    return _is_pandas(given) and hasattr(given, "columns")
+
+
+def _pandas_rows(given: object) -> pa.Table | None:
+    """A data frame's columns, and its index if that has a name; row numbers are no data."""
+    if not _has_columns(given):
+        return None
+    import pyarrow as pa
+
+    frame: Any = given
+    named = any(name is not None for name in frame.index.names)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=named).replace_schema_metadata()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
+        raise InvalidInputError(f"the values of a column must have one type: {cause}") from cause
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
+    import pyarrow as pa
+
+    for name, values in columns.items():
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise InvalidInputError(f"{name!r} has no list of values; to give a single row, put its dict into a list")
+    try:
+        return pa.table(dict(columns))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as cause:
+        raise InvalidInputError(f"the columns must be equally long, and of one type each: {cause}") from cause
+
+
+def _of_dicts(listed: list[Any], schema: Callable[[], Schema], *, may_lack: bool) -> pa.Table:
+    import pyarrow as pa
+
+    if not listed:
+        return pa.schema(schema()).empty_table()
+    names: dict[str, None] = {}
+    for row, item in enumerate(listed):
+        if not isinstance(item, Mapping):
+            raise InvalidInputError(f"row {row} is {type(item).__name__} and no dict; give {_ACCEPTED}")
+        names.update(dict.fromkeys(item))
+    if not may_lack:
+        for row, item in enumerate(listed):
+            if lacking := [name for name in names if name not in item]:
+                raise InvalidInputError(
+                    f"row {row} lacks {', '.join(lacking)}, which others have; give None for NULL, or make two calls"
+                )
+    return _of_columns({name: [item.get(name) for item in listed] for name in names})

@@ -1,0 +1,681 @@
+"""Pending updates: what the operations mean, what they refuse, and that everyone sees them at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Judged
+
+STOCK = {"id": list(range(10)), "name": [f"thing {n}" for n in range(10)], "price": [n * 1.5 for n in range(10)]}
+SMALL = {"cache_bytes": 64 << 10, "page_bytes": 512}
+
+
+def stock_folder(tmp_path: Path) -> Path:
+    """Ten things in two files; the column `day` is a date and `n` a 32-bit integer."""
+    folder = tmp_path / "stock"
+    folder.mkdir()
+    rows = pa.table(
+        {
+            **STOCK,
+            "n": pa.array(range(10), pa.int32()),
+            "day": pa.array([dt.date(2024, 1, 1 + n) for n in range(10)], pa.date32()),
+        }
+    )
+    pq.write_table(rows.slice(0, 5), folder / "a.parquet")
+    pq.write_table(rows.slice(5), folder / "b.parquet")
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return stock_folder(tmp_path)
+
+
+@pytest.fixture
+def stock(folder: Path) -> lakemark.Table:
+    return lakemark.Table(folder, key="id")
+
+
+def rows_of(table: lakemark.Table, condition: str | None = None, columns: list[str] | None = None) -> list[Any]:
+    """The rows as tuples, in the order of the first column."""
+    found = table.scan(condition, columns=columns).to_arrow().to_pylist()
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def names(table: lakemark.Table) -> dict[int, str | None]:
+    return dict(rows_of(table, columns=["id", "name"]))
+
+
+# ---- the key -----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_declared_the_first_time_and_told_ever_after(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    assert (table.key, table.updates, table.snapshot.sequence, table.snapshot.key) == (None, None, None, None)
+    assert lakemark.Table(folder, key="id").key == ("id",)
+    assert lakemark.Table(folder, key=["id"]).key == table.key == ("id",)
+    assert table.declare_key("id", progress=False) is False
+    assert [(index.name, index.kind, index.rows) for index in table.indexes] == [("id_key", "key", 10)]
+    with pytest.raises(lakemark.InvalidInputError, match="the key of the table is id already"):
+        lakemark.Table(folder, key="name")
+    assert (table.snapshot.sequence, table.snapshot.key) == (0, ("id",))
+
+
+def test_a_key_may_have_several_columns_and_options(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    assert table.declare_key(["name", "id"], progress=False, alpha=0.5, cache_bytes=1 << 22, page_bytes=4096) is True
+    info = table.updates
+    assert info is not None
+    # M is the root of 1,024 pages; half of alpha M are the buffer.
+    assert (info.key, info.cache_limit, info.buffer_limit) == (("name", "id"), 1 << 22, 8 * 4096)
+    assert info.writes_bound == 2 - 0.25 * 0.25
+    assert table.delete([("thing 3", 3), ("thing 3", 4)]).rows == 2
+    assert table.delete({"name": ["thing 5"], "id": [5]}).rows == 1
+    assert sorted(names(table)) == [0, 1, 2, 4, 6, 7, 8, 9]
+    with pytest.raises(lakemark.InvalidInputError, match=r"each key is a tuple \(name, id\)"):
+        table.delete([1, 2])
+    with pytest.raises(lakemark.InvalidInputError, match=r"give rows with the columns \(name, id\)"):
+        table.delete(pa.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "kind", "says"),
+    [
+        ("moon", {}, lakemark.NotFoundError, "there is no column moon"),
+        ("price", {}, lakemark.UnsupportedError, "price is Float64"),
+        ([], {}, lakemark.InvalidInputError, "a key needs a column"),
+        (["id", "id"], {}, lakemark.InvalidInputError, "id stands in the key twice"),
+        ("id", {"alpha": 3}, lakemark.InvalidInputError, "alpha is 3"),
+        ("id", {"colour": "blue"}, lakemark.InvalidInputError, "there is no option colour"),
+        ("id", {"cache_bytes": "much"}, lakemark.InvalidInputError, "cache_bytes is a number of bytes"),
+    ],
+)
+def test_keys_that_are_none(
+    folder: Path, columns: Any, options: dict[str, object], kind: type[Exception], says: str
+) -> None:
+    table = lakemark.Table(folder)
+    with pytest.raises(kind, match=says):
+        table.declare_key(columns, progress=False, **options)
+    assert table.key is None
+
+
+def test_columns_that_tell_no_rows_apart_are_no_key(folder: Path) -> None:
+    pq.write_table(pa.table({"id": [3, None]}), folder / "c.parquet")
+    table = lakemark.Table(folder)
+    with pytest.raises(lakemark.InvalidInputError, match=r"id has rows without a value in c\.parquet"):
+        table.declare_key("id", progress=False)
+    pq.write_table(pa.table({"id": [3]}), folder / "c.parquet")
+    with pytest.raises(lakemark.InvalidInputError, match=r"id = 3 is there twice, in a\.parquet and c\.parquet"):
+        table.declare_key("id", progress=False)
+    assert table.key is None
+
+
+def test_declaring_a_key_says_how_far_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lakemark.Table(folder).declare_key("id")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("key: 10 of 10 rows in ")
+
+
+def test_a_table_without_a_key_takes_no_change(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    for change in (lambda: table.insert(STOCK), lambda: table.delete([1]), table.flush):
+        with pytest.raises(lakemark.InvalidInputError, match=r"has no key.*Table\.declare_key"):
+            change()
+    glob = lakemark.Table(f"{folder}/*.parquet")
+    with pytest.raises(lakemark.InvalidInputError, match="store"):
+        glob.declare_key("id", progress=False)
+
+
+# ---- what the operations mean ------------------------------------------------------------------------------------
+
+
+def test_every_operation_before_and_after_a_flush(stock: lakemark.Table) -> None:
+    assert stock.insert([{"id": 10, "name": "new"}]) == lakemark.Written(1, 1)
+    assert stock.upsert({"id": [1, 11], "name": ["one", "eleven"]}) == lakemark.Written(2, 2)
+    assert stock.update([{"id": 2, "name": None}, {"id": 99, "name": "nobody"}]) == lakemark.Written(3, 2)
+    assert stock.delete([0, 3, 98]) == lakemark.Written(4, 3)
+    expected = {n: f"thing {n}" for n in range(4, 10)} | {1: "one", 2: None, 10: "new", 11: "eleven"}
+    for _ in range(2):
+        assert names(stock) == expected
+        # An upsert gives whole rows, an update sets what it names.
+        assert rows_of(stock, "id IN (1, 2)") == [
+            (1, "one", None, None, None),
+            (2, None, 3.0, 2, dt.date(2024, 1, 3)),
+        ]
+        assert (stock.count(), stock.count("name IS NULL"), stock.count("price > 0")) == (10, 1, 7)
+        assert stock.lookup([0, 1, 10], columns=["name"], on="id").to_arrow().num_rows == 2
+        assert stock.group_count("name", "id < 3").to_arrow().num_rows == 2
+        assert stock.min_max("id").to_arrow().to_pylist() == [{"min": 1, "max": 11}]
+        stock.flush()
+    assert stock.info().rows == 10
+
+
+def test_changes_of_one_key_build_on_each_other(stock: lakemark.Table) -> None:
+    stock.delete([1])
+    stock.insert([{"id": 1, "name": "again"}])
+    stock.update([{"id": 1, "n": 7}])
+    assert rows_of(stock, "id = 1") == [(1, "again", None, 7, None)]
+    stock.flush()
+    stock.update([{"id": 1, "price": 2.5}])
+    stock.delete([2])
+    stock.update([{"id": 2, "name": "gone"}])
+    assert rows_of(stock, "id < 3", ["id", "name", "price", "n"]) == [
+        (0, "thing 0", 0.0, 0),
+        (1, "again", 2.5, 7),
+    ]
+
+
+def test_pending_changes_win_over_rows_that_others_add_later(stock: lakemark.Table, folder: Path) -> None:
+    stock.upsert([{"id": 20, "name": "pending"}])
+    stock.delete([21])
+    pq.write_table(pa.table({"id": [20, 21, 22], "name": ["late"] * 3}), folder / "c.parquet")
+    assert {key: name for key, name in names(stock).items() if key >= 20} == {20: "pending", 22: "late"}
+
+
+def test_a_result_of_a_scan_stays_what_it_was_pinned_to(stock: lakemark.Table) -> None:
+    session = lakemark.connect()
+    session.register("t", stock)
+    before = session.sql("SELECT count(*) AS n FROM t WHERE id < 5")
+    assert before.to_arrow().to_pylist() == [{"n": 5}]
+    stock.delete([0, 1])
+    assert session.sql("SELECT count(*) AS n FROM t WHERE id < 5").to_arrow().to_pylist() == [{"n": 3}]
+
+
+# ---- what rows may be --------------------------------------------------------------------------------------------
+
+NEW = {"id": [100, 101], "name": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NEW,
+        lambda: [{"id": 100, "name": "x"}, {"name": "y", "id": 101}],
+        lambda: pa.table(NEW),
+        lambda: pa.RecordBatch.from_pydict(NEW),
+        lambda: pa.table(NEW).to_reader(max_chunksize=1),
+        lambda: pa.Table.from_batches(pa.table(NEW).to_batches(max_chunksize=1)),
+        lambda: pl.DataFrame(NEW),
+        lambda: pl.DataFrame(NEW).with_columns(pl.col("name").cast(pl.Categorical)),
+        lambda: pd.DataFrame(NEW),
+        lambda: pd.DataFrame(NEW).iloc[::-1],
+        lambda: pd.DataFrame(NEW).set_index("id"),
+        lambda: pd.DataFrame(NEW).convert_dtypes(),
+        lambda: duckdb.sql("SELECT unnest([100, 101]) AS id, unnest(['x', 'y']) AS name").arrow(),
+        lambda: lakemark.connect().sql("SELECT * FROM (VALUES (100, 'x'), (101, 'y')) AS v (id, name)"),
+        lambda: iter([{"id": 100, "name": "x"}, {"id": 101, "name": "y"}]),
+    ],
+)
+def test_rows_of_every_kind(stock: lakemark.Table, make: Callable[[], object]) -> None:
+    assert stock.insert(make()) == lakemark.Written(1, 2)
+    assert rows_of(stock, "id >= 100", ["id", "name"]) == [(100, "x"), (101, "y")]
+    assert stock.delete(make()).rows == 2
+    assert stock.upsert(make()).rows == 2
+    assert stock.update(make()).rows == 2
+    assert stock.count() == 12
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [1, 2],
+        (1, 2),
+        {1, 2},
+        range(1, 3),
+        pa.array([1, 2]),
+        pa.array([1, 2], pa.int8()),
+        pa.chunked_array([[1], [2]]),
+        np.array([1, 2]),
+        pd.Series([1, 2]),
+        pl.Series([1, 2]),
+        ["1", "2"],
+        [1.0, 2.0],
+        [{"id": 1}, {"id": 2}],
+        {"id": [1, 2], "name": ["ignored", None]},
+    ],
+)
+def test_keys_of_every_kind(stock: lakemark.Table, keys: object) -> None:
+    assert stock.delete(keys) == lakemark.Written(1, 2)
+    assert sorted(names(stock)) == [0, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_single_key_and_a_key_of_text(stock: lakemark.Table, tmp_path: Path) -> None:
+    assert stock.delete(7).rows == 1
+    assert 7 not in names(stock)
+    pq.write_table(pa.table({"who": ["anna", "bo"], "n": [1, 2]}), tmp_path / "who.parquet")
+    who = lakemark.Table(tmp_path / "who.parquet", store=tmp_path / "store", key="who")
+    who.delete("anna")
+    who.insert([{"who": "anna", "n": 3}])
+    assert rows_of(who) == [("anna", 3), ("bo", 2)]
+
+
+def test_values_are_cast_to_the_columns_types_if_they_fit(stock: lakemark.Table) -> None:
+    stock.upsert({"id": ["30"], "price": [2], "n": [2**31 - 1], "day": ["2024-05-06"]})
+    stock.upsert({"id": [31], "price": [None], "n": [4.0], "day": [dt.datetime(2024, 5, 7)]})  # noqa: DTZ001
+    assert rows_of(stock, "id >= 30") == [
+        (30, None, 2.0, 2**31 - 1, dt.date(2024, 5, 6)),
+        (31, None, None, 4, dt.date(2024, 5, 7)),
+    ]
+
+
+def test_no_rows_are_no_change(stock: lakemark.Table) -> None:
+    for change in (stock.insert, stock.upsert, stock.update, stock.delete):
+        assert change([]) == lakemark.Written(0, 0)
+    assert stock.insert(pa.table(NEW).slice(0, 0)) == lakemark.Written(0, 0)
+    assert stock.snapshot.sequence == 0
+
+
+def test_dicts_may_lack_columns_where_that_means_null(stock: lakemark.Table) -> None:
+    rows = [{"id": 40, "name": "a"}, {"id": 41, "n": 7}]
+    stock.insert(rows)
+    assert rows_of(stock, "id >= 40", ["id", "name", "n"]) == [(40, "a", None), (41, None, 7)]
+    with pytest.raises(lakemark.InvalidInputError, match="row 0 lacks n, which others have"):
+        stock.update(rows)
+    assert stock.snapshot.sequence == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "says"),
+    [
+        (lambda t: t.insert([{"id": 3}]), lakemark.AlreadyExistsError, "the key id = 3 is there already"),
+        (lambda t: t.insert([{"id": 50}, {"id": 50}]), lakemark.InvalidInputError, "id = 50 stands in rows 0 and 1"),
+        (lambda t: t.upsert([{"id": None}]), lakemark.InvalidInputError, "row 0 has no value for id"),
+        (lambda t: t.upsert([{"name": "x"}]), lakemark.InvalidInputError, r"lack a column of the key \(id\)"),
+        (
+            lambda t: t.upsert([{"id": 1, "moon": 2}]),
+            lakemark.SchemaMismatchError,
+            "no column moon; its columns are id",
+        ),
+        (lambda t: t.upsert([{"id": 1, "n": 2**31}]), lakemark.SchemaMismatchError, "the column n is Int32"),
+        (
+            lambda t: t.upsert([{"id": 1, "n": 1.5}]),
+            lakemark.SchemaMismatchError,
+            "row 0 has 1.5 for n, which is Int32",
+        ),
+        (lambda t: t.upsert([{"id": 1, "n": "x"}]), lakemark.SchemaMismatchError, "the column n is Int32"),
+        (lambda t: t.upsert([{"id": 1, "day": "x"}]), lakemark.SchemaMismatchError, "the column day is Date32"),
+        (lambda t: t.update([{"id": 1}]), lakemark.InvalidInputError, "names no column beside the key"),
+        (lambda t: t.delete([1, None]), lakemark.InvalidInputError, "row 1 has no value for id"),
+        (lambda t: t.delete([1, 1]), lakemark.InvalidInputError, "id = 1 stands in rows 0 and 1"),
+        (lambda t: t.delete(["x"]), lakemark.SchemaMismatchError, "the column id is Int64"),
+        (lambda t: t.delete([1.5]), lakemark.SchemaMismatchError, "row 0 has 1.5 for id"),
+        (lambda t: t.delete([1, "x"]), lakemark.InvalidInputError, "values of one type"),
+        (lambda t: t.delete([{"name": "x"}]), lakemark.InvalidInputError, r"lack a column of the key \(id\)"),
+        (lambda t: t.insert(pa.array([1])), lakemark.InvalidInputError, "insert takes rows with columns"),
+        (lambda t: t.insert(7), lakemark.InvalidInputError, "int holds no rows"),
+        (lambda t: t.insert("stock.parquet"), lakemark.InvalidInputError, "str holds no rows"),
+        (lambda t: t.insert([1, 2]), lakemark.InvalidInputError, "row 0 is int and no dict"),
+        (lambda t: t.insert({"id": 1}), lakemark.InvalidInputError, "put its dict into a list"),
+        (lambda t: t.insert({"id": [1], "n": [1, 2]}), lakemark.InvalidInputError, "equally long"),
+        (lambda t: t.insert([{"id": 1}, {"id": "x"}]), lakemark.InvalidInputError, "of one type each"),
+    ],
+)
+def test_wrong_changes_change_nothing(
+    stock: lakemark.Table, change: Callable[[lakemark.Table], object], kind: type[Exception], says: str
+) -> None:
+    before = rows_of(stock)
+    with pytest.raises(kind, match=says):
+        change(stock)
+    assert rows_of(stock) == before
+    assert stock.snapshot.sequence == 0
+
+
+def test_an_error_in_the_middle_of_a_stream_changes_nothing(stock: lakemark.Table) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict(NEW)
+        raise ValueError("the source broke")
+
+    reader = pa.RecordBatchReader.from_batches(pa.table(NEW).schema, batches())
+    with pytest.raises(lakemark.LakemarkError, match="the source broke"):
+        stock.insert(reader)
+    assert stock.count() == 10
+
+
+def test_a_full_cache_refuses_changes_and_loses_none(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    table.declare_key("id", progress=False, **SMALL)
+    made = 10
+    noise = random.Random(7)  # noqa: S311 - no secret
+    full = None
+    while full is None and made < 100_000:
+        ids = range(1000 + made, 1100 + made)
+        try:
+            table.insert({"id": ids, "name": [str(noise.random()) for _ in ids]})
+            made += 100
+        except lakemark.CacheFullError as error:
+            full = str(error)
+    assert full is not None
+    assert "all before them are safe: run `lakemark migrate" in full
+    assert made > 500
+    assert table.count() == made
+    info = table.updates
+    assert info is not None
+    assert 0.3 < info.cache_share <= 1
+
+
+# ---- reports -----------------------------------------------------------------------------------------------------
+
+
+def test_updates_are_told_as_values_text_and_pictures(folder: Path) -> None:
+    table = lakemark.Table(folder)
+    table.declare_key("id", progress=False, **SMALL)
+    for start in range(100, 700, 100):
+        table.upsert({"id": range(start, start + 100), "name": ["x"] * 100})
+        table.flush()
+    table.update([{"id": 1, "name": "one"}, {"id": 100, "name": "two"}])
+    info = table.updates
+    assert info is not None
+    assert (info.key, info.sequence, info.rows_pending, info.rows_hidden) == (("id",), 7, 601, 1)
+    assert (info.buffer_keys, info.rows_written, info.base_rows) == (2, 600, 10)
+    assert sum(run.rows for run in info.runs) == 600
+    assert sum(run.bytes for run in info.runs) == info.cache_bytes
+    assert 0 < info.buffer_bytes < info.buffer_limit
+    assert len(info.runs) <= info.runs_limit
+    values = info.to_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert values["runs"][0]["rows"] == info.runs[0].rows
+    text = str(info)
+    assert "pending rows:      601, 1 rows of data files hidden" in text
+    assert f"{info.writes_per_update:.2f} of at most 1.75" in text
+    html = info._repr_html_()
+    assert [html.count(f"<b>{title}</b>") for title in ("buffer", "cache", "writes per update", "runs")] == [1] * 4
+    assert "pending rows" in str(table.info())
+    assert "pending rows" in table.info()._repr_html_()
+    snapshot = table.snapshot
+    assert (snapshot.rows_hidden, snapshot.rows_pending, snapshot.sequence) == (1, 601, 7)
+
+
+# ---- SQL ---------------------------------------------------------------------------------------------------------
+
+
+def values(rows: lakemark.Rows) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in rows.to_arrow().to_pylist()]
+
+
+def test_statements_change_once_however_often_their_result_is_read(stock: lakemark.Table) -> None:
+    session = lakemark.connect()
+    session.register("t", stock)
+    for statement, count in (
+        ("INSERT INTO t (id, name) VALUES (10, 'ten'), (11, 'eleven')", 2),
+        ("UPDATE t SET price = price + 1 WHERE id < 3", 3),
+        ("DELETE FROM t WHERE name = 'ten'", 1),
+        ("REPLACE INTO t (id, name) VALUES (11, 'again')", 1),
+        (
+            """MERGE INTO t USING (VALUES (1, 'm'), (50, 'm')) AS s (id, name) ON t.id = s.id
+               WHEN MATCHED THEN UPDATE SET name = s.name
+               WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)""",
+            2,
+        ),
+    ):
+        sequence = stock.snapshot.sequence
+        done = session.sql(statement)
+        assert sequence is not None
+        assert stock.snapshot.sequence == sequence + 1, "done when sql() returns"
+        for _ in range(2):
+            assert values(done) == [(count,)]
+        repr(done)
+        assert stock.snapshot.sequence == sequence + 1
+    assert rows_of(stock, "id < 3 OR id > 9", ["id", "name", "price"]) == [
+        (0, "thing 0", 1.0),
+        (1, "m", 2.5),
+        (11, "again", None),
+        (2, "thing 2", 4.0),
+        (50, "m", None),
+    ]
+
+
+def test_sql_errors_have_our_classes(stock: lakemark.Table, tmp_path: Path) -> None:
+    session = lakemark.connect()
+    session.register("t", stock)
+    with pytest.raises(lakemark.AlreadyExistsError, match="id = 3"):
+        session.sql("INSERT INTO t (id) VALUES (3)")
+    (tmp_path / "other").mkdir()
+    other = stock_folder(tmp_path / "other")
+    session.table(other, name="o")
+    with pytest.raises(lakemark.InvalidInputError, match=r"has no key.*OPTIONS \(key 'COLUMN'\)"):
+        session.sql("DELETE FROM o WHERE id = 1")
+    assert (stock.count(), lakemark.Table(other).count()) == (10, 10)
+
+
+# ---- tables of other kinds ---------------------------------------------------------------------------------------
+
+
+def test_a_delta_table_takes_updates_while_others_write(tmp_path: Path) -> None:
+    path = str(tmp_path / "delta")
+    deltalake.write_deltalake(path, pa.table({"id": range(100), "v": [n % 7 for n in range(100)]}))
+    table = lakemark.Table(path, key="id")
+    table.upsert({"id": [5, 500], "v": [70, 71]})
+    table.delete(range(10, 20))
+    deltalake.write_deltalake(path, pa.table({"id": [500, 501], "v": [1, 2]}), mode="append")
+    deltalake.DeltaTable(path).delete("id >= 90 AND id < 100")
+    expected = {n: n % 7 for n in range(90) if not 10 <= n < 20} | {5: 70, 500: 71, 501: 2}
+    for _ in range(2):
+        assert dict(rows_of(table)) == expected
+        assert table.count("v >= 70") == 2
+        table.flush()
+    # Delta's own readers see Delta's own rows.
+    assert deltalake.DeltaTable(path).to_pyarrow_table().num_rows == 92
+
+
+def test_an_upsert_moves_a_row_to_another_partition(tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        ids = [year * 10 + n for n in range(3)]
+        pq.write_table(pa.table({"id": ids, "v": [1, 2, 3]}), tmp_path / f"year={year}" / "a.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    of = table.schema["year"].type
+    table.upsert([{"id": 20231, "v": 20, "year": 2024}, {"id": 7, "v": 7, "year": 1999}])
+    table.update([{"id": 20242, "year": 2023}])
+    for _ in range(2):
+        assert rows_of(table, "year = 2023", ["id", "v"]) == [(20230, 1), (20232, 3), (20242, 3)]
+        assert rows_of(table, "year = 2024", ["id", "v"]) == [(20231, 20), (20240, 1), (20241, 2)]
+        assert table.count("year < 2000") == 1
+        counts = table.group_count("year").to_arrow().to_pylist()
+        assert {row["year"]: row["count"] for row in counts} == {1999: 1, 2023: 3, 2024: 3}
+        table.flush()
+    assert table.schema["year"].type == of
+
+
+def test_a_key_may_be_a_partition_column_and_another(tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"n": [1, 2], "v": [year, year]}), tmp_path / f"year={year}" / "a.parquet")
+    table = lakemark.Table(tmp_path, key=["year", "n"])
+    table.delete([(2023, 1)])
+    table.upsert([{"year": 2024, "n": 1, "v": 0}, {"year": 2025, "n": 1, "v": 1}])
+    assert rows_of(table, columns=["year", "n", "v"]) == [(2023, 2, 2023), (2024, 1, 0), (2024, 2, 2024), (2025, 1, 1)]
+
+
+# ---- several writers ---------------------------------------------------------------------------------------------
+
+
+def test_two_objects_see_each_others_changes_at_once(stock: lakemark.Table, folder: Path) -> None:
+    other = lakemark.Table(folder)
+    for step in range(20):
+        writer, reader = (stock, other) if step % 2 else (other, stock)
+        assert writer.upsert([{"id": 1000 + step, "name": "x"}]).sequence == step + 1
+        assert reader.count("id >= 1000") == step + 1
+        if step % 7 == 0:
+            reader.flush()
+
+
+def test_another_process_sees_changes_at_once_and_makes_them(stock: lakemark.Table) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, lakemark
+        table = lakemark.Table(sys.argv[1])
+        for line in sys.stdin:
+            print(table.count("id >= 1000"), flush=True)
+            table.insert([{"id": 2000 + int(line)}])
+            print("made", flush=True)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, stock.location],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for step in range(10):
+            stock.insert([{"id": 1000 + step}])
+            child.stdin.write(f"{step}\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == f"{2 * step + 1}\n"
+            assert child.stdout.readline() == "made\n"
+            assert stock.count("id >= 1000") == 2 * step + 2
+        child.stdin.close()
+    assert child.returncode == 0
+
+
+def test_threads_write_at_once_and_each_call_has_its_number(stock: lakemark.Table) -> None:
+    numbers: list[int] = []
+
+    def write(thread: int) -> None:
+        for n in range(25):
+            numbers.append(stock.insert([{"id": 1000 + 100 * thread + n}]).sequence)  # noqa: PERF401 - as it goes
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(1, 101))
+    assert stock.count("id >= 1000") == 100
+
+
+def test_ctrl_c_does_not_lose_an_answer(stock: lakemark.Table) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    lock = open(f"{stock.location}/_lakemark/updates/lock", "r+b")  # noqa: SIM115, PTH123 - held below
+    try:
+        import fcntl
+
+        for first in range(2):
+            # Somebody else writes for a moment, so that the call waits; Ctrl-C comes while it does.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(0.8, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+            says = "sequence number 1" if first == 0 else "was not made: .* is there already"
+            with pytest.raises(KeyboardInterrupt, match=says):
+                stock.insert([{"id": 77}])
+            assert (stock.count("id = 77"), stock.snapshot.sequence) == (1, 1)
+    finally:
+        lock.close()
+        signal.signal(signal.SIGINT, before)
+
+
+# ---- DuckDB as the judge -----------------------------------------------------------------------------------------
+
+KEYS = 4400
+
+
+class Twins:
+    """A table of ours and one of DuckDB's, which get the same changes."""
+
+    def __init__(self, marked: Judged, seed: int) -> None:
+        self.rng = random.Random(seed)  # noqa: S311 - no secret
+        self.judge = duckdb.connect()
+        self.judge.execute(f"CREATE TABLE t AS SELECT * FROM '{marked.folder}/*.parquet'")
+        self.judge.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
+        self.table = lakemark.Table(marked.folder)
+        self.table.declare_key("id", progress=False, cache_bytes=1 << 20, page_bytes=512)
+        self.session = lakemark.connect()
+        self.session.register("t", self.table)
+
+    def drawn_keys(self) -> list[int]:
+        return self.rng.sample(range(KEYS), self.rng.randrange(1, 30))
+
+    def drawn(self, ids: list[int]) -> pa.Table:
+        choice = self.rng.choice
+        return pa.table(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "city": pa.array([choice(["Oslo", "Rom", "Bern", None]) for _ in ids], pa.string()),
+                "amount": pa.array([choice([None, 0.25, 7.5, 100.0]) for _ in ids], pa.float64()),
+                "day": pa.array([dt.date(2024, 1, choice(range(1, 28))) for _ in ids], pa.date32()),
+                "paid": pa.array([choice([True, False, None]) for _ in ids], pa.bool_()),
+            }
+        )
+
+    def told(self, rows: pa.Table, statement: str) -> None:
+        self.judge.register("rows", rows)
+        self.judge.execute(statement)
+        self.judge.unregister("rows")
+
+    def insert(self) -> None:
+        there = {key for (key,) in self.judge.execute("SELECT id FROM t").fetchall()}
+        rows = self.drawn([key for key in self.drawn_keys() if key not in there])
+        self.table.insert(rows)
+        self.told(rows, "INSERT INTO t SELECT * FROM rows")
+
+    def upsert(self) -> None:
+        rows = self.drawn(self.drawn_keys())
+        self.table.upsert(rows)
+        self.told(rows, "INSERT OR REPLACE INTO t SELECT * FROM rows")
+
+    def update(self) -> None:
+        rows = self.drawn(self.drawn_keys()).select(["id", "city", "paid"])
+        self.table.update(rows)
+        self.told(rows, "UPDATE t SET city = rows.city, paid = rows.paid FROM rows WHERE t.id = rows.id")
+
+    def delete(self) -> None:
+        rows = self.drawn(self.drawn_keys()).select(["id"])
+        self.table.delete(rows["id"])
+        self.told(rows, "DELETE FROM t WHERE id IN (SELECT id FROM rows)")
+
+    def statement(self) -> None:
+        low = self.rng.randrange(KEYS)
+        for statement in (
+            f"UPDATE t SET amount = amount * 2, city = 'Bern' WHERE id BETWEEN {low} AND {low + 9}",
+            f"DELETE FROM t WHERE city = 'Rom' AND id BETWEEN {low} AND {low + 50}",
+        ):
+            self.session.sql(statement)
+            self.judge.execute(statement)
+
+    def compare(self, condition: str) -> None:
+        query = f"SELECT id, city, amount, day, paid FROM t WHERE {condition} ORDER BY id"
+        expected = self.judge.execute(query).fetchall()
+        assert sorted(tuple(row.values()) for row in self.table.scan(condition).to_arrow().to_pylist()) == expected
+        assert self.table.count(condition) == len(expected)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_changes_are_what_duckdb_makes_of_them(marked: Judged, seed: int) -> None:
+    twins = Twins(marked, seed)
+    conditions = ["city = 'Oslo'", "id < 700", "day = DATE '2024-01-09'", "city IS NULL", "paid", "amount > 7"]
+    for step in range(120):
+        twins.rng.choice([twins.insert, twins.upsert, twins.update, twins.delete, twins.statement])()
+        if step % 11 == 0:
+            twins.table.flush()
+        if step % 4 == 0:
+            twins.compare(twins.rng.choice(conditions))
+    twins.compare("true")
+    counts = {row["city"]: row["count"] for row in twins.table.group_count("city").to_arrow().to_pylist()}
+    assert counts == dict(twins.judge.execute("SELECT city, count(*) FROM t GROUP BY city").fetchall())
