@@ -16,6 +16,7 @@ __all__ = [
     "Index",
     "IndexVerdict",
     "Leaf",
+    "MigrateReport",
     "RunInfo",
     "Snapshot",
     "TableInfo",
@@ -577,6 +578,57 @@ class RunInfo:
     rows: int
     rows_migrated: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigrateReport:
+    """What a migration did.
+
+    Attributes:
+        rows: Pending rows that are in the data files now.
+        rows_hidden: Rows of data files that they replaced, and rows that were deleted.
+        files_replaced: Data files that were replaced.
+        files_written: Data files that were written.
+        bytes_written: Their bytes.
+        delta_version: The version of the Delta table that has them.
+        seconds: Wall time.
+    """
+
+    rows: int
+    rows_hidden: int
+    files_replaced: int
+    files_written: int
+    bytes_written: int
+    delta_version: int | None
+    seconds: float
+
+    @classmethod
+    def from_json(cls, text: str) -> MigrateReport:
+        """Makes a report from its JSON form."""
+        return cls(**json.loads(text))
+
+    def __str__(self) -> str:
+        if not self.files_written and not self.files_replaced:
+            return "nothing to migrate"
+        version = "" if self.delta_version is None else f", Delta version {self.delta_version}"
+        return (
+            f"{self.rows:,} rows folded, {self.rows_hidden:,} replaced or removed: {self.files_replaced:,} files "
+            f"replaced by {self.files_written:,}, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
+            f"{version}"
+        )
+
+    def _repr_html_(self) -> str:
+        return _pictures.definitions(
+            [
+                ("rows folded", f"{self.rows:,}"),
+                ("rows replaced or removed", f"{self.rows_hidden:,}"),
+                ("files replaced", f"{self.files_replaced:,}"),
+                ("files written", f"{self.files_written:,}"),
+                ("bytes written", _pictures.human_bytes(self.bytes_written)),
+                ("Delta version", "" if self.delta_version is None else str(self.delta_version)),
+                ("seconds", f"{self.seconds:.2f}"),
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from lakemark.reports import (
     CompactReport,
     ExplainReport,
     Index,
+    MigrateReport,
     Snapshot,
     TableInfo,
     UpdatesInfo,
@@ -263,6 +264,26 @@ class Table:
             CacheFullError: There is no room for the run.
         """
         self._inner.flush()
+
+    def migrate(self, fraction: float = 1.0, *, threshold: float | None = None) -> MigrateReport:
+        """Folds pending rows into the data files. Queries and changes go on meanwhile.
+
+        Of a Delta table only the files are rewritten whose rows changed, in one commit that every reader of Delta sees.
+        Of a folder the new files go to the store: other readers see the state before. The indexes cover the new files.
+
+        Args:
+            fraction: How much of what is pending, above 0 up to 1: the rows with the lowest keys first.
+            threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
+
+        Returns:
+            What was folded.
+
+        Raises:
+            ConflictError: Another migration is running, or others kept changing the data files; try later.
+            InvalidInputError: The table has no key, or the fraction is none.
+            UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
+        """
+        return MigrateReport.from_json(self._inner.migrate(fraction, threshold))
 
     def create_index(
         self,

@@ -55,7 +55,14 @@ def test_lookup_notebook_shows_the_reads_of_one_flight_and_one_customer() -> Non
     assert names["one_token"].files_pruned + 1 >= names["FILES"]
 
 
-@pytest.mark.parametrize("name", ["quickstart.ipynb", "lookup.ipynb"])
+def test_updates_notebook_changes_a_delta_table_while_it_is_asked() -> None:
+    names = run_notebook("updates.ipynb", 6)
+    assert names["report"].delta_version == 1
+    assert len(names["rows"]) == names["ACCOUNTS"] - 2
+    assert len(names["totals"]) == 1
+
+
+@pytest.mark.parametrize("name", ["quickstart.ipynb", "lookup.ipynb", "updates.ipynb"])
 def test_notebooks_are_committed_without_outputs(name: str) -> None:
     notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
     assert notebook["nbformat"] == 4
@@ -152,6 +159,23 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
     assert 625 <= per_lookup["summary on permuted"]["hit"]["rows_left"] < 2 * 625
     assert per_lookup["key on permuted"]["hit"]["rows_left"] == 1
     assert per_lookup["summary on permuted"]["miss"]["rows_left"] < 625
+
+
+def test_updates_cost_what_the_benchmark_says_and_the_peers_agree(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "updates.py", "--rows", "20000", "--rounds", "1"],
+            *["--seconds", "0.2", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "updates-20000.json").read_text("utf-8"))
+    assert set(result["overhead"]["1.0"]) == {"without", "1%", "5%", "10%"}
+    assert 1 <= result["writes"]["writes_per_update"] <= result["writes"]["bound"]
+    assert result["writes"]["runs"] <= result["writes"]["runs_limit"]
+    assert result["migration"]["changed_rows"] == 2 * (200 // 3)
+    assert (tmp_path / "updates-20000.png").stat().st_size > 10_000
 
 
 def test_zones_leave_no_key_out_and_fewer_in_vain_the_larger_they_are(tmp_path: Path) -> None:

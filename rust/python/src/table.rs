@@ -8,7 +8,7 @@ use datafusion::catalog::TableProvider;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
-use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, Progress, TableOptions, VacuumOptions};
+use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, MigrateOptions, Progress, TableOptions, VacuumOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::PyArray;
@@ -145,6 +145,15 @@ impl Table {
         let table = Arc::clone(&self.0);
         let flushed = move || async move { table.flush().await };
         wait_finished(py, flushed, |()| "the buffer was flushed all the same".to_owned())
+    }
+
+    /// Folds pending rows into the data files; a report as JSON.
+    fn migrate(&self, py: Python<'_>, fraction: f64, threshold: Option<f64>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let options = MigrateOptions { fraction, threshold };
+        let migrated = move || async move { table.migrate(options).await };
+        let report = wait_finished(py, migrated, |_| "the migration was finished all the same".to_owned())?;
+        to_json(py, &report)
     }
 
     /// How pending updates stand, as JSON.
