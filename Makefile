@@ -29,6 +29,7 @@ SECONDS_EACH ?= 5
 UPDATED ?= 2000000
 TRIALS ?= 60
 OPERATIONS ?= 20000
+PROCESSES_SECONDS ?= 240
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
@@ -39,7 +40,7 @@ ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz crash-test model-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz crash-test process-test model-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter bench-updates rust native native-release jar wheel
 
 help: ## list the verbs
@@ -116,6 +117,9 @@ bench-updates: native-release ## scans of UPDATED=2000000 records with pending u
 
 crash-test: ## kills a writer TRIALS=60 times, at random instants and at named points; what it acknowledged must be there
 	LAKEMARK_CRASH_TRIALS=$(TRIALS) $(CARGO) test -p lakemark-table --features failpoints --test crash -- --nocapture
+
+process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
+	LAKEMARK_PROCESSES_SECONDS=$(PROCESSES_SECONDS) $(CARGO) test -p lakemark-table --test processes -- --nocapture
 
 model-test: ## OPERATIONS=20000 SEED=7: random changes, flushes, migrations and other writers against a map
 	LAKEMARK_MODEL_OPERATIONS=$(OPERATIONS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \

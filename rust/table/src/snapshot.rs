@@ -166,7 +166,10 @@ impl Snapshot {
                 };
                 Self::pin_listing(table, manifest, listing?).await
             }
-            TableFormat::Delta => Self::pin_delta(table, newest_manifest(table).await?).await,
+            TableFormat::Delta => {
+                let (manifest, state) = newest_delta(table).await?;
+                Self::pin_delta(table, manifest, state).await
+            }
         }
     }
 
@@ -218,8 +221,7 @@ impl Snapshot {
         })
     }
 
-    async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>) -> Result<Self> {
-        let state = DeltaState::read(&table.location).await?;
+    async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: DeltaState) -> Result<Self> {
         let folded = is_folded(&state, manifest.as_deref()).await?;
         let mut files: Vec<DataFile> = state
             .files
@@ -486,6 +488,24 @@ impl Snapshot {
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe::probe(self, predicate, options))
+    }
+}
+
+/// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
+/// version has nothing that is later than what the manifest and its log say is pending.
+async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, DeltaState)> {
+    let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
+    let mut manifest = newest_manifest(table).await?;
+    loop {
+        let state = DeltaState::read(&table.location).await?;
+        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((manifest, state));
+        }
+        let now = newest_manifest(table).await?;
+        if migrations(&now) == migrations(&manifest) {
+            return Ok((manifest, state));
+        }
+        manifest = now;
     }
 }
 

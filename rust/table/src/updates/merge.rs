@@ -114,7 +114,8 @@ async fn merge(
         heap.extend(cursor.key().map(|key| Reverse((key, Reverse(number)))));
     }
     out.write(&gathered.take_or(&updated.schema)?)?;
-    let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default());
+    let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
+    let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
     let mut run = out.finish(writing.store, 2, sequences).await?;
     reach("merge-written");
     let level = resolved(merged, &places, run.rows);
@@ -125,9 +126,12 @@ async fn merge(
     Ok(run)
 }
 
-fn sequences_of(runs: &[ManifestRun]) -> (u64, u64) {
+/// The sequence numbers of a merged run. Where it lacks rows that were migrated, a gap behind it says that not every change is there
+/// any more: see `Writing::known_from`.
+fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> (u64, u64) {
     let first = runs.first().map_or(0, |run| run.first_sequence);
-    (first, runs.last().map_or(first, |run| run.last_sequence))
+    let last = runs.last().map_or(first, |run| run.last_sequence);
+    (first, if has_migrated { last.saturating_sub(1).max(first) } else { last })
 }
 
 /// What the merged run is resolved to: what all of its parts are.

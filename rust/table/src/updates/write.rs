@@ -289,8 +289,24 @@ impl<'a> Writing<'a> {
         Ok(before)
     }
 
+    /// The sequence number from which on every change is still in a run or in the log: earlier ones may be in data files by now,
+    /// which do not tell when a row was changed.
+    fn known_from(&self) -> u64 {
+        let mut from = self.updates.log.first_sequence;
+        for run in self.updates.runs.iter().rev() {
+            if run.last_sequence + 1 != from {
+                break;
+            }
+            from = run.first_sequence;
+        }
+        from
+    }
+
     /// A key that was changed after `read_at` is a conflict.
     async fn check_since(&self, rows: &RecordBatch, keys: &Keys, read_at: u64) -> Result<()> {
+        if read_at.saturating_add(1) < self.known_from() {
+            return Err(migrated_since());
+        }
         let updated = self.updated()?;
         for (row, bytes) in updated.key.encode(rows)?.iter().enumerate() {
             if self.tail.fold.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
@@ -376,6 +392,14 @@ fn exists(key: &str) -> Error {
     Error::new(
         ErrorKind::AlreadyExists,
         format!("a row with the key {key} is there already, so that nothing was inserted; use upsert to replace it"),
+    )
+}
+
+fn migrated_since() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "rows were changed and migrated meanwhile, so that nobody can tell whether these are among them; nothing was written, \
+         try again",
     )
 }
 

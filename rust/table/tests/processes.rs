@@ -1,0 +1,337 @@
+//! Several processes change and read a table at once: money moves between accounts, none comes and none goes.
+//!
+//! ```text
+//! each process   2 writers    read two accounts from a snapshot, write both, unless somebody changed one of them meanwhile
+//!                1 reader     the sum of a snapshot is always the same; nothing that was seen or acknowledged is ever gone
+//!                1 keeper     flushes and migrates (every other process)
+//! at the end     every transfer that was acknowledged is counted in both of its accounts: none is lost, none was made twice
+//! ```
+//!
+//! The test starts this program again for each process. `LAKEMARK_PROCESSES_SECONDS` is how long it takes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
+use lakemark_table::{
+    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, WriteOptions,
+};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const FOLDER: &str = "LAKEMARK_PROCESSES_FOLDER";
+const NUMBER: &str = "LAKEMARK_PROCESSES_NUMBER";
+const SECONDS: &str = "LAKEMARK_PROCESSES_SECONDS";
+const ACCOUNTS: i64 = 300;
+const FILES: i64 = 3;
+/// What everybody has at first.
+const AMOUNT: i64 = 1000;
+/// The owner of an account that nobody changed.
+const NOBODY: i64 = -1;
+const WRITERS: u64 = 2;
+
+/// Amount, transfers, the process that wrote the row last.
+type Account = (i64, i64, i64);
+type Accounts = BTreeMap<i64, Account>;
+
+/// What the tasks of a process share.
+struct Process {
+    number: i64,
+    table: Arc<Table>,
+    /// The highest sequence number that was seen or acknowledged.
+    sequence: AtomicU64,
+    /// The most transfers of each account that were seen or acknowledged.
+    counters: Vec<AtomicI64>,
+    until: Instant,
+    counts: Counts,
+}
+
+/// What a process did, in the order in which it tells it.
+#[derive(Default)]
+struct Counts([AtomicU64; 6]);
+
+const TOLD: [&str; 6] = ["transfers", "conflicts", "snapshots", "flushes", "migrations", "caches full"];
+const TRANSFERS: usize = 0;
+const CONFLICTS: usize = 1;
+const SNAPSHOTS: usize = 2;
+const FLUSHES: usize = 3;
+const MIGRATIONS: usize = 4;
+const FULL: usize = 5;
+
+impl Counts {
+    fn count(&self, what: usize) {
+        self.0[what].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tell(&self) -> String {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed).to_string()).collect::<Vec<_>>().join(" ")
+    }
+}
+
+async fn open(folder: &Path) -> Arc<Table> {
+    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+}
+
+impl Process {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// All accounts of a snapshot, which has everything that this process knew of before, and no money too much or too little.
+    async fn look(&self, table: &Table) -> (Accounts, u64) {
+        let sequence_before = self.sequence.load(Ordering::SeqCst);
+        let counters_before: Vec<i64> = self.counters.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+        let snapshot = table.snapshot().await.unwrap();
+        let sequence = snapshot.sequence().unwrap();
+        assert!(sequence >= sequence_before, "{sequence} after {sequence_before}");
+        let accounts = read(&snapshot);
+        check_sum(&accounts, &format!("at {sequence}, manifest {:?}", snapshot.manifest_number()));
+        for ((key, (_, counter, _)), before) in accounts.iter().zip(counters_before) {
+            assert!(*counter >= before, "account {key} has {counter} transfers after {before}, at {sequence}");
+            self.counters[*key as usize].fetch_max(*counter, Ordering::SeqCst);
+        }
+        self.sequence.fetch_max(sequence, Ordering::SeqCst);
+        self.counts.count(SNAPSHOTS);
+        (accounts, sequence)
+    }
+
+    async fn write(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        while !self.is_over() {
+            let (accounts, sequence) = self.look(&self.table).await;
+            let from = random.random_range(0..ACCOUNTS);
+            let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
+            let sum = random.random_range(1..50);
+            let moved = [(from, -sum), (to, sum)].map(|(key, sum)| {
+                let (amount, counter, _) = accounts[&key];
+                (key, (amount + sum, counter + 1, self.number))
+            });
+            let change = match random.random_bool(0.5) {
+                true => Change { operation: Operation::Upsert, rows: rows_of(&moved) },
+                // The owner stays who it was.
+                false => Change { operation: Operation::Update, rows: rows_of(&moved).project(&[0, 1, 2]).unwrap() },
+            };
+            match self.table.write(vec![change], WriteOptions { read_at: Some(sequence) }).await {
+                Ok(written) => {
+                    assert!(written.sequence > sequence, "{} after {sequence}", written.sequence);
+                    self.sequence.fetch_max(written.sequence, Ordering::SeqCst);
+                    for (key, (_, counter, _)) in moved {
+                        self.counters[key as usize].fetch_max(counter, Ordering::SeqCst);
+                    }
+                    self.counts.count(TRANSFERS);
+                }
+                Err(error) if error.kind() == ErrorKind::Conflict => self.counts.count(CONFLICTS),
+                Err(error) if error.kind() == ErrorKind::CacheFull => {
+                    self.counts.count(FULL);
+                    self.migrate(1.0).await;
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    /// Every tenth snapshot is that of somebody who just came.
+    async fn read(&self, folder: &Path) {
+        for number in 0.. {
+            if self.is_over() {
+                return;
+            }
+            match number % 10 {
+                9 => self.look(open(folder).await.as_ref()).await,
+                _ => self.look(&self.table).await,
+            };
+        }
+    }
+
+    async fn keep(&self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        while !self.is_over() {
+            tokio::time::sleep(Duration::from_millis(random.random_range(0..200))).await;
+            match random.random_range(0..5) {
+                0..2 => {
+                    self.table.flush().await.unwrap();
+                    self.counts.count(FLUSHES);
+                }
+                2..4 => self.migrate(0.3).await,
+                _ => self.migrate(1.0).await,
+            }
+        }
+    }
+
+    /// A migration, unless somebody else is at it.
+    async fn migrate(&self, fraction: f64) {
+        match self.table.migrate(MigrateOptions { fraction, threshold: None }).await {
+            Ok(_) => self.counts.count(MIGRATIONS),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+fn check_sum(accounts: &Accounts, at: &str) {
+    let sum: i64 = accounts.values().map(|(amount, _, _)| amount).sum();
+    assert_eq!((accounts.len() as i64, sum), (ACCOUNTS, ACCOUNTS * AMOUNT), "{at}");
+}
+
+fn rows_of(accounts: &[(i64, Account)]) -> RecordBatch {
+    let column = |value: &dyn Fn(&(i64, Account)) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(accounts.iter().map(value)))
+    };
+    let columns = [
+        ("key", column(&|row| row.0), true),
+        ("amount", column(&|row| row.1.0), true),
+        ("counter", column(&|row| row.1.1), true),
+        ("owner", column(&|row| row.1.2), true),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+/// All accounts, each of which is there once.
+fn read(snapshot: &Snapshot) -> Accounts {
+    let mut accounts = Accounts::new();
+    let mut add = |batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool| {
+        let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
+        let (keys, amounts, counters, owners) = (column("key"), column("amount"), column("counter"), column("owner"));
+        for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
+            let (key, account) = (keys.value(row), (amounts.value(row), counters.value(row), owners.value(row)));
+            assert_eq!(accounts.insert(key, account), None, "the account {key} is there twice");
+        }
+    };
+    let mut scan = |location: &str, counts: &dyn Fn(u32) -> bool| {
+        let file = File::open(Path::new("/").join(location)).unwrap();
+        let mut first = 0;
+        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            add(&batch, first, counts);
+            first += batch.num_rows() as u32;
+        }
+    };
+    for file in snapshot.files() {
+        scan(file.meta.location.as_ref(), &|row| !file.deleted.as_ref().is_some_and(|set| set.contains(row)));
+    }
+    for file in snapshot.pending().iter().flat_map(|pending| &pending.files) {
+        scan(file.meta.location.as_ref(), &|row| file.rows.contains(row));
+    }
+    for batch in snapshot.pending().iter().flat_map(|pending| &pending.batches) {
+        add(batch, 0, &|_| true);
+    }
+    accounts
+}
+
+/// The accounts in some files: a folder of them, or a Delta table.
+async fn create(folder: &Path, is_delta: bool) {
+    let mut adds = String::new();
+    for file in 0..FILES {
+        let each = ACCOUNTS / FILES;
+        let rows: Vec<_> = (file * each..(file + 1) * each).map(|key| (key, (AMOUNT, 0, NOBODY))).collect();
+        let (name, rows) = (format!("accounts-{file}.parquet"), rows_of(&rows));
+        let out = File::create(folder.join(&name)).unwrap();
+        let mut writer = ArrowWriter::try_new(out, rows.schema(), None).unwrap();
+        writer.write(&rows).unwrap();
+        writer.close().unwrap();
+        let size = std::fs::metadata(folder.join(&name)).unwrap().len();
+        adds += &format!(
+            "\n{{\"add\":{{\"path\":\"{name}\",\"partitionValues\":{{}},\"size\":{size},\"modificationTime\":1,\"dataChange\":true}}}}"
+        );
+    }
+    if is_delta {
+        let fields = ["key", "amount", "counter", "owner"]
+            .map(|name| format!(r#"{{\"name\":\"{name}\",\"type\":\"long\",\"nullable\":true,\"metadata\":{{}}}}"#));
+        let schema = format!(r#"{{\"type\":\"struct\",\"fields\":[{}]}}"#, fields.join(","));
+        let log = format!(
+            "{{\"protocol\":{{\"minReaderVersion\":1,\"minWriterVersion\":2}}}}\n{{\"metaData\":{{\"id\":\"4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11\",\"format\":{{\"provider\":\"parquet\",\"options\":{{}}}},\"schemaString\":\"{schema}\",\"partitionColumns\":[],\"configuration\":{{}},\"createdTime\":0}}}}{adds}"
+        );
+        std::fs::create_dir(folder.join("_delta_log")).unwrap();
+        std::fs::write(folder.join("_delta_log/00000000000000000000.json"), log).unwrap();
+    }
+    // Small, so that there are runs and merges all the time.
+    let options = [("page_bytes", "512"), ("cache_bytes", "100000")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let table = open(folder).await;
+    table.declare_key(&["key".to_owned()], &BTreeMap::from(options), BuildOptions::default()).await.unwrap();
+}
+
+/// One of the processes: works until its time is over, then tells what it did.
+async fn process(folder: &Path) {
+    let number: i64 = std::env::var(NUMBER).unwrap().parse().unwrap();
+    let seconds: f64 = std::env::var(SECONDS).unwrap().parse().unwrap();
+    let process = Arc::new(Process {
+        number,
+        table: open(folder).await,
+        sequence: AtomicU64::new(0),
+        counters: (0..ACCOUNTS).map(|_| AtomicI64::new(0)).collect(),
+        until: Instant::now() + Duration::from_secs_f64(seconds),
+        counts: Counts::default(),
+    });
+    let seed = number as u64 * 100;
+    let mut tasks = tokio::task::JoinSet::new();
+    for writer in 0..WRITERS {
+        let process = Arc::clone(&process);
+        tasks.spawn(async move { process.write(seed + writer).await });
+    }
+    let (reader, of) = (Arc::clone(&process), folder.to_owned());
+    tasks.spawn(async move { reader.read(&of).await });
+    if number % 2 == 0 {
+        let keeper = Arc::clone(&process);
+        tasks.spawn(async move { keeper.keep(seed + WRITERS).await });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    println!("\ndone {}", process.counts.tell());
+}
+
+fn start(folder: &Path, number: u64, seconds: f64) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "processes_that_write_at_once_lose_nothing_and_see_whole_changes_only", "--nocapture"]);
+    command.env(FOLDER, folder).env(NUMBER, number.to_string()).env(SECONDS, seconds.to_string());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Lets processes work; gives how often they did what, in sum.
+async fn run(processes: u64, is_delta: bool, seconds: f64) -> [u64; 6] {
+    let folder = tempfile::tempdir().unwrap();
+    create(folder.path(), is_delta).await;
+    let started: Vec<Child> = (0..processes).map(|number| start(folder.path(), number, seconds)).collect();
+    let mut sums = [0; 6];
+    let outputs: Vec<_> = started.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
+    for (number, output) in outputs.iter().enumerate() {
+        let told = String::from_utf8_lossy(&output.stdout);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "process {number} of {processes}, delta {is_delta}:\n{told}\n{said}");
+        let counts = told.lines().find_map(|line| line.strip_prefix("done ")).unwrap();
+        for (sum, count) in sums.iter_mut().zip(counts.split(' ')) {
+            *sum += count.parse::<u64>().unwrap();
+        }
+    }
+    let accounts = read(&open(folder.path()).await.snapshot().await.unwrap());
+    check_sum(&accounts, "at the end");
+    let counters: i64 = accounts.values().map(|(_, counter, _)| counter).sum();
+    assert_eq!(counters as u64, 2 * sums[TRANSFERS], "transfers were lost or made twice");
+    sums
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        return process(Path::new(&folder)).await;
+    }
+    let seconds: f64 = std::env::var(SECONDS).map_or(6.0, |text| text.parse().unwrap());
+    for (processes, is_delta) in [(2, false), (2, true), (4, false), (4, true)] {
+        let sums = run(processes, is_delta, seconds / 4.0).await;
+        let rates = TOLD.iter().zip(sums).map(|(what, sum)| format!("{:.1} {what}", sum as f64 / (seconds / 4.0)));
+        let format = if is_delta { "Delta" } else { "folder" };
+        println!("{processes} processes, {format}: {} per second", rates.collect::<Vec<_>>().join(", "));
+        assert!(sums[TRANSFERS] > 0 && sums[SNAPSHOTS] > 0, "{sums:?}");
+    }
+}
