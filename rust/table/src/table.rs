@@ -160,8 +160,13 @@ impl Table {
     /// Writes the buffer of pending updates to a run now, and not when it is full.
     pub fn flush(self: &Arc<Self>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
-            let mut writing = Writing::begin(self).await?;
-            updates::flush(&mut writing, 0).await
+            // A task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
+            let table = Arc::clone(self);
+            let flushed = tokio::spawn(async move {
+                let mut writing = Writing::begin(&table).await?;
+                updates::flush(&mut writing, 0).await
+            });
+            flushed.await.map_err(|error| Error::task(&error))?
         })
     }
 

@@ -46,7 +46,11 @@ pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<(
         return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
     }
     reach("run-committed");
-    merge_oldest(writing).await
+    // The changes are made: whoever wrote them must not be told otherwise.
+    if let Err(error) = merge_oldest(writing).await {
+        tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
+    }
+    Ok(())
 }
 
 /// Writes what a run was resolved to. It is a mark: without it, it is derived again.

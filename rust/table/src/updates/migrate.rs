@@ -56,7 +56,10 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
     let _lock = MigrationLock::take(store).await?;
     let mut report = MigrateReport::default();
     tidy_up(table, store).await?;
-    if let Some(begun) = begin(table, options).await? {
+    // A task of its own: the lock of writers is held until what it commits is committed, also if the caller goes away.
+    let (begins, asked) = (Arc::clone(table), *options);
+    let begun = tokio::spawn(async move { begin(&begins, &asked).await });
+    if let Some(begun) = begun.await.map_err(|error| Error::task(&error))?? {
         reach("migration-begun");
         fold(table, store, &begun, &mut report).await?;
         reach("migration-folded");
@@ -183,6 +186,10 @@ async fn fold(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report: &mu
 
 async fn fold_once(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report: &mut MigrateReport) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
+    if base.folded {
+        // An attempt that looked like a failure was none.
+        return Ok(());
+    }
     let manifest = base.manifest.as_ref().ok_or_else(|| no_key(table))?;
     let updated = Updated::of(&base, store, &begun.updates, (manifest.number, false))?;
     let levels = updated.levels(&base, &table.overlays).await?;

@@ -286,7 +286,9 @@ impl<'a> Updated<'a> {
         if let Some(known) = above.level.replaced(&level.id) {
             return Ok(known);
         }
-        let keys = above.level.keys(&self.key, &self.schema, &above.active()).await?;
+        // All of its keys, those of migrated rows, too: what is remembered must hold for every manifest.
+        let all = RowSet::full(above.level.row_count());
+        let keys = above.level.keys(&self.key, &self.schema, &all).await?;
         Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
     }
 

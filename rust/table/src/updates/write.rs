@@ -145,8 +145,8 @@ pub(crate) fn no_key(table: &Table) -> Error {
 pub(crate) struct Writing<'a> {
     pub table: &'a Arc<Table>,
     pub store: &'a Arc<Store>,
-    /// Held until the turn ends.
-    _lock: WriterLock,
+    /// Held until the turn ends, and as long as a write that it began is under way.
+    lock: Arc<WriterLock>,
     pub manifest: Arc<Manifest>,
     pub updates: ManifestUpdates,
     pub parameters: Parameters,
@@ -169,7 +169,7 @@ impl<'a> Writing<'a> {
         if !store.is_local() {
             return Err(not_local(store));
         }
-        let lock = WriterLock::take(store).await?;
+        let lock = Arc::new(WriterLock::take(store).await?);
         let base = Snapshot::pin_base(table).await?;
         let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
@@ -178,12 +178,12 @@ impl<'a> Writing<'a> {
         let tail = updated.tail(&base, &table.overlays.writer).await?;
         let (first, end) = (tail.next, tail.end);
         if tail.torn {
-            cut(store, &updates, end).await?;
+            cut(store, &updates, end, &lock).await?;
         }
         Ok(Self {
             table,
             store,
-            _lock: lock,
+            lock,
             manifest,
             updates,
             parameters,
@@ -342,7 +342,11 @@ impl<'a> Writing<'a> {
         }
         let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };
         let (end, length) = (self.end, frame.len() as u64);
-        let written = tokio::task::spawn_blocking(move || append(&path, end, &frame));
+        let lock = Arc::clone(&self.lock);
+        let written = tokio::task::spawn_blocking(move || {
+            let _lock = lock;
+            append(&path, end, &frame)
+        });
         written.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(self.store, error))?;
         self.tail.end = end + length;
         self.table.overlays.writer.put(self.tail);
@@ -369,9 +373,11 @@ fn append(path: &Path, end: u64, frame: &[u8]) -> std::io::Result<()> {
 }
 
 /// Cuts off what a writer that died left behind the last good frame: nobody was told of it.
-async fn cut(store: &Store, updates: &ManifestUpdates, end: u64) -> Result<()> {
+async fn cut(store: &Store, updates: &ManifestUpdates, end: u64, lock: &Arc<WriterLock>) -> Result<()> {
     let Some(path) = store.local_path(&updates.log.path) else { return Err(not_local(store)) };
+    let lock = Arc::clone(lock);
     let cut = tokio::task::spawn_blocking(move || {
+        let _lock = lock;
         let file = File::options().write(true).open(&path)?;
         file.set_len(end)?;
         file.sync_data()
