@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
-use chrono::DateTime;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestUpdates, ReplacedFile, StoreFile};
 use object_store::path::Path;
@@ -89,7 +88,9 @@ impl Listing {
                 ),
             ));
         }
-        files.extend(updates.data.iter().map(|file| store_file(store, file)));
+        for file in &updates.data {
+            files.push(store_file(store, file).await?);
+        }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let (partition_columns, columns) = partitions(&files)?;
         Ok(Self { files, partition_columns, columns })
@@ -102,17 +103,21 @@ impl Listing {
 }
 
 /// A data file of the store. Its folder is the migration's, those below are of partitions.
-fn store_file(store: &Store, file: &StoreFile) -> ListedFile {
-    let meta = ObjectMeta {
-        location: store.data_path(&file.path),
-        // Files of the store never change, so that any time does.
-        last_modified: DateTime::UNIX_EPOCH,
-        size: file.size,
-        e_tag: None,
-        version: None,
+async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
+    let lost = || {
+        let path = &file.path;
+        Error::corrupt(format!(
+            "the data file {path} of the store {} is not what was written: restore it",
+            store.text()
+        ))
     };
+    let meta =
+        store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| lost().with_source(error))?;
+    if meta.size != file.size {
+        return Err(lost());
+    }
     let folders = file.path.split('/').filter_map(hive_folder).collect();
-    ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders }
+    Ok(ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders })
 }
 
 async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {

@@ -121,7 +121,7 @@ pub struct UpdatesInfo {
     pub runs: Vec<RunInfo>,
     /// How many runs there may be before the oldest are merged.
     pub runs_limit: u64,
-    /// How often an update was written to runs on average.
+    /// How often a byte of an update was written to runs on average.
     pub writes_per_update: f64,
     /// The bound of that, 2 - 0.25 alpha^2.
     pub writes_bound: f64,

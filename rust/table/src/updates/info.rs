@@ -20,7 +20,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
     let base = Snapshot::pin_base(table).await?;
     let updated = Updated::of(&base, store, updates, (manifest.number, base.folded))?;
     let tail = updated.tail(&base, &Default::default()).await?;
-    let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
+    let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;
     let runs: Vec<RunInfo> = updates
         .runs
         .iter()
@@ -53,7 +53,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
         cache_limit: parameters.cache_bytes,
         cache_share: share(run_bytes, parameters.cache_bytes),
         runs_limit: parameters.scanned_runs,
-        writes_per_update: if rows == 0 { 0.0 } else { 1.0 + share(merged_rows, rows) },
+        writes_per_update: if flushed_bytes == 0 { 0.0 } else { 1.0 + share(merged_bytes, flushed_bytes) },
         writes_bound: parameters.writes_per_update(),
         rows_written: rows,
         log_bytes: log_bytes + buffer_bytes,
