@@ -227,6 +227,11 @@ def write_file(table: pa.Table, file: File, folder: Path) -> Path:
     """Writes the rows of one file with small pages, so that a page index has something to prune."""
     start = sum(other.rows for other in FILES[: FILES.index(file)])
     part = table.slice(start, file.rows).drop_columns([name for name in file.lacks if name in table.column_names])
+    return write_part(part, file, folder)
+
+
+def write_part(part: pa.Table, file: File, folder: Path) -> Path:
+    """Writes these rows as the file says."""
     path = folder / file.name
     pq.write_table(
         part,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Each state costs a query per predicate; the others differ from these only in what the Rust suite tests already.
-STATES = ("on", "half_built")
+STATES = ("on", "half_built", "pending")
 PREDICATES_PER_QUERY = 25
 
 

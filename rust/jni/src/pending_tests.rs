@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::{Int32Type, Int64Type};
-use lakemark_table::{BuildOptions, Change, IndexSpec, Operation, Table, TableOptions, WriteOptions};
+use lakemark_table::{BuildOptions, Change, IndexSpec, MigrateOptions, Operation, Table, TableOptions, WriteOptions};
 use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
@@ -239,13 +239,13 @@ fn deleted_rows_alone_leave_filters_certain() {
 }
 
 #[test]
-fn a_plan_stays_right_while_runs_are_written_and_merged() {
+fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
     test(async {
         let fixture = Fixture::new().await;
         fixture.change().await;
-        let planned = [plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await];
+        let of_memory = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
         fixture.table.flush().await.expect("a run");
-        let planned = [planned, [plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await]].concat();
+        let of_run = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
         let mut most = 0;
         for round in 0..4 {
             fixture.make(Operation::Upsert, in_partition(1, &[(1, round, "later"), (1001, round, "later")])).await;
@@ -253,12 +253,16 @@ fn a_plan_stays_right_while_runs_are_written_and_merged() {
             most = most.max(fixture.runs().await);
         }
         assert!(most > 1 && fixture.runs().await < 5, "runs were not merged: {most}, {}", fixture.runs().await);
-        for plan in planned {
-            assert_eq!(rows_of(&plan).await, expected());
-        }
-        let now = rows_of(&plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await).await;
-        assert_eq!(now.iter().filter(|row| row.3.as_deref() == Some("later")).count(), 2);
-        assert_eq!(now.len(), 201);
+        let of_merged = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
+        let all = MigrateOptions { fraction: 1.0, threshold: None };
+        fixture.table.migrate(all).await.expect("a migration");
+        assert_eq!(rows_of(&of_memory).await, expected());
+        assert_eq!(rows_of(&of_run).await, expected());
+        let migrated = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
+        assert_eq!(migrated["pendingRows"], 0);
+        let now = rows_of(&migrated).await;
+        assert_eq!(now, rows_of(&of_merged).await);
+        assert_eq!((now.len(), now.iter().filter(|row| row.3.as_deref() == Some("later")).count()), (201, 2));
     });
 }
 

@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import tomllib
+
+import lakemark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +127,41 @@ def state_manifest_corrupted(source: Source, folder: Path, mark: Mark) -> None:
         damage(path, 0)
 
 
+def state_pending(source: Source, folder: Path, mark: Mark) -> None:
+    """Marked with rows that are wrong, missing and too many; pending updates in runs and buffer put them right."""
+    folder.mkdir(parents=True)
+    wrong = make_table.make_table(STALE_SEED, portable=source.portable)
+    right: list[pa.Table] = []
+    for file in make_table.FILES:
+        rows = pq.read_table(source.folder / file.name)
+        start, count = rows["id"][0].as_py(), rows.num_rows
+        others = wrong.slice(start, count).select(rows.column_names).cast(rows.schema)
+        extra = others.slice(0, 20)
+        extra = extra.set_column(0, "id", pc.add(extra["id"], make_table.ROWS))
+        # Places in the rows that are right, the others and those too many, laid end to end.
+        places = [place + count if (start + place) % 5 == 0 else place for place in range(count)]
+        places = [place for place in places if (start + place % count) % 7 != 3]
+        laid = pa.concat_tables([rows, others, extra]).unify_dictionaries().combine_chunks()
+        make_table.write_part(laid.take([*places, *range(2 * count, 2 * count + extra.num_rows)]), file, folder)
+        right.append(rows)
+    mark(folder, source.columns)
+    table = lakemark.Table(folder)
+    table.declare_key("id", progress=False)
+    for ordinal, rows in enumerate(right):
+        table.insert(rows_where(rows, lambda n: n % 7 == 3))
+        table.upsert(rows_where(rows, lambda n: n % 10 == 0))
+        # A change of all columns but those that the file lacks.
+        table.update(rows_where(rows, lambda n: n % 10 == 5))
+        table.delete([n + make_table.ROWS for n in rows["id"][:20].to_pylist()])
+        if ordinal < len(right) // 2:
+            table.flush()
+
+
+def rows_where(rows: pa.Table, wanted: Callable[[int], bool]) -> pa.Table:
+    """The rows whose ids are wanted."""
+    return rows.take([place for place, n in enumerate(rows["id"].to_pylist()) if wanted(n)])
+
+
 def damage(path: Path, how: int) -> None:
     """Damages one file in one of five ways; any other number leaves it whole."""
     held = bytearray(path.read_bytes())
@@ -146,4 +186,5 @@ STATES: dict[str, Callable[[Source, Path, Mark], None]] = {
     "stale": state_stale,
     "segments_corrupted": state_segments_corrupted,
     "manifest_corrupted": state_manifest_corrupted,
+    "pending": state_pending,
 }
