@@ -76,7 +76,7 @@ test-core: ## the three crates below the query engine; compiles no DataFusion
 
 test-python: native ## Python tests, doctests and the README's Python and shell blocks
 	$(PY) -m pytest
-	$(PY) tests/readme/run.py shell python
+	$(PY) tests/readme/run.py shell python updates
 
 test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
 	$(MVN) --quiet test

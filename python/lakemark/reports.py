@@ -649,7 +649,7 @@ class UpdatesInfo:
         cache_share: `cache_bytes / cache_limit`.
         runs: The runs, oldest first.
         runs_limit: How many runs there may be before the oldest are merged.
-        writes_per_update: How often a changed row was written to runs on average.
+        writes_per_update: How often a byte of an update was written to runs on average.
         writes_bound: The bound of that, 2 - 0.25 alpha².
         rows_written: Changed rows that reached a run.
         log_bytes: Bytes written to logs so far.

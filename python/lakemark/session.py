@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lakemark import _internal
 from lakemark.exceptions import InvalidInputError
 from lakemark.rows import Rows
 from lakemark.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["ArrowStream", "Session", "connect"]
 
@@ -40,7 +43,9 @@ class Session:
     def sql(self, text: str) -> Rows:
         """Runs a statement: a query, `CREATE EXTERNAL TABLE … STORED AS LAKEMARK`, `CREATE INDEX`, `SET` and so on.
 
-        Queries are computed when their rows are read, each time anew; everything else is done when this returns.
+        Queries are computed when their rows are read, each time anew; everything else is done when this returns, and
+        once. `INSERT`, `REPLACE`, `UPDATE`, `DELETE` and `MERGE INTO` change tables that have a key, and give the
+        number of rows.
 
         Args:
             text: One SQL statement.
@@ -50,6 +55,7 @@ class Session:
 
         Raises:
             InvalidInputError: The statement is not valid, or names something that is not there.
+            ConflictError: Somebody changed a row that this statement changes, while it ran; run it again.
         """
         return Rows(self._inner.sql(text))
 
@@ -59,6 +65,7 @@ class Session:
         name: str | None = None,
         *,
         store: str | os.PathLike[str] | None = None,
+        key: str | Sequence[str] | None = None,
     ) -> Table:
         """Opens a table and gives it a name in this session.
 
@@ -66,11 +73,12 @@ class Session:
             path: Path or URL of the table.
             name: The name to use in SQL; made from the last part of the path if there is none.
             store: Path or URL for the marks, as for `Table`.
+            key: The column, or columns, that tell the rows apart, as for `Table`.
 
         Returns:
             The table.
         """
-        table = Table(path, store=store)
+        table = Table(path, store=store, key=key)
         self.register(_name_of(path) if name is None else name, table)
         return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import fcntl
 import json
 import os
 import random
@@ -11,6 +12,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -26,7 +29,6 @@ import lakemark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from conftest import Judged
 
@@ -410,6 +412,20 @@ def test_updates_are_told_as_values_text_and_pictures(folder: Path) -> None:
     assert (snapshot.rows_hidden, snapshot.rows_pending, snapshot.sequence) == (1, 601, 7)
 
 
+def test_the_command_tells_the_same(stock: lakemark.Table) -> None:
+    stock.delete([1])
+    done = subprocess.run(
+        [sys.executable, "-m", "lakemark", "info", stock.location, "--format", "json"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    info = stock.updates
+    assert info is not None
+    assert json.loads(done.stdout)["updates"] == info.to_dict()
+
+
 # ---- SQL ---------------------------------------------------------------------------------------------------------
 
 
@@ -460,6 +476,22 @@ def test_sql_errors_have_our_classes(stock: lakemark.Table, tmp_path: Path) -> N
     with pytest.raises(lakemark.InvalidInputError, match=r"has no key.*OPTIONS \(key 'COLUMN'\)"):
         session.sql("DELETE FROM o WHERE id = 1")
     assert (stock.count(), lakemark.Table(other).count()) == (10, 10)
+    assert session.table(other, name="o", key="id").key == ("id",)
+    assert values(session.sql("DELETE FROM o WHERE id = 1")) == [(1,)]
+
+
+def test_a_key_is_declared_in_sql(folder: Path) -> None:
+    session = lakemark.connect()
+    create = f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}'"
+    session.sql(f"{create} OPTIONS (key 'id, name', alpha '2')")
+    table = lakemark.Table(folder)
+    assert table.key == ("id", "name")
+    assert table.updates is not None
+    assert table.updates.writes_bound == 1.0
+    assert values(session.sql("UPDATE t SET n = 100 WHERE id >= 8")) == [(2,)]
+    assert values(session.sql("SELECT sum(n) FROM t")) == [(228,)]
+    with pytest.raises(lakemark.InvalidInputError, match="the key of the table is id, name already"):
+        session.sql(f"{create.replace(' t ', ' u ')} OPTIONS (key 'id')")
 
 
 # ---- tables of other kinds ---------------------------------------------------------------------------------------
@@ -571,24 +603,49 @@ def test_threads_write_at_once_and_each_call_has_its_number(stock: lakemark.Tabl
     assert stock.count("id >= 1000") == 100
 
 
-def test_ctrl_c_does_not_lose_an_answer(stock: lakemark.Table) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a shell that starts the tests in the background has it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    lock = open(f"{stock.location}/_lakemark/updates/lock", "r+b")  # noqa: SIM115, PTH123 - held below
-    try:
-        import fcntl
+    yield
+    signal.signal(signal.SIGINT, before)
 
-        for first in range(2):
-            # Somebody else writes for a moment, so that the call waits; Ctrl-C comes while it does.
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-            threading.Timer(0.8, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
-            says = "sequence number 1" if first == 0 else "was not made: .* is there already"
-            with pytest.raises(KeyboardInterrupt, match=says):
-                stock.insert([{"id": 77}])
-            assert (stock.count("id = 77"), stock.snapshot.sequence) == (1, 1)
-    finally:
-        lock.close()
-        signal.signal(signal.SIGINT, before)
+
+@contextmanager
+def interrupted_while_it_waits(table: lakemark.Table) -> Iterator[None]:
+    """Somebody else writes for a moment, so that a change waits; Ctrl-C comes while it does."""
+    with Path(f"{table.location}/_lakemark/updates/lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        timers = [
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)),
+            threading.Timer(0.8, fcntl.flock, (lock, fcntl.LOCK_UN)),
+        ]
+        for timer in timers:
+            timer.start()
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.join()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_does_not_lose_an_answer(stock: lakemark.Table) -> None:
+    for says in ("the change was made all the same, with the sequence number 1", "not made: .* is there already"):
+        with interrupted_while_it_waits(stock), pytest.raises(KeyboardInterrupt, match=says):
+            stock.insert([{"id": 77}])
+        assert (stock.count("id = 77"), stock.snapshot.sequence) == (1, 1)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_in_a_statement_says_what_is_not_known(stock: lakemark.Table) -> None:
+    session = lakemark.connect()
+    session.register("t", stock)
+    says = "it is not known whether the change was made"
+    with interrupted_while_it_waits(stock), pytest.raises(KeyboardInterrupt, match=says):
+        session.sql("DELETE FROM t WHERE id = 7")
+    session.sql("DELETE FROM t WHERE id = 8")
+    assert stock.count("id = 8") == 0
 
 
 # ---- DuckDB as the judge -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Runs the quick starts of README.md, line by line as they stand: `run.py shell python spark`.
+"""Runs the quick starts of README.md, line by line as they stand: `run.py shell python spark updates`.
 
 A quick start is the code below a heading `Quick start: NAME`. All of them run in one new folder, the shell's first,
 because it makes the table that the others read. The `lakemark` command is the one that was just built.
@@ -18,7 +18,9 @@ EXPECTED = {
     "shell": ["200000", "\n200\n", "shop_bitmap", "shop,last", "7,"],
     "python": ["200\n50\n", "shop_bitmap", "0 | 200"],
     "spark": ["200\n", "|"],
+    "updates": ["declared the key (id)", "| 2    | 1 ", "\n202\n", "key:     id", "pending:"],
 }
+IN_THE_SHELL = {"shell", "updates"}
 
 
 def quick_starts(text: str) -> dict[str, str]:
@@ -43,7 +45,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run(name: str, code: str, folder: Path, variables: dict[str, str]) -> None:
     """Runs one quick start and checks that its output holds what it must, in that order."""
-    program = ["bash", "-euo", "pipefail", "-c"] if name == "shell" else [sys.executable, "-c"]
+    program = ["bash", "-euo", "pipefail", "-c"] if name in IN_THE_SHELL else [sys.executable, "-c"]
     done = subprocess.run(
         [*program, code], cwd=folder, env=variables, capture_output=True, text=True, timeout=300, check=False
     )

@@ -20,6 +20,8 @@ Examples:
   lakemark count flights/ \"carrier = 'UA'\"         answered from the marks alone
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
+  lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
+  lakemark info flights/                           files, rows, pending updates, indexes
   lakemark vacuum flights/ --dry-run               show which old marks can go
   lakemark                                         the SQL shell
 
@@ -39,7 +41,43 @@ Statements of Lakemark's own, besides all of DataFusion's SQL:
   CREATE INDEX [IF NOT EXISTS] i ON t USING bitmap (c) [WITH (k = v)]
   DROP INDEX [IF EXISTS] i ON t
   SHOW INDEXES FROM t
-  SET lakemark.use_index = false";
+  SET lakemark.use_index = false
+
+Statements that change a table, each as a whole or not at all; the table needs a key, which this declares:
+  CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '…' OPTIONS (key 'id')
+  INSERT INTO t …            rows whose keys are not there
+  REPLACE INTO t …           rows in the place of those with their keys
+  UPDATE t SET … WHERE …
+  DELETE FROM t WHERE …
+  MERGE INTO t USING … ON … WHEN [NOT] MATCHED …";
+
+const KEY_EXAMPLES: &str = "\
+Reads the key of every row once to see that none is NULL or there twice, and gives the first column an index of the kind \
+key unless it has an index that knows its rows. From then on the table takes insert, upsert, update and delete.
+
+Options (--with): cache_bytes, the space for pending updates (1073741824); page_bytes (65536); alpha, more memory against \
+fewer writes (1; up to 2).
+
+Examples:
+  lakemark key flights/ --on flight
+  lakemark key orders/ --on customer,number --with cache_bytes=4294967296";
+
+const CHANGE_EXAMPLES: &str = "\
+insert   adds rows; a key that is there already is an error, and nothing is inserted
+upsert   adds rows, in the place of those with the same keys; columns that the file lacks are NULL
+update   sets the columns that the file has, in the rows with its keys; absent keys change nothing
+delete   removes the rows with these keys; absent keys change nothing
+
+FILE is .parquet, .csv with a header, .json or .ndjson, .arrow, or - for CSV from stdin. Columns go by name; those of \
+CSV and JSON are read in the table's types, and an empty field of CSV is NULL. All rows of the file are one change: it is \
+made as a whole or not at all, is durable when the command ends, and every reader sees it then.
+
+Examples:
+  lakemark insert flights/ new.parquet --key flight
+  lakemark upsert flights/ late.csv
+  echo 'flight,delay
+  4711,15' | lakemark update flights/ -
+  lakemark sql --format csv -c \"SELECT 4711 AS flight\" | lakemark delete flights/ -";
 
 const ADVISE_EXAMPLES: &str = "\
 Reads the footers and about a million rows of each column in question, nothing else, and changes nothing without --apply.
@@ -82,8 +120,25 @@ pub enum Verb {
     Lookup(LookupArgs),
     /// Show which marks answer a predicate, what is skipped, and why not more
     Explain(ExplainArgs),
-    /// Show what Lakemark knows about a table: files, columns, indexes, coverage
+    /// Show what Lakemark knows about a table: files, rows, columns, pending updates, indexes, coverage
     Info(InfoArgs),
+    /// Declare the columns that tell the rows of a table apart, so that it takes updates
+    #[command(after_help = KEY_EXAMPLES)]
+    Key(KeyArgs),
+    /// Add the rows of a file whose keys are not there
+    #[command(after_help = CHANGE_EXAMPLES)]
+    Insert(ChangeArgs),
+    /// Add the rows of a file, in the place of rows with the same keys
+    #[command(after_help = CHANGE_EXAMPLES)]
+    Upsert(ChangeArgs),
+    /// Set the columns that a file has, in the rows with its keys
+    #[command(after_help = CHANGE_EXAMPLES)]
+    Update(ChangeArgs),
+    /// Remove the rows whose keys a file has
+    #[command(after_help = CHANGE_EXAMPLES)]
+    Delete(ChangeArgs),
+    /// Write the buffer of pending updates to a run now, and not only when it is full
+    Flush(FlushArgs),
     /// Remove old manifests and marks that nobody needs any more; the data stays as it is
     Vacuum(VacuumArgs),
 }
@@ -312,6 +367,51 @@ pub struct InfoArgs {
     /// How the facts are printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+}
+
+/// `lakemark key`.
+#[derive(Debug, Args)]
+pub struct KeyArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// Column of the key; several are separated by commas
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
+    pub on: Vec<String>,
+    /// Option of pending updates; may be given several times
+    #[arg(long = "with", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub options: Vec<(String, String)>,
+    /// How the index is built.
+    #[command(flatten)]
+    pub tuning: Tuning,
+}
+
+/// `lakemark insert`, `upsert`, `update` and `delete`.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// File with the rows: .parquet, .csv, .json, .ndjson, .arrow, or - for CSV from stdin
+    #[arg(value_name = "FILE")]
+    pub file: String,
+    /// Declare these columns as the key if the table has none yet
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
+    pub key: Option<Vec<String>>,
+    /// No progress bar while a key is declared
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// How the result is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// `lakemark flush`.
+#[derive(Debug, Args)]
+pub struct FlushArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
 }
 
 /// `lakemark vacuum`.

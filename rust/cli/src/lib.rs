@@ -5,6 +5,7 @@
 //!     ├─ maintain    index create|build|list|drop|verify, info
 //!     ├─ advise      index advise
 //!     ├─ ask         count, explain
+//!     ├─ updates     key, insert, upsert, update, delete, flush, whose rows are read by input
 //!     └─ shell       sql: -c, -f, a pipe, or a prompt
 //! ```
 //!
@@ -15,17 +16,20 @@ mod advise;
 pub mod args;
 mod ask;
 pub mod failure;
+mod input;
 mod maintain;
 pub mod output;
 mod progress;
 mod prompt;
 mod shell;
 pub mod statements;
+mod updates;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 
 use clap::Parser;
+use lakemark_table::Operation;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, IndexVerb, Verb};
@@ -72,6 +76,12 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Count(count)) => ask::count(count).await,
         Some(Verb::Lookup(lookup)) => ask::lookup(lookup).await,
         Some(Verb::Explain(explain)) => ask::explain(explain).await,
+        Some(Verb::Key(key)) => updates::key(key).await,
+        Some(Verb::Insert(change)) => updates::change(Operation::Insert, change).await,
+        Some(Verb::Upsert(change)) => updates::change(Operation::Upsert, change).await,
+        Some(Verb::Update(change)) => updates::change(Operation::Update, change).await,
+        Some(Verb::Delete(change)) => updates::change(Operation::Delete, change).await,
+        Some(Verb::Flush(flush)) => updates::flush(flush).await,
         Some(Verb::Info(info)) => maintain::info(info).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }

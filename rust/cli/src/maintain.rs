@@ -1,11 +1,13 @@
 //! `index create|build|compact|list|drop|verify`, `vacuum` and `info`: what keeps a table's marks.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use lakemark_datafusion::QueryOptions;
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, CompactReport, Finding, IndexInfo, IndexSpec, Snapshot, Table,
+    BuildOptions, BuildReport, CancelFlag, CompactReport, Finding, IndexInfo, IndexSpec, Snapshot, Table, UpdatesInfo,
     VacuumOptions, VacuumReport, VerifyReport, Waste,
 };
 use serde_json::json;
@@ -15,17 +17,13 @@ use crate::ask::open;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{Bar, CtrlC};
+use crate::updates::updates_text;
 
 pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
-    let mut options = std::collections::BTreeMap::new();
-    for (key, value) in args.options {
-        if options.insert(key.clone(), value).is_some() {
-            return Err(Failure::Error(format!("--with {key} is given twice; give it once")));
-        }
-    }
+    let options = options_of(args.options)?;
     let before = names(&table.snapshot().await?.indexes());
     let spec = IndexSpec { name: args.name.clone(), columns: args.on.clone(), kind: args.using, options };
     if !table.create_index(spec, args.if_not_exists).await? {
@@ -45,6 +43,17 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     let report = run_build(&table, only, &args.tuning, cancel).await?;
     let encoding = encoding_text(&table.snapshot().await?.indexes(), &created);
     output::text(&format!("created index {}\n{encoding}{}", comma(&created), build_text(&report)))
+}
+
+/// What `--with` says, each once.
+pub(crate) fn options_of(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+    let mut options = BTreeMap::new();
+    for (key, value) in given {
+        if options.insert(key.clone(), value).is_some() {
+            return Err(Failure::Error(format!("--with {key} is given twice; give it once")));
+        }
+    }
+    Ok(options)
 }
 
 pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
@@ -74,7 +83,7 @@ pub(crate) async fn run_build(
     })
 }
 
-fn build_options(index: Option<String>, tuning: &Tuning, cancel: CancelFlag) -> BuildOptions {
+pub(crate) fn build_options(index: Option<String>, tuning: &Tuning, cancel: CancelFlag) -> BuildOptions {
     BuildOptions {
         memory_bytes: tuning.memory,
         threads: tuning.threads.map(std::num::NonZeroUsize::get),
@@ -240,10 +249,14 @@ fn vacuum_text(report: &VacuumReport) -> String {
 pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
     let snapshot = table.snapshot().await?;
+    let facts = Facts {
+        rows: lakemark_datafusion::count(&table, None, &QueryOptions::default()).await?,
+        updates: table.updates_info().await?,
+    };
     match args.format {
-        TextFormat::Json => output::json_value(&info_json(&table, &snapshot)),
+        TextFormat::Json => output::json_value(&info_json(&table, &snapshot, &facts)),
         TextFormat::Text => {
-            output::text(&info_text(&table, &snapshot))?;
+            output::text(&info_text(&table, &snapshot, &facts))?;
             let indexes = snapshot.indexes();
             if indexes.is_empty() {
                 return output::text("indexes: none; `lakemark index create TABLE --on COLUMN` makes one");
@@ -253,7 +266,13 @@ pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
     }
 }
 
-fn info_json(table: &Table, snapshot: &Snapshot) -> serde_json::Value {
+/// What has to be asked for beside the snapshot.
+struct Facts {
+    rows: u64,
+    updates: Option<UpdatesInfo>,
+}
+
+fn info_json(table: &Table, snapshot: &Snapshot, facts: &Facts) -> serde_json::Value {
     let schema = snapshot.schema();
     let columns: Vec<_> = schema
         .fields()
@@ -269,13 +288,15 @@ fn info_json(table: &Table, snapshot: &Snapshot) -> serde_json::Value {
         "manifest": snapshot.manifest_number(),
         "files": snapshot.files().len(),
         "bytes": data_bytes(snapshot),
+        "rows": facts.rows,
         "columns": columns,
         "partition_columns": partitions,
         "indexes": snapshot.indexes(),
+        "updates": facts.updates,
     })
 }
 
-fn info_text(table: &Table, snapshot: &Snapshot) -> String {
+fn info_text(table: &Table, snapshot: &Snapshot, facts: &Facts) -> String {
     let mut text = format!(
         "table:    {} ({})\nstore:    {}\n",
         table.location(),
@@ -288,11 +309,16 @@ fn info_text(table: &Table, snapshot: &Snapshot) -> String {
     let manifest = snapshot.manifest_number().map_or_else(|| "none".to_owned(), |number| number.to_string());
     let _ = writeln!(text, "manifest: {manifest}");
     let _ = writeln!(text, "data:     {} files, {} bytes", snapshot.files().len(), data_bytes(snapshot));
+    let _ = writeln!(text, "rows:     {}", facts.rows);
     let partitions: Vec<&String> = snapshot.partition_columns().iter().map(|field| field.name()).collect();
     text.push_str("columns:");
     for field in snapshot.schema().fields() {
         let partition = if partitions.contains(&field.name()) { " (partition)" } else { "" };
         let _ = write!(text, "\n  {} {}{partition}", field.name(), field.data_type());
+    }
+    match &facts.updates {
+        Some(updates) => text.push_str(&format!("\n{}", updates_text(updates))),
+        None => text.push_str("\nupdates: none; `lakemark key TABLE --on COLUMN` makes the table take some"),
     }
     text
 }

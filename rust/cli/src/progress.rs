@@ -26,6 +26,8 @@ impl Bar {
 
 impl Progress for Bar {
     fn start(&self, total_rows: u64) {
+        // A command may have several things to read, one after the other.
+        self.0.reset();
         self.0.set_length(total_rows);
     }
 

@@ -1,13 +1,13 @@
 //! `CREATE EXTERNAL TABLE … STORED AS LAKEMARK`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::error::Result as EngineResult;
 use datafusion::logical_expr::CreateExternalTable;
-use lakemark_table::{Error, ErrorKind, Result, Table, TableOptions};
+use lakemark_table::{BuildOptions, Error, ErrorKind, Result, Table, TableOptions};
 
 use crate::error::to_engine;
 use crate::provider::LakemarkTable;
@@ -15,10 +15,13 @@ use crate::provider::LakemarkTable;
 /// The word after `STORED AS`.
 pub(crate) const FORMAT: &str = "LAKEMARK";
 
+/// What may stand beside `key`.
+const UPDATE_OPTIONS: [&str; 3] = ["cache_bytes", "page_bytes", "alpha"];
+
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///
-/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object
-/// store. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
+/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the
+/// columns that tell the rows apart (`'a, b'`), with the options of [`Table::declare_key`] beside it. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
 #[derive(Debug, Default)]
 pub struct LakemarkTableFactory;
 
@@ -43,8 +46,9 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
     if !command.order_exprs.is_empty() {
         return Err(invalid("WITH ORDER is not supported for STORED AS LAKEMARK"));
     }
-    let options = table_options(&command.options)?;
-    let provider = LakemarkTable::new(Table::open(location, options).await?).await?;
+    let Options { opening, key } = table_options(&command.options)?;
+    let table = Table::open(location, opening).await?;
+    let provider = LakemarkTable::new(Arc::clone(&table)).await?;
     let found: Vec<&str> = provider.snapshot().partition_columns().iter().map(|field| field.name().as_str()).collect();
     if !command.table_partition_cols.is_empty() && command.table_partition_cols != found {
         return Err(invalid(format!(
@@ -53,26 +57,55 @@ async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
             found.join(", ")
         )));
     }
-    Ok(provider)
+    if key.columns.is_empty() {
+        return Ok(provider);
+    }
+    table.declare_key(&key.columns, &key.options, BuildOptions::default()).await?;
+    LakemarkTable::new(table).await
 }
 
-fn table_options(given: &HashMap<String, String>) -> Result<TableOptions> {
-    let mut options = TableOptions::default();
-    for (key, value) in given {
-        // DataFusion puts `format.` before a key without a namespace.
-        let name = key.strip_prefix("format.").unwrap_or(key);
+/// What the options say.
+#[derive(Debug, Default)]
+struct Options {
+    opening: TableOptions,
+    key: Key,
+}
+
+/// A key to declare; without columns none.
+#[derive(Debug, Default)]
+struct Key {
+    columns: Vec<String>,
+    options: BTreeMap<String, String>,
+}
+
+fn table_options(given: &HashMap<String, String>) -> Result<Options> {
+    let Options { mut opening, mut key } = Options::default();
+    for (given, value) in given {
+        // DataFusion puts `format.` before a name without a namespace.
+        let name = given.strip_prefix("format.").unwrap_or(given);
         let name = name.strip_prefix("lakemark.").unwrap_or(name);
         if name == "store" {
-            options.store = Some(value.clone());
+            opening.store = Some(value.clone());
+        } else if name == "key" {
+            key.columns = value.split(',').map(|column| column.trim().to_owned()).collect();
+        } else if UPDATE_OPTIONS.contains(&name) {
+            key.options.insert(name.to_owned(), value.clone());
         } else if let Some(storage) = name.strip_prefix("storage.") {
-            options.storage_options.insert(storage.to_owned(), value.clone());
+            opening.storage_options.insert(storage.to_owned(), value.clone());
         } else {
             return Err(invalid(format!(
-                "unknown option {key:?}; a Lakemark table takes 'lakemark.store' and 'lakemark.storage.<key>'"
+                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'key' and, beside \
+                 that, {}",
+                UPDATE_OPTIONS.map(|name| format!("'{name}'")).join(", ")
             )));
         }
     }
-    Ok(options)
+    if key.columns.is_empty()
+        && let Some(name) = key.options.keys().next()
+    {
+        return Err(invalid(format!("the option '{name}' is for tables with a key; give 'key' as well")));
+    }
+    Ok(Options { opening, key })
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -83,16 +116,16 @@ fn invalid(message: impl Into<String>) -> Error {
 mod tests {
     use super::*;
 
-    fn options(pairs: &[(&str, &str)]) -> Result<TableOptions> {
+    fn options(pairs: &[(&str, &str)]) -> Result<Options> {
         table_options(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]
     fn known_options_are_taken() {
-        let taken = options(&[("lakemark.store", "/ssd/t"), ("lakemark.storage.aws_region", "x")]).unwrap();
+        let taken = options(&[("lakemark.store", "/ssd/t"), ("lakemark.storage.aws_region", "x")]).unwrap().opening;
         assert_eq!(taken.store.as_deref(), Some("/ssd/t"));
         assert_eq!(taken.storage_options.get("aws_region").map(String::as_str), Some("x"));
-        assert_eq!(options(&[("format.store", "/a")]).unwrap().store.as_deref(), Some("/a"));
+        assert_eq!(options(&[("format.store", "/a")]).unwrap().opening.store.as_deref(), Some("/a"));
     }
 
     #[test]
@@ -100,5 +133,16 @@ mod tests {
         let error = options(&[("lakemark.stor", "/a")]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.message().contains("'lakemark.store'"), "{error}");
+    }
+
+    #[test]
+    fn a_key_has_columns_and_options() {
+        let taken = options(&[("format.key", "a, b"), ("lakemark.alpha", "2")]).unwrap().key;
+        assert_eq!(
+            (taken.columns, taken.options.get("alpha").map(String::as_str)),
+            (vec!["a".into(), "b".into()], Some("2"))
+        );
+        let error = options(&[("alpha", "2")]).unwrap_err();
+        assert!(error.message().contains("give 'key' as well"), "{error}");
     }
 }

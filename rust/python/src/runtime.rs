@@ -12,6 +12,9 @@ use tokio::task::JoinHandle;
 
 use crate::{error, warning};
 
+/// What an interrupt says of a change that nobody waits for any more.
+pub(crate) const NOT_KNOWN: &str = "it is not known whether the change was made; read the table to see";
+
 /// How often a waiting thread looks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -158,7 +161,7 @@ where
         }
         if let Err(stop) = py.check_signals() {
             if interrupt.is_some() {
-                return Err(told(py, stop, "it is not known whether the change was made; read the table to see"));
+                return Err(told(py, stop, NOT_KNOWN));
             }
             interrupt = Some(stop);
         }
@@ -172,7 +175,7 @@ where
 }
 
 /// An interrupt that says what became of the work. One with words of its own, from a handler of the caller's, keeps them.
-fn told(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
+pub(crate) fn told(py: Python<'_>, interrupt: PyErr, said: &str) -> PyErr {
     let value = interrupt.value(py);
     let silent = value.getattr("args").and_then(|args| args.len()).is_ok_and(|words| words == 0);
     if silent {

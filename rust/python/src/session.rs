@@ -7,12 +7,15 @@ use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
-use lakemark_datafusion::{LakemarkSession, LakemarkTable, from_engine};
+use datafusion::sql::parser::Statement as EngineStatement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, from_engine};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
 use crate::rows::Rows;
-use crate::runtime::wait;
+use crate::runtime::{NOT_KNOWN, told, wait};
 use crate::table::Table;
 
 /// A session with an engine of its own.
@@ -27,8 +30,12 @@ impl Session {
     }
 
     fn sql(&self, py: Python<'_>, text: String) -> PyResult<Rows> {
-        let session = Arc::clone(&self.0);
-        wait(py, move || async move { run(&session, &text).await }).map(Rows::new)
+        let (session, statement) = (Arc::clone(&self.0), text.clone());
+        let rows = wait(py, move || async move { run(&session, &statement).await }).map(Rows::new);
+        rows.map_err(|error| {
+            let stopped = error.is_instance_of::<PyKeyboardInterrupt>(py);
+            if stopped && changes_rows(&self.0, &text) { told(py, error, NOT_KNOWN) } else { error }
+        })
     }
 
     fn register_table(&self, py: Python<'_>, name: String, table: &Table) -> PyResult<()> {
@@ -51,6 +58,20 @@ impl Session {
             replace(&session, &name, Arc::new(table)).map_err(from_engine)
         })
     }
+}
+
+/// Whether a statement changes the rows of a table.
+fn changes_rows(session: &LakemarkSession, text: &str) -> bool {
+    session.parse(text).unwrap_or_default().iter().any(|statement| match statement {
+        Statement::Engine(statement) => match statement.as_ref() {
+            EngineStatement::Statement(statement) => matches!(
+                statement.as_ref(),
+                SqlStatement::Insert(_) | SqlStatement::Update(_) | SqlStatement::Delete(_) | SqlStatement::Merge(_)
+            ),
+            _ => false,
+        },
+        _ => false,
+    })
 }
 
 /// Gives a table a name, as it is, and takes it from whatever had it.

@@ -7,4 +7,5 @@ mod bad_input;
 mod interrupt;
 mod shell;
 mod table;
+mod updates;
 mod verbs;

@@ -145,7 +145,7 @@ async fn mistakes_have_a_kind_and_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn changing_rows_is_refused_and_changes_none() {
+async fn changing_rows_without_a_key_is_refused_and_says_how_to_declare_one() {
     let folder = folder(1);
     let session = session(folder.path()).await;
     for sql in [
@@ -158,10 +158,40 @@ async fn changing_rows_is_refused_and_changes_none() {
         "TRUNCATE TABLE t",
     ] {
         let (kind, text) = fails(&session, sql).await;
-        assert_eq!(kind, ErrorKind::Unsupported, "{sql}: {text}");
-        assert!(text.contains("not supported on Lakemark tables"), "{sql}: {text}");
+        assert_eq!(kind, ErrorKind::InvalidInput, "{sql}: {text}");
+        for says in
+            ["has no key", "CREATE EXTERNAL TABLE", "OPTIONS (key 'COLUMN')", "`lakemark key", "`Table.declare_key`"]
+        {
+            assert!(text.contains(says), "{sql}: {text}");
+        }
     }
     assert_eq!(rows(&session, "SELECT count(*) FROM t").await, [FILE_ROWS.to_string()]);
+}
+
+#[tokio::test]
+async fn a_key_is_declared_where_a_table_is_created() {
+    let folder = folder(1);
+    let create = |name: &str, options: &str| {
+        let location = folder.path().display();
+        format!("CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{location}' OPTIONS ({options})")
+    };
+    let session = LakemarkSession::new();
+    for (options, says) in [
+        ("key 'moon'", "there is no column moon"),
+        ("alpha '2'", "give 'key' as well"),
+        ("key 'id', alpha '3'", "alpha is 3"),
+    ] {
+        let (_, text) = fails(&session, &create("t", options)).await;
+        assert!(text.contains(says), "{options}: {text}");
+    }
+    session.sql(&create("t", "key 'id'")).await.unwrap();
+    session.sql(&create("u", "key 'id'")).await.unwrap();
+    assert_eq!(rows(&session, "DELETE FROM t WHERE id < 10").await, ["10"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM u WHERE id < 20").await, ["10"]);
+    assert_eq!(rows(&session, "SELECT min(id) FROM t").await, ["10"]);
+    let (_, text) = fails(&session, &create("v", "key 'k, id'")).await;
+    assert!(text.contains("the key of the table is id already"), "{text}");
+    assert_eq!(fails(&session, "TRUNCATE TABLE t").await.0, ErrorKind::Unsupported);
 }
 
 #[tokio::test]

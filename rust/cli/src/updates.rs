@@ -1,0 +1,97 @@
+//! `key`, `insert`, `upsert`, `update`, `delete` and `flush`: changes of a table's rows.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
+use lakemark_table::{BuildOptions, CancelFlag, Change, Operation, Table, UpdatesInfo, WriteOptions};
+
+use crate::args::{ChangeArgs, FlushArgs, KeyArgs, Tuning};
+use crate::ask::open;
+use crate::failure::Failure;
+use crate::progress::CtrlC;
+use crate::{input, maintain, output};
+
+pub(crate) async fn key(args: KeyArgs) -> Result<(), Failure> {
+    let options = maintain::options_of(args.options)?;
+    let table = open(&args.at).await?;
+    let columns = args.on.join(", ");
+    if declare(&table, &args.on, &options, &args.tuning).await? {
+        output::text(&format!("declared the key ({columns}): {} takes updates now", args.at.table))
+    } else {
+        output::text(&format!("the key is ({columns}) already; nothing was done"))
+    }
+}
+
+async fn declare(
+    table: &Arc<Table>,
+    columns: &[String],
+    options: &BTreeMap<String, String>,
+    tuning: &Tuning,
+) -> Result<bool, Failure> {
+    let cancel = CancelFlag::new();
+    let _listening = CtrlC::sets(cancel.clone())?;
+    let build: BuildOptions = maintain::build_options(None, tuning, cancel);
+    Ok(table.declare_key(columns, options, build).await?)
+}
+
+pub(crate) async fn change(operation: Operation, args: ChangeArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    // Read before a key is declared: a file that cannot be read changes nothing at all.
+    let rows = input::rows(&args.file, &table.snapshot().await?.schema(), operation).await?;
+    if let Some(key) = &args.key {
+        declare(&table, key, &BTreeMap::new(), &Tuning { quiet: args.quiet, ..Tuning::default() }).await?;
+    }
+    let written = table.write(vec![Change { operation, rows }], WriteOptions::default()).await?;
+    let number = |number: u64| -> ArrayRef { Arc::new(UInt64Array::from(vec![number])) };
+    let row = RecordBatch::try_from_iter([("rows", number(written.rows)), ("sequence", number(written.sequence))])
+        .map_err(|error| Failure::Error(format!("the change was made and cannot be told of: {error}")))?;
+    output::batch(row, args.format)
+}
+
+pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let keys = table.updates_info().await?.map_or(0, |info| info.buffer_keys);
+    table.flush().await?;
+    if keys == 0 {
+        return output::text("nothing to flush: the buffer is empty");
+    }
+    let Some(info) = table.updates_info().await? else { return Ok(()) };
+    output::text(&format!(
+        "flushed the changes of {keys} keys; runs now: {}, {} bytes",
+        info.runs.len(),
+        info.cache_bytes
+    ))
+}
+
+/// How pending updates stand, in lines for `info`.
+pub(crate) fn updates_text(info: &UpdatesInfo) -> String {
+    let mut text = format!("updates:\n  key:     {}\n  changes: {} so far", info.key.join(", "), info.sequence);
+    let merged = info.runs.iter().filter(|run| run.passes > 1).count();
+    // Writing into a String cannot fail.
+    let _ = write!(
+        text,
+        "\n  pending: {} rows, {} rows of data files hidden\
+         \n  buffer:  {} of {} bytes, {} keys\
+         \n  runs:    {} of {}, {merged} of them merged\
+         \n  cache:   {} of {} bytes, {:.1}% full\
+         \n  writes:  {:.2} per update of at most {:.2}; {} bytes to logs, {} to runs, {} merged",
+        info.rows_pending,
+        info.rows_hidden,
+        info.buffer_bytes,
+        info.buffer_limit,
+        info.buffer_keys,
+        info.runs.len(),
+        info.runs_limit,
+        info.cache_bytes,
+        info.cache_limit,
+        info.cache_share * 100.0,
+        info.writes_per_update,
+        info.writes_bound,
+        info.log_bytes,
+        info.flushed_bytes,
+        info.merged_bytes
+    );
+    text
+}
