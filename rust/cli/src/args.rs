@@ -92,6 +92,15 @@ Examples:
   lakemark index advise flights/ --queries dashboard.sql
   lakemark index advise flights/ --queries dashboard.sql --apply";
 
+const MIGRATE_EXAMPLES: &str = "\
+Queries and changes go on meanwhile. Files without a changed row stay as they are; the indexes cover the new ones. A migration that was stopped \
+at any point is finished, or begun again, by the next one.
+
+Examples:
+  lakemark migrate flights/                        everything that is pending
+  lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
+  lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "lakemark", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
@@ -139,6 +148,9 @@ pub enum Verb {
     Delete(ChangeArgs),
     /// Write the buffer of pending updates to a run now, and not only when it is full
     Flush(FlushArgs),
+    /// Fold pending rows into the data files: by one commit of a Delta table, or into the store of a folder
+    #[command(after_help = MIGRATE_EXAMPLES)]
+    Migrate(MigrateArgs),
     /// Remove old manifests and marks that nobody needs any more; the data stays as it is
     Vacuum(VacuumArgs),
 }
@@ -414,6 +426,23 @@ pub struct FlushArgs {
     pub at: TableArgs,
 }
 
+/// `lakemark migrate`.
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How much of what is pending, above 0 up to 1: the rows with the lowest keys first
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "1")]
+    pub fraction: f64,
+    /// Do nothing while less of the cache than this is full, such as 50%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub threshold: Option<f64>,
+    /// How the report is printed
+    #[arg(long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
 /// `lakemark vacuum`.
 #[derive(Debug, Args)]
 pub struct VacuumArgs {
@@ -471,6 +500,15 @@ fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
     number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(wrong)
+}
+
+/// A share: 0.5 or 50%.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.trim().parse::<f64>() {
+        Ok(number) if (0.0..=whole).contains(&number) => Ok(number / whole),
+        _ => Err("give a share from 0 to 1, such as 0.1, or in per cent, such as 50%".to_owned()),
+    }
 }
 
 fn age(text: &str) -> Result<Duration, String> {

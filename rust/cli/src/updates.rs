@@ -1,13 +1,13 @@
-//! `key`, `insert`, `upsert`, `update`, `delete` and `flush`: changes of a table's rows.
+//! `key`, `insert`, `upsert`, `update`, `delete`, `flush` and `migrate`: changes of a table's rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use lakemark_table::{BuildOptions, CancelFlag, Change, Operation, Table, UpdatesInfo, WriteOptions};
+use lakemark_table::{BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Table, UpdatesInfo, WriteOptions};
 
-use crate::args::{ChangeArgs, FlushArgs, KeyArgs, Tuning};
+use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, TextFormat, Tuning};
 use crate::ask::open;
 use crate::failure::Failure;
 use crate::progress::CtrlC;
@@ -62,6 +62,27 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
         "flushed the changes of {keys} keys; runs now: {}, {} bytes",
         info.runs.len(),
         info.cache_bytes
+    ))
+}
+
+pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let report = table.migrate(MigrateOptions { fraction: args.fraction, threshold: args.threshold }).await?;
+    if args.format == TextFormat::Json {
+        return output::json_value(&report);
+    }
+    if report.files_replaced + report.files_written == 0 {
+        return output::text("nothing to migrate");
+    }
+    let version = report.delta_version.map_or(String::new(), |version| format!(", Delta version {version}"));
+    output::text(&format!(
+        "folded {} rows, {} replaced or removed: {} files replaced by {}, {} bytes, {:.2} s{version}",
+        report.rows,
+        report.rows_hidden,
+        report.files_replaced,
+        report.files_written,
+        report.bytes_written,
+        report.seconds
     ))
 }
 

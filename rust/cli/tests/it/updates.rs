@@ -244,6 +244,25 @@ fn flush_and_info_tell_how_updates_stand() {
 }
 
 #[test]
+fn migrate_folds_what_is_pending_into_the_files() {
+    let things = Things::new();
+    let path = things.path();
+    ok(with_path(&["key"], &path, &["--on", "id"]));
+    assert_eq!(ok(with_path(&["migrate"], &path, &[])), "nothing to migrate\n");
+    let rows = things.file("rows.csv", "id,name\n1,one\n10,ten\n");
+    ok(with_path(&["upsert"], &path, &[&rows]));
+    assert_eq!(ok(with_path(&["migrate"], &path, &["--threshold", "50%"])), "nothing to migrate\n");
+    let said = ok(with_path(&["migrate"], &path, &["--format", "json"]));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["rows"], &said["rows_hidden"], &said["files_replaced"]), (&2.into(), &1.into(), &1.into()));
+    let updates = &things.info()["updates"];
+    assert_eq!((&updates["rows_pending"], &updates["rows_hidden"]), (&Value::from(0), &Value::from(0)));
+    assert_eq!(things.info()["rows"], 11);
+    let stderr = fails(2, with_path(&["migrate"], &path, &["--fraction", "120%"]));
+    assert!(stderr.contains("give a share from 0 to 1"), "{stderr}");
+}
+
+#[test]
 fn a_key_is_declared_in_sql_and_statements_change_the_table() {
     let things = Things::new();
     let path = things.path();
@@ -274,6 +293,7 @@ fn help_teaches_by_examples() {
         (&["sql", "--help"], "MERGE INTO t USING"),
         (&["key", "--help"], "lakemark key orders/ --on customer,number"),
         (&["update", "--help"], "absent keys change nothing"),
+        (&["migrate", "--help"], "--threshold 50%"),
     ] {
         let said = ok(arguments);
         assert!(said.contains(says), "{said}");

@@ -77,7 +77,7 @@ struct Made {
     end: u64,
     folded: bool,
     schema: SchemaRef,
-    files: Vec<FileIdentity>,
+    files: Vec<(FileIdentity, Option<Arc<RowSet>>)>,
 }
 
 /// What a table remembers of its pending changes.
@@ -189,7 +189,7 @@ impl<'a> Updated<'a> {
             end: tail.end,
             folded: self.folded,
             schema: Arc::clone(&self.schema),
-            files: base.files().iter().map(identity).collect(),
+            files: base.files().iter().map(|file| (identity(file), file.deleted.clone())).collect(),
         };
         if let Some((of, overlay)) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
             && *of == made
@@ -229,7 +229,11 @@ impl<'a> Updated<'a> {
             let mut completed = RowSet::empty(level.row_count());
             for (file, hits) in self.hits(ground, levels.get(place)).await?.into_iter().enumerate() {
                 let Some(hits) = hits else { continue };
-                completed = completed.or(&hits.completed);
+                // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
+                let deleted = base.files().get(file).and_then(|file| file.deleted.as_ref());
+                if deleted.is_none_or(|deleted| deleted.and(&hits.shadowed).is_empty()) {
+                    completed = completed.or(&hits.completed);
+                }
                 if hits.shadowed.is_empty() {
                     continue;
                 }

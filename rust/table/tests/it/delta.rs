@@ -18,7 +18,7 @@ pub fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
     std::fs::write(log.join(format!("{version:020}.json")), lines.join("\n")).unwrap();
 }
 
-fn opening(features: bool, configuration: serde_json::Value) -> Vec<serde_json::Value> {
+pub fn opening(features: bool, configuration: serde_json::Value) -> Vec<serde_json::Value> {
     let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
     let schema =
         json!({"type": "struct", "fields": [field("day", "date"), field("k", "integer"), field("s", "string")]});
@@ -34,7 +34,7 @@ fn opening(features: bool, configuration: serde_json::Value) -> Vec<serde_json::
     ]
 }
 
-fn add(root: &Path, path: &str, day: Option<&str>) -> serde_json::Value {
+pub fn add(root: &Path, path: &str, day: Option<&str>) -> serde_json::Value {
     let size = std::fs::metadata(root.join(path)).unwrap().len();
     json!({"add": {"path": path, "partitionValues": {"day": day}, "size": size, "modificationTime": 1_700_000_000_000u64, "dataChange": true}})
 }
@@ -54,7 +54,7 @@ fn table(features: bool, configuration: serde_json::Value) -> tempfile::TempDir 
 }
 
 /// The bytes of an inline deletion vector.
-fn inline_vector(rows: &[u64]) -> serde_json::Value {
+pub fn inline_vector(rows: &[u64]) -> serde_json::Value {
     let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
     RoaringTreemap::from_iter(rows.iter().copied()).serialize_into(&mut bytes).unwrap();
     let size = bytes.len();

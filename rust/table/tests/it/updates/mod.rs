@@ -13,6 +13,7 @@ use lakemark_table::{
 };
 
 use self::reading::{Row, rows_of};
+use crate::delta;
 use crate::fixture::{certain, equals, leaf, open, probe, write};
 
 /// Rows of the test table: k is its key.
@@ -326,4 +327,38 @@ async fn a_torn_tail_of_the_log_is_cut() {
     make(&other, Operation::Delete, keys(&[4])).await.unwrap();
     assert_eq!(rows(&*open(folder.path()).await).await.len(), 298);
     assert_eq!(rows(&table).await.len(), 298);
+}
+
+/// Another writer deletes a row of which some columns are updated: the update is one of a row that is not there.
+#[tokio::test]
+async fn an_update_of_a_row_that_others_delete_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let k: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let s: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "c"]));
+    write(&root.join("a.parquet"), &RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap());
+    let mut actions = delta::opening(true, serde_json::json!({"delta.enableDeletionVectors": "true"}));
+    actions.push(delta::add(root, "a.parquet", Some("2024-01-31")));
+    delta::commit(root, 0, &actions);
+    let table = keyed(root).await;
+    let k: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let s: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
+    let update = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
+    make(&table, Operation::Update, update).await.unwrap();
+    let count = |snapshot: &lakemark_table::Snapshot| snapshot.pending().map_or(0, |pending| pending.row_count());
+    let mut remove = serde_json::json!({"remove": {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": true}});
+    for (version, is_flushed, deleted, left) in [(1, false, vec![0], 1), (2, true, vec![0, 1], 0)] {
+        let mut with_vector = delta::add(root, "a.parquet", Some("2024-01-31"));
+        with_vector["add"]["deletionVector"] = delta::inline_vector(&deleted);
+        if is_flushed {
+            table.flush().await.unwrap();
+        }
+        assert_eq!(count(&table.snapshot().await.unwrap()), left + 1);
+        delta::commit(root, version, &[remove.clone(), with_vector]);
+        remove["remove"]["deletionVector"] = delta::inline_vector(&deleted);
+        for table in [&table, &open(root).await] {
+            let snapshot = table.snapshot().await.unwrap();
+            assert_eq!((count(&snapshot), snapshot.hidden_rows()), (left, 2));
+        }
+    }
 }
