@@ -31,6 +31,7 @@ mod listing;
 mod location;
 mod moments;
 mod names;
+mod object;
 pub mod options;
 mod probe;
 pub mod report;

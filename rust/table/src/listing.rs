@@ -42,13 +42,17 @@ pub(crate) struct Listing {
     columns: Vec<ArrayRef>,
 }
 
+/// Lists the data files of `location`, in any order.
+pub(crate) async fn listed(location: &Location) -> Result<Vec<ListedFile>> {
+    match &location.shape {
+        Shape::File(name) => Ok(vec![one_file(location, name).await?]),
+        Shape::Folder | Shape::Glob(_) => many_files(location).await,
+    }
+}
+
 impl Listing {
-    /// Lists the data files of `location`.
-    pub(crate) async fn read(location: &Location) -> Result<Self> {
-        let mut files = match &location.shape {
-            Shape::File(name) => vec![one_file(location, name).await?],
-            Shape::Folder | Shape::Glob(_) => many_files(location).await?,
-        };
+    /// The data files of `location` as they were listed; an error if there are none.
+    pub(crate) fn of(location: &Location, files: Vec<ListedFile>) -> Result<Self> {
         if files.is_empty() {
             let text = &location.text;
             return Err(Error::not_found(match &location.shape {
@@ -56,17 +60,17 @@ impl Listing {
                 _ => format!("the folder {text} has no .parquet file; write data first, or give a glob or a file"),
             }));
         }
+        Self::sorted(files)
+    }
+
+    fn sorted(mut files: Vec<ListedFile>) -> Result<Self> {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let (partition_columns, columns) = partitions(&files)?;
         Ok(Self { files, partition_columns, columns })
     }
 
-    /// Lists the data files of `location`, with those in the store in the place of those that migrations replaced.
-    pub(crate) async fn read_migrated(location: &Location, store: &Store, updates: &ManifestUpdates) -> Result<Self> {
-        let mut files = match &location.shape {
-            Shape::File(name) => vec![one_file(location, name).await?],
-            Shape::Folder | Shape::Glob(_) => many_files(location).await?,
-        };
+    /// The data files that were listed, with those in the store in the place of those that migrations replaced.
+    pub(crate) async fn migrated(mut files: Vec<ListedFile>, store: &Store, updates: &ManifestUpdates) -> Result<Self> {
         let replaced: HashMap<&str, &ReplacedFile> =
             updates.replaced.iter().map(|file| (file.path.as_str(), file)).collect();
         let mut changed = None;
@@ -91,9 +95,7 @@ impl Listing {
         for file in &updates.data {
             files.push(store_file(store, file).await?);
         }
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        let (partition_columns, columns) = partitions(&files)?;
-        Ok(Self { files, partition_columns, columns })
+        Self::sorted(files)
     }
 
     /// The partition values of a file, each an array of length 1.

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of};
 use crate::footer::{FileShape, modified_ns};
 use crate::kind::Kind;
-use crate::listing::Listing;
+use crate::listing::{Listing, listed};
 use crate::names::ColumnNames;
 use crate::options::ProbeOptions;
 use crate::probe;
@@ -155,16 +155,16 @@ impl Snapshot {
     pub(crate) async fn pin_base(table: &Table) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
-                let (manifest, listing) = futures::join!(newest_manifest(table), Listing::read(&table.location));
-                let manifest = manifest?;
+                let (manifest, files) = futures::join!(newest_manifest(table), listed(&table.location));
+                let (manifest, files) = (manifest?, files?);
                 let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
                 let listing = match (updates, table.store.as_ref()) {
                     (Some(updates), Some(store)) if !updates.replaced.is_empty() || !updates.data.is_empty() => {
-                        Listing::read_migrated(&table.location, store, updates).await
+                        Listing::migrated(files, store, updates).await?
                     }
-                    _ => listing,
+                    _ => Listing::of(&table.location, files)?,
                 };
-                Self::pin_listing(table, manifest, listing?).await
+                Self::pin_listing(table, manifest, listing).await
             }
             TableFormat::Delta => {
                 let (manifest, state) = newest_delta(table).await?;

@@ -164,7 +164,7 @@ impl Table {
             let table = Arc::clone(self);
             let flushed = tokio::spawn(async move {
                 let mut writing = Writing::begin(&table).await?;
-                updates::flush(&mut writing, 0).await
+                updates::flush(&mut writing).await
             });
             flushed.await.map_err(|error| Error::task(&error))?
         })

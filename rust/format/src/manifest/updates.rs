@@ -124,6 +124,11 @@ pub struct WriteCounters {
 }
 
 impl ManifestUpdates {
+    /// Bytes of the runs.
+    pub fn run_bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.length).sum()
+    }
+
     pub(super) fn encode(&self, out: &mut Writer) -> Result<()> {
         out.length(self.key.len());
         for column in &self.key {

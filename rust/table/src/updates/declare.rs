@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::DataType;
 use futures::TryStreamExt;
 use lakemark_format::ManifestUpdates;
 use lakemark_index::RowSet;
@@ -156,8 +156,7 @@ async fn for_each_key(
     build: &BuildOptions,
     mut visit: impl FnMut(&str, &arrow::array::RecordBatch, usize, &[u8]),
 ) -> Result<()> {
-    let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
-    let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let schema = key.schema();
     for file in base.files() {
         let opened = RowFile::of(base, file).open().await?;
         let live = file.deleted.as_ref().map(|deleted| RowSet::full(opened.rows()).minus(deleted));

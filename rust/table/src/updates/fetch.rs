@@ -5,31 +5,27 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow::compute::{CastOptions, cast_with_options, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use bytes::Bytes;
-use futures::future::BoxFuture;
+use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use lakemark_index::RowSet;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
-use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, Keys};
 use super::rows::batch;
 use crate::error::{Error, Result};
-use crate::moments::with_moments;
 use crate::names::ColumnNames;
+use crate::object::DataObject;
 use crate::snapshot::{DataFile, Snapshot};
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
-/// The first read takes so much of a file's end; most footers fit.
-const FOOTER_BYTES: usize = 64 << 10;
 
 /// A Parquet file to read rows of: a data file or a run.
 #[derive(Clone, Debug)]
@@ -58,7 +54,8 @@ impl RowFile {
 
     /// Reads the footer with its page index.
     pub(crate) async fn open(&self) -> Result<OpenFile> {
-        let mut input = Input { store: Arc::clone(&self.store), meta: self.meta.clone(), names: self.names.clone() };
+        let mut input =
+            DataObject { store: Arc::clone(&self.store), meta: self.meta.clone(), names: self.names.clone() };
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let footer = input.get_metadata(Some(&options)).await.map_err(|error| self.unreadable(error))?;
         let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(|error| self.unreadable(error))?;
@@ -77,7 +74,7 @@ impl RowFile {
 /// A file whose footer was read.
 pub(crate) struct OpenFile {
     file: RowFile,
-    input: Input,
+    input: DataObject,
     metadata: ArrowReaderMetadata,
     pub row_groups: Vec<u32>,
 }
@@ -140,9 +137,7 @@ impl OpenFile {
         if candidates.is_empty() || keys.is_empty() {
             return Ok(RowSet::empty(universe));
         }
-        let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let mut batches = self.read(&schema, Some(&candidates))?;
+        let mut batches = self.read(&key.schema(), Some(&candidates))?;
         let (mut positions, mut found) = (candidates.iter(), Vec::new());
         while let Some(batch) = batches.try_next().await? {
             let rows = key.encode(&batch)?;
@@ -264,44 +259,4 @@ fn cast_exactly(stored: &ArrayRef, field: &Field, name: &str) -> Result<ArrayRef
         )
         .with_source(error)
     })
-}
-
-/// Bytes of a file, as the Parquet reader asks for them.
-#[derive(Clone, Debug)]
-struct Input {
-    store: Arc<dyn ObjectStore>,
-    meta: ObjectMeta,
-    names: Option<Arc<ColumnNames>>,
-}
-
-fn external(error: object_store::Error) -> ParquetError {
-    ParquetError::External(Box::new(error))
-}
-
-impl AsyncFileReader for Input {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, ParquetResult<Bytes>> {
-        async move { self.store.get_range(&self.meta.location, range).await.map_err(external) }.boxed()
-    }
-
-    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, ParquetResult<Vec<Bytes>>> {
-        async move { self.store.get_ranges(&self.meta.location, &ranges).await.map_err(external) }.boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        options: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, ParquetResult<Arc<ParquetMetaData>>> {
-        async move {
-            let size = self.meta.size;
-            let names = self.names.clone();
-            let reader =
-                ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
-            let footer = with_moments(reader.load_and_finish(self, size).await?)?;
-            Ok(Arc::new(match names {
-                Some(names) => names.shown_footer(footer)?,
-                None => footer,
-            }))
-        }
-        .boxed()
-    }
 }

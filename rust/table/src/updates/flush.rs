@@ -14,12 +14,12 @@ use crate::failpoint::reach;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 
-/// Makes a run of the buffer and begins a new log. `rows` are counted as written though they are in no log.
-pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<()> {
+/// Makes a run of the buffer and begins a new log.
+pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     if writing.tail.fold.len() == 0 {
         return Ok(());
     }
-    let updated = writing.updated()?;
+    let updated = writing.updated();
     let older = updated.levels(&writing.base, &writing.table.overlays).await?;
     let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
     let level = ground.settle(writing.tail.log, writing.tail.fold.finish()?, &older).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn flush(writing: &mut Writing<'_>, log_bytes: u64) -> Result<(
     reach("log-created");
     let written = WriteCounters {
         rows: writing.tail.rows,
-        log_bytes: log_bytes + writing.tail.end.saturating_sub(LOG_START),
+        log_bytes: writing.tail.end.saturating_sub(LOG_START),
         flushed_bytes: run.length,
         ..WriteCounters::default()
     };
@@ -66,7 +66,7 @@ pub(crate) async fn resolution_of(store: &Store, level: &Level, run: &ManifestRu
 
 /// Whether the cache has room for a run.
 fn check_room(writing: &Writing<'_>, run: &ManifestRun) -> Result<()> {
-    let have: u64 = writing.updates.runs.iter().map(|run| run.length).sum();
+    let have = writing.updates.run_bytes();
     let limit = writing.parameters.cache_bytes;
     if have + run.length <= limit {
         return Ok(());

@@ -17,9 +17,9 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
     let (Some(manifest), Some(store)) = (snapshot.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
     let Some(updates) = &manifest.updates else { return Ok(None) };
     let parameters = Parameters::of(&updates.options)?;
-    let base = Snapshot::pin_base(table).await?;
-    let updated = Updated::of(&base, store, updates, (manifest.number, base.folded))?;
-    let tail = updated.tail(&base, &Default::default()).await?;
+    let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
+    let tail = updated.tail(&snapshot, &table.overlays.reader).await?;
+    table.overlays.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;
     let runs: Vec<RunInfo> = updates
         .runs
@@ -31,7 +31,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
             bytes: run.length,
         })
         .collect();
-    let run_bytes: u64 = runs.iter().map(|run| run.bytes).sum();
+    let run_bytes = updates.run_bytes();
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let buffer_bytes = tail.end.saturating_sub(lakemark_format::log::LOG_START);
     let base_rows: u64 = snapshot

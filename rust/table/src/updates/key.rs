@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, LiteralKey, encode_literal};
@@ -38,6 +38,12 @@ impl KeyColumns {
         let first = RowConverter::new(sorted.iter().take(1).cloned().collect()).map_err(impossible)?;
         let converter = RowConverter::new(sorted).map_err(impossible)?;
         Ok(Arc::new(Self { names: names.to_vec(), types, converter, first }))
+    }
+
+    /// The schema of keys alone.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        let fields = self.names.iter().zip(&self.types).map(|(name, of)| Field::new(name, of.clone(), true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
     /// The key columns of a batch that has them.

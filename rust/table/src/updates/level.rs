@@ -124,19 +124,8 @@ impl Level {
     }
 
     /// The keys of these rows.
-    pub(crate) async fn keys(&self, key: &KeyColumns, schema: &SchemaRef, rows: &RowSet) -> Result<Keys> {
-        let columns = match &self.rows {
-            LevelRows::Memory(batch) => key.columns(&chosen(batch, rows)?)?,
-            LevelRows::File(file) => {
-                let places = key.names.iter().map(|name| schema.index_of(name)).collect::<Result<Vec<_>, _>>();
-                let projected = places
-                    .and_then(|places| schema.project(&places))
-                    .map_err(|error| Error::internal("the key is not in the schema of changes").with_source(error))?;
-                key.columns(&file.collect(&Arc::new(projected), Some(rows)).await?)?
-            }
-            LevelRows::None => return Err(Error::internal("the rows of a level are nowhere")),
-        };
-        Keys::of(key, columns)
+    pub(crate) async fn keys(&self, key: &KeyColumns, rows: &RowSet) -> Result<Keys> {
+        Keys::of(key, self.read(&key.schema(), rows).await?.columns().to_vec())
     }
 
     /// The rows whose key is one of `keys`.

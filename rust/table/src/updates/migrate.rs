@@ -123,7 +123,7 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     if writing.is_below(options.threshold) {
         return Ok(None);
     }
-    flush(&mut writing, 0).await?;
+    flush(&mut writing).await?;
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
     let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
@@ -154,7 +154,7 @@ async fn slices(updated: &Updated<'_>, levels: &[Stacked], fraction: f64) -> Res
     } else {
         let mut keys: Vec<Vec<Box<[u8]>>> = Vec::with_capacity(levels.len());
         for (stacked, rows) in levels.iter().zip(&active) {
-            keys.push(stacked.level.keys(&updated.key, &updated.schema, rows).await?.sorted());
+            keys.push(stacked.level.keys(&updated.key, rows).await?.sorted());
         }
         let total: u64 = updated.updates.runs.iter().map(|run| u64::from(run.rows)).sum();
         let wanted = ((total as f64 * fraction).ceil() as usize).max(1);
@@ -306,7 +306,7 @@ impl Slice {
         } else {
             let mut all_keys = Vec::with_capacity(folded_keys.len());
             for (level, slice) in &folded_keys {
-                let keys = level.keys(&updated.key, &updated.schema, slice).await?;
+                let keys = level.keys(&updated.key, slice).await?;
                 for Positions { file, rows, .. } in positions(ground.base, &updated.key, &keys, &files).await? {
                     if let Some(slot) = shadow.get_mut(file).filter(|_| !rows.is_empty()) {
                         *slot = Some(slot.take().map_or_else(|| rows.clone(), |have| have.or(&rows)));

@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use lakemark_format::{ManifestMigration, ManifestUpdates};
 use lakemark_index::{RowSet, RowSetBuilder};
 use object_store::ObjectMeta;
@@ -85,7 +85,7 @@ struct Made {
 pub(crate) struct OverlayCache {
     pub(super) runs: RunCache,
     /// What readers read of the log.
-    reader: TailSlot,
+    pub(super) reader: TailSlot,
     /// What the writer knows of it; not shared, so that taking changes in copies nothing.
     pub(super) writer: TailSlot,
     last: Mutex<Option<(Made, Arc<Overlay>)>>,
@@ -292,7 +292,7 @@ impl<'a> Updated<'a> {
         }
         // All of its keys, those of migrated rows, too: what is remembered must hold for every manifest.
         let all = RowSet::full(above.level.row_count());
-        let keys = above.level.keys(&self.key, &self.schema, &all).await?;
+        let keys = above.level.keys(&self.key, &all).await?;
         Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
     }
 
@@ -310,7 +310,7 @@ impl<'a> Updated<'a> {
         if active.is_empty() {
             return Ok(hits);
         }
-        let keys: Keys = level.keys(&self.key, &self.schema, &active).await?;
+        let keys: Keys = level.keys(&self.key, &active).await?;
         for found in positions(ground.base, &self.key, &keys, &unknown).await? {
             let file = found.file;
             let noted = ground.note(level, found, RowSet::empty(level.row_count()));
@@ -329,8 +329,7 @@ impl Overlay {
             let first = key.encode(rows)?;
             Ok(first.iter().next().and_then(|row| keys.place(row.as_ref())))
         };
-        let fields = key.names.iter().zip(&key.types).map(|(name, of)| Field::new(name, of.clone(), true));
-        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let schema = key.schema();
         for (level, live) in &self.live {
             let found = level.rows_with(key, keys).await?.and(live);
             if !found.is_empty() {

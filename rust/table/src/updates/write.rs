@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::change::{Change, WriteOptions, Written, fitted};
 use super::flush::flush;
-use super::key::Keys;
+use super::key::{KeyColumns, Keys};
 use super::level::chosen;
 use super::overlay::{Overlay, Updated};
 use super::parameters::Parameters;
@@ -66,11 +66,10 @@ pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: Wri
 }
 
 async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
-    let session = match Writing::begin(table).await {
+    let mut session = match Writing::begin(table).await {
         Ok(session) => session,
         Err(error) => return refuse(waiting, &error),
     };
-    let mut session = session;
     let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
     for Waiting { changes, options, answer } in waiting {
         match session.accept(&changes, &options).await {
@@ -150,6 +149,9 @@ pub(crate) struct Writing<'a> {
     pub manifest: Arc<Manifest>,
     pub updates: ManifestUpdates,
     pub parameters: Parameters,
+    key: Arc<KeyColumns>,
+    /// The schema of changes.
+    schema: SchemaRef,
     /// The data files, without any pending change.
     pub base: Snapshot,
     pub tail: Tail,
@@ -176,6 +178,7 @@ impl<'a> Writing<'a> {
         let parameters = Parameters::of(&updates.options)?;
         let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded))?;
         let tail = updated.tail(&base, &table.overlays.writer).await?;
+        let Updated { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
         if tail.torn {
             cut(store, &updates, end, &lock).await?;
@@ -187,6 +190,8 @@ impl<'a> Writing<'a> {
             manifest,
             updates,
             parameters,
+            key,
+            schema,
             base,
             tail,
             commits: Vec::new(),
@@ -198,23 +203,28 @@ impl<'a> Writing<'a> {
 
     /// Whether less of the cache is full than this.
     pub(crate) fn is_below(&self, share: Option<f64>) -> bool {
-        let have: u64 = self.updates.runs.iter().map(|run| run.length).sum();
-        share.is_some_and(|share| (have as f64) < share * self.parameters.cache_bytes as f64)
+        share.is_some_and(|share| (self.updates.run_bytes() as f64) < share * self.parameters.cache_bytes as f64)
     }
 
-    pub(crate) fn updated(&self) -> Result<Updated<'_>> {
-        Updated::of(&self.base, self.store, &self.updates, (self.manifest.number, self.base.folded))
+    pub(crate) fn updated(&self) -> Updated<'_> {
+        Updated {
+            store: self.store,
+            updates: &self.updates,
+            manifest: self.manifest.number,
+            folded: self.base.folded,
+            key: Arc::clone(&self.key),
+            schema: Arc::clone(&self.schema),
+        }
     }
 
     /// Checks changes and takes them in.
     async fn accept(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Written> {
-        let schema: SchemaRef = self.base.schema();
-        let key = Arc::clone(&self.updated()?.key);
+        let schema = self.base.schema();
         let mut commit = LogCommit::default();
         let mut rows = 0;
         let mut fits = Vec::with_capacity(changes.len());
         for change in changes {
-            let fit = fitted(change, &schema, &key)?;
+            let fit = fitted(change, &schema, &self.key)?;
             rows += fit.num_rows() as u64;
             fits.push((change.operation, fit));
         }
@@ -227,15 +237,14 @@ impl<'a> Writing<'a> {
         if rows == 0 {
             return Ok(Written { sequence: sequence.saturating_sub(1), rows });
         }
-        let change_schema = Arc::clone(&self.updated()?.schema);
-        self.tail.apply(sequence, &commit, &change_schema, names.as_deref())?;
+        self.tail.apply(sequence, &commit, &self.schema, names.as_deref())?;
         self.commits.push(commit);
         Ok(Written { sequence, rows })
     }
 
     /// Whether keys that are inserted are there already, and whether somebody was faster.
     async fn check(&mut self, changes: &[(Operation, RecordBatch)], read_at: Option<u64>) -> Result<()> {
-        let key = Arc::clone(&self.updated()?.key);
+        let key = Arc::clone(&self.key);
         // What an earlier operation of the same call did to a key decides over what is there.
         let mut own: Vec<(Operation, Keys)> = Vec::new();
         for (operation, rows) in changes {
@@ -257,7 +266,7 @@ impl<'a> Writing<'a> {
         rows: &RecordBatch,
         earlier: &(dyn Fn(&[u8]) -> Option<Operation> + Send + Sync),
     ) -> Result<()> {
-        let key = Arc::clone(&self.updated()?.key);
+        let key = Arc::clone(&self.key);
         let mut open = Vec::new();
         for (row, bytes) in key.encode(rows)?.iter().enumerate() {
             let recent = self.tail.fold.last(bytes.as_ref()).filter(|(_, sequence)| *sequence >= self.first);
@@ -284,7 +293,7 @@ impl<'a> Writing<'a> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
-        let before = self.updated()?.overlay(&self.base, &self.table.overlays).await?;
+        let before = self.updated().overlay(&self.base, &self.table.overlays).await?;
         self.before = Some(Arc::clone(&before));
         Ok(before)
     }
@@ -307,7 +316,7 @@ impl<'a> Writing<'a> {
         if read_at.saturating_add(1) < self.known_from() {
             return Err(migrated_since());
         }
-        let updated = self.updated()?;
+        let updated = self.updated();
         for (row, bytes) in updated.key.encode(rows)?.iter().enumerate() {
             if self.tail.fold.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
                 return Err(conflict(&updated.key.shown(rows, row)));
@@ -338,7 +347,7 @@ impl<'a> Writing<'a> {
         })?;
         let buffered = self.end - lakemark_format::log::LOG_START + frame.len() as u64;
         if buffered >= self.parameters.buffer_bytes() {
-            return flush(&mut self, 0).await;
+            return flush(&mut self).await;
         }
         let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };
         let (end, length) = (self.end, frame.len() as u64);
