@@ -130,3 +130,24 @@ def test_a_delta_table_that_asks_for_more_than_we_keep_is_refused(tmp_path: Path
     deltalake.write_deltalake(str(tmp_path), rows(), configuration={"delta.appendOnly": "true"})
     with pytest.raises(lakemark.UnsupportedError, match="appendOnly"):
         lakemark.Table(tmp_path, key="id")
+
+
+@pytest.mark.parametrize("delta", [False, True])
+def test_a_table_of_which_every_row_is_deleted_can_be_opened_and_filled_again(tmp_path: Path, delta: bool) -> None:
+    if delta:
+        deltalake.write_deltalake(str(tmp_path), rows())
+    else:
+        pq.write_table(rows(), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    columns = table.scan().to_arrow().schema
+    table.delete(list(range(ROWS)))
+    assert table.migrate().rows_hidden == ROWS
+    for _ in range(2):
+        table = lakemark.Table(tmp_path)
+        assert (table.count(), table.scan().to_arrow().schema) == (0, columns)
+        table.insert(rows(7, 2))
+        assert table.migrate().rows == 2
+        assert by_id(lakemark.Table(tmp_path).scan().to_arrow()) == by_id(rows(7, 2))
+        assert table.lookup([8]).to_arrow().num_rows == 1
+        table.delete([7, 8])
+        assert table.migrate().rows_hidden == 2

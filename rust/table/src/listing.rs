@@ -234,6 +234,11 @@ fn partitions(files: &[ListedFile]) -> Result<(Vec<Field>, Vec<ArrayRef>)> {
     Ok((fields.collect(), columns))
 }
 
+/// The type of a partition column with these values in its folders' names.
+pub(crate) fn inferred_type(values: &[Option<&str>]) -> DataType {
+    infer(values).data_type().clone()
+}
+
 /// Integers if all values are, else dates, else text.
 fn infer(values: &[Option<&str>]) -> ArrayRef {
     let some = || values.iter().flatten();

@@ -5,6 +5,7 @@
 //! partition, go to new files, sorted by key. [`delta`] publishes the result by one commit of the log; [`folder`]
 //! leaves that to whoever writes the manifest.
 
+mod bare;
 mod conform;
 pub(crate) mod delta;
 pub(crate) mod folder;
@@ -29,6 +30,7 @@ use parquet::file::properties::WriterProperties;
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::moments::is_rebased;
+use crate::rewrite::bare::bare_files;
 use crate::rewrite::conform::{Match, conform_batch};
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::writer::{FileWriter, NewFile, Target, new_properties, properties_like};
@@ -93,6 +95,9 @@ impl Folding<'_> {
             }
         }
         self.write_left().await?;
+        if self.target.columns_are_in_files {
+            self.write_bare().await?;
+        }
         self.target.sync(&self.folded.files).await
     }
 
@@ -184,6 +189,17 @@ impl Folding<'_> {
                 }
             }
             self.finish(writer, None).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes files without rows where otherwise columns were lost with the last rows.
+    async fn write_bare(&mut self) -> Result<()> {
+        for number in bare_files(self.snapshot, &self.folded)? {
+            let Some(file) = self.snapshot.files().get(number) else { continue };
+            let (place, values) = (self.folded.files.len(), &file.partition_values);
+            let writer = FileWriter::start(self.target, place, Some(file), values, &new_properties())?;
+            self.finish(Some(writer), Some(number)).await?;
         }
         Ok(())
     }

@@ -89,6 +89,7 @@ pub(super) async fn migrate_then(
         local: location.local.clone(),
         schema,
         file_bytes: FILE_BYTES,
+        columns_are_in_files: false,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

@@ -37,6 +37,7 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         local: place.local.clone(),
         schema: snapshot.file_schema(),
         file_bytes: FILE_BYTES,
+        columns_are_in_files: true,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

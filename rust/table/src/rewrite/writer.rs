@@ -43,6 +43,8 @@ pub(super) struct Target<'a> {
     pub schema: SchemaRef,
     /// A file of new rows is closed when it has about this many bytes.
     pub file_bytes: usize,
+    /// Whether nothing but the files says which columns the table has.
+    pub columns_are_in_files: bool,
     /// Says the path of a new file.
     pub path: &'a NewPath<'a>,
 }

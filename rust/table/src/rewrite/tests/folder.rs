@@ -237,6 +237,7 @@ async fn many_new_rows_are_cut_into_files() {
         local: place.local.clone(),
         schema: snapshot.file_schema(),
         file_bytes: 20_000,
+        columns_are_in_files: true,
         path: &path,
     };
     let folded = fold_rows(&snapshot, &pending.fold(), &target).await.unwrap();

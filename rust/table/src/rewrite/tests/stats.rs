@@ -21,6 +21,7 @@ async fn written(batches: &[RecordBatch]) -> (NewFile, Target<'static>) {
         local: None,
         schema: batches[0].schema(),
         file_bytes: 0,
+        columns_are_in_files: false,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
     let rows = batches[0].num_rows();
