@@ -33,6 +33,7 @@ from lakemark.exceptions import (
     LakemarkWarning,
     NotFoundError,
     SchemaMismatchError,
+    SnapshotExpiredError,
     UnsupportedError,
 )
 from lakemark.reports import (
@@ -50,6 +51,7 @@ from lakemark.reports import (
     UpdatesInfo,
     VacuumReport,
     VerifyReport,
+    Version,
     Waste,
     Written,
 )
@@ -92,12 +94,14 @@ __all__ = [
     "SchemaMismatchError",
     "Session",
     "Snapshot",
+    "SnapshotExpiredError",
     "Table",
     "TableInfo",
     "UnsupportedError",
     "UpdatesInfo",
     "VacuumReport",
     "VerifyReport",
+    "Version",
     "Waste",
     "Written",
     "connect",

@@ -27,6 +27,7 @@ __all__ = [
     "LakemarkWarning",
     "NotFoundError",
     "SchemaMismatchError",
+    "SnapshotExpiredError",
     "UnsupportedError",
 ]
 
@@ -61,6 +62,10 @@ class ConflictError(LakemarkError):
 
 class CacheFullError(LakemarkError):
     """There is no room for more pending updates; those that were made are safe."""
+
+
+class SnapshotExpiredError(LakemarkError):
+    """What an old version of the table needs is gone; the message says which versions can still be read."""
 
 
 class CorruptError(LakemarkError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from lakemark import _pictures
@@ -23,6 +24,7 @@ __all__ = [
     "UpdatesInfo",
     "VacuumReport",
     "VerifyReport",
+    "Version",
     "Waste",
     "Written",
 ]
@@ -578,6 +580,34 @@ class RunInfo:
     rows: int
     rows_migrated: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a table, as `Table.history` lists them.
+
+    Attributes:
+        version: Its number, for `Table(path, version=…)`.
+        time: When it was made, if that was written down.
+        operation: What made it.
+        files_added: Data files that it added; of a run of changes, one.
+        files_removed: Data files, or runs, that it took away.
+        rows: Rows in what it added, where that is known: of Delta's files, or changes of a run.
+    """
+
+    version: int
+    time: datetime | None
+    operation: str
+    files_added: int
+    files_removed: int
+    rows: int | None
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Version:
+        """Makes one from its JSON form."""
+        rest = dict(values)
+        time = rest.pop("time_ms")
+        return cls(time=None if time is None else datetime.fromtimestamp(time / 1000, tz=timezone.utc), **rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Session:
         *,
         store: str | os.PathLike[str] | None = None,
         key: str | Sequence[str] | None = None,
+        version: int | None = None,
     ) -> Table:
         """Opens a table and gives it a name in this session.
 
@@ -74,11 +75,12 @@ class Session:
             name: The name to use in SQL; made from the last part of the path if there is none.
             store: Path or URL for the marks, as for `Table`.
             key: The column, or columns, that tell the rows apart, as for `Table`.
+            version: A version to read, as for `Table`.
 
         Returns:
             The table.
         """
-        table = Table(path, store=store, key=key)
+        table = Table(path, store=store, key=key, version=version)
         self.register(_name_of(path) if name is None else name, table)
         return table
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -22,6 +23,7 @@ from lakemark.reports import (
     UpdatesInfo,
     VacuumReport,
     VerifyReport,
+    Version,
     Written,
 )
 from lakemark.rows import Rows
@@ -58,9 +60,12 @@ class Table:
         store: Path or URL for the marks; needed for globs and for places that cannot be written.
         key: The column, or columns, that tell the rows apart. The first time it is declared, as by `declare_key`.
         storage_options: Options of the object store, such as `aws_region`.
+        version: A version to read, and to do nothing else with, in place of the newest state: of a Delta table what
+            every reader of Delta calls so, of others the number of a manifest; `history` lists them.
 
     Raises:
-        NotFoundError: There is nothing at `path`.
+        NotFoundError: There is nothing at `path`, or no such version.
+        SnapshotExpiredError: What the version needs is gone.
         InvalidInputError: There is something, and it is no table; or the table has another key.
     """
 
@@ -70,17 +75,21 @@ class Table:
         store: str | os.PathLike[str] | None = None,
         key: str | Sequence[str] | None = None,
         storage_options: Mapping[str, str] | None = None,
+        *,
+        version: int | None = None,
     ) -> None:
         self._inner = _internal.Table(
             os.fspath(path),
             None if store is None else os.fspath(store),
             dict(storage_options or {}),
+            version,
         )
         if key is not None and self.key != tuple(_names(key)):
             self.declare_key(key, progress=False)
 
     def __repr__(self) -> str:
-        return f"lakemark.Table({self.location!r})"
+        at = "" if self.version is None else f", version={self.version}"
+        return f"lakemark.Table({self.location!r}{at})"
 
     def _repr_html_(self) -> str:
         return self.info()._repr_html_()
@@ -89,6 +98,36 @@ class Table:
     def location(self) -> str:
         """Where the data is, as it was given."""
         return self._inner.location()
+
+    @property
+    def version(self) -> int | None:
+        """The version that is read; none for the newest state."""
+        return self._inner.version()
+
+    def history(self, limit: int | None = None) -> list[Version]:
+        """Lists the versions that `Table(path, version=…)` takes.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"), key="flight")
+        >>> table.delete([1, 2, 3]).rows
+        3
+        >>> table.flush()
+        >>> newest = table.history(1)[0]
+        >>> newest.operation, newest.rows
+        ('flush changes', 3)
+        >>> lakemark.Table(table.location, version=newest.version - 1).count()
+        30
+
+        Those of a Delta table are its commits. Those of others are the manifests of the store: changes belong to the
+        version that a flush, or a migration, makes of them.
+
+        Args:
+            limit: How many at most; all that are still there if there is none.
+
+        Returns:
+            The versions, newest first.
+        """
+        return [Version.from_dict(version) for version in json.loads(self._inner.history(limit))]
 
     @property
     def schema(self) -> Schema:

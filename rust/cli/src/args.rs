@@ -101,6 +101,15 @@ Examples:
   lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
   lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left";
 
+const HISTORY_EXAMPLES: &str = "\
+A version of a Delta table is what every reader of Delta calls so, without changes that are pending. Of other tables it is the number of a manifest of the \
+store: changes belong to the version that a flush or a migration makes of them; files that others add or remove count as they are now.
+
+Examples:
+  lakemark history flights/
+  lakemark count flights/ --version 12 \"carrier = 'UA'\"
+  lakemark sql -c \"CREATE EXTERNAL TABLE f STORED AS LAKEMARK LOCATION 'flights/' OPTIONS (version '12')\" -c \"SELECT * FROM f\"";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(name = "lakemark", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
@@ -131,6 +140,9 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, rows, columns, pending updates, indexes, coverage
     Info(InfoArgs),
+    /// List the versions of a table that can be asked for with --version: commits of a Delta table, manifests of others
+    #[command(after_help = HISTORY_EXAMPLES)]
+    History(HistoryArgs),
     /// Declare the columns that tell the rows of a table apart, so that it takes updates
     #[command(after_help = KEY_EXAMPLES)]
     Key(KeyArgs),
@@ -331,6 +343,9 @@ pub struct CountArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
+    /// A version to read in place of the newest state; `lakemark history TABLE` lists them
+    #[arg(long, value_name = "NUMBER")]
+    pub version: Option<u64>,
     /// A condition in SQL, as after WHERE; all rows if it is left out
     #[arg(value_name = "PREDICATE")]
     pub predicate: Option<String>,
@@ -342,6 +357,9 @@ pub struct LookupArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
+    /// A version to read in place of the newest state; `lakemark history TABLE` lists them
+    #[arg(long, value_name = "NUMBER")]
+    pub version: Option<u64>,
     /// Values of the key column
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
@@ -362,6 +380,9 @@ pub struct ExplainArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
+    /// A version to read in place of the newest state; `lakemark history TABLE` lists them
+    #[arg(long, value_name = "NUMBER")]
+    pub version: Option<u64>,
     /// A condition in SQL, as after WHERE
     #[arg(value_name = "PREDICATE")]
     pub predicate: String,
@@ -376,9 +397,26 @@ pub struct InfoArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
+    /// A version to read in place of the newest state; `lakemark history TABLE` lists them
+    #[arg(long, value_name = "NUMBER")]
+    pub version: Option<u64>,
     /// How the facts are printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+}
+
+/// `lakemark history`.
+#[derive(Debug, Args)]
+pub struct HistoryArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// How many versions at most, the newest first
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// How the list is printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
 }
 
 /// `lakemark key`.

@@ -14,18 +14,23 @@ use crate::output;
 
 /// Opens the table that a verb works on.
 pub(crate) async fn open(at: &TableArgs) -> Result<Arc<Table>, Failure> {
-    let options = TableOptions { store: at.store.clone(), storage_options: at.storage.iter().cloned().collect() };
-    Ok(Table::open(&at.table, options).await?)
+    open_at(at, None).await
+}
+
+/// Opens the table at a version, if one is given.
+pub(crate) async fn open_at(at: &TableArgs, version: Option<u64>) -> Result<Arc<Table>, Failure> {
+    let storage_options = at.storage.iter().cloned().collect();
+    Ok(Table::open(&at.table, TableOptions { store: at.store.clone(), storage_options, version }).await?)
 }
 
 pub(crate) async fn count(args: CountArgs) -> Result<(), Failure> {
-    let table = open(&args.at).await?;
+    let table = open_at(&args.at, args.version).await?;
     let rows = lakemark_datafusion::count(&table, args.predicate.as_deref(), &QueryOptions::default()).await?;
     output::text(&rows.to_string())
 }
 
 pub(crate) async fn lookup(args: LookupArgs) -> Result<(), Failure> {
-    let table = open(&args.at).await?;
+    let table = open_at(&args.at, args.version).await?;
     let keys: ArrayRef = Arc::new(StringArray::from(args.keys));
     let options = QueryOptions::default();
     let (schema, batches) =
@@ -34,7 +39,7 @@ pub(crate) async fn lookup(args: LookupArgs) -> Result<(), Failure> {
 }
 
 pub(crate) async fn explain(args: ExplainArgs) -> Result<(), Failure> {
-    let table = open(&args.at).await?;
+    let table = open_at(&args.at, args.version).await?;
     let report = lakemark_datafusion::explain(&table, Some(&args.predicate), &QueryOptions::default()).await?;
     match args.format {
         TextFormat::Json => output::json_value(&report),

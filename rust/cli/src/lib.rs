@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! run ── args        what the words mean (clap)
-//!     ├─ maintain    index create|build|list|drop|verify, info
+//!     ├─ maintain    index create|build|list|drop|verify, history, info
 //!     ├─ advise      index advise
 //!     ├─ ask         count, explain
 //!     ├─ updates     key, insert, upsert, update, delete, flush, migrate, whose rows are read by input
@@ -83,6 +83,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Delete(change)) => updates::change(Operation::Delete, change).await,
         Some(Verb::Flush(flush)) => updates::flush(flush).await,
         Some(Verb::Migrate(migrate)) => updates::migrate(migrate).await,
+        Some(Verb::History(history)) => maintain::history(history).await,
         Some(Verb::Info(info)) => maintain::info(info).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }

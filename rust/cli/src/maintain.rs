@@ -1,19 +1,21 @@
-//! `index create|build|compact|list|drop|verify`, `vacuum` and `info`: what keeps a table's marks.
+//! `index create|build|compact|list|drop|verify`, `vacuum`, `history` and `info`: what keeps a table's marks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array};
 use lakemark_datafusion::QueryOptions;
 use lakemark_table::{
     BuildOptions, BuildReport, CancelFlag, CompactReport, Finding, IndexInfo, IndexSpec, Snapshot, Table, UpdatesInfo,
-    VacuumOptions, VacuumReport, VerifyReport, Waste,
+    VacuumOptions, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
 use serde_json::json;
 
-use crate::args::{BuildArgs, CreateArgs, DropArgs, InfoArgs, ListArgs, TextFormat, Tuning, VacuumArgs, VerifyArgs};
-use crate::ask::open;
+use crate::args::{
+    BuildArgs, CreateArgs, DropArgs, HistoryArgs, InfoArgs, ListArgs, TextFormat, Tuning, VacuumArgs, VerifyArgs,
+};
+use crate::ask::{open, open_at};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{Bar, CtrlC};
@@ -246,8 +248,31 @@ fn vacuum_text(report: &VacuumReport) -> String {
     text
 }
 
+pub(crate) async fn history(args: HistoryArgs) -> Result<(), Failure> {
+    let versions = open(&args.at).await?.history(args.limit).await?;
+    output::batch(version_rows(&versions)?, args.format)
+}
+
+fn version_rows(versions: &[VersionInfo]) -> Result<RecordBatch, Failure> {
+    let numbers = |of: fn(&VersionInfo) -> Option<u64>| -> ArrayRef {
+        Arc::new(versions.iter().map(of).collect::<UInt64Array>())
+    };
+    let times: TimestampMillisecondArray = versions.iter().map(|version| version.time_ms).collect();
+    let operations = StringArray::from_iter_values(versions.iter().map(|version| &version.operation));
+    let columns: [(&str, ArrayRef); 6] = [
+        ("version", numbers(|of| Some(of.version))),
+        ("time", Arc::new(times.with_timezone_utc())),
+        ("operation", Arc::new(operations)),
+        ("files_added", numbers(|of| Some(of.files_added))),
+        ("files_removed", numbers(|of| Some(of.files_removed))),
+        ("rows", numbers(|of| of.rows)),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))
+        .map_err(|error| Failure::Error(format!("the list of versions cannot be drawn: {error}")))
+}
+
 pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
-    let table = open(&args.at).await?;
+    let table = open_at(&args.at, args.version).await?;
     let snapshot = table.snapshot().await?;
     let facts = Facts {
         rows: lakemark_datafusion::count(&table, None, &QueryOptions::default()).await?,
@@ -318,6 +343,7 @@ fn info_text(table: &Table, snapshot: &Snapshot, facts: &Facts) -> String {
     }
     match &facts.updates {
         Some(updates) => text.push_str(&format!("\n{}", updates_text(updates))),
+        None if table.version().is_some() => {}
         None => text.push_str("\nupdates: none; `lakemark key TABLE --on COLUMN` makes the table take some"),
     }
     text

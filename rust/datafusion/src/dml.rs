@@ -45,6 +45,7 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<
     let Some((table, snapshot)) = target(&statement) else {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{} is not a Lakemark table", statement.table_name)));
     };
+    table.check_open_for_changes()?;
     let Some(key) = snapshot.key_columns() else { return Err(no_key(&table)) };
     let statement_name = statement.op.name().to_owned();
     let input = statement.input.as_ref().clone();

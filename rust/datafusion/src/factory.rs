@@ -21,7 +21,8 @@ const UPDATE_OPTIONS: [&str; 3] = ["cache_bytes", "page_bytes", "alpha"];
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///
 /// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the
-/// columns that tell the rows apart (`'a, b'`), with the options of [`Table::declare_key`] beside it. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
+/// columns that tell the rows apart (`'a, b'`), with the options of [`Table::declare_key`] beside it. `version` is the version that is read
+/// in place of the newest state. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
 #[derive(Debug, Default)]
 pub struct LakemarkTableFactory;
 
@@ -86,6 +87,11 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
         let name = name.strip_prefix("lakemark.").unwrap_or(name);
         if name == "store" {
             opening.store = Some(value.clone());
+        } else if name == "version" {
+            let number = value.trim().parse();
+            opening.version = Some(number.map_err(|_| {
+                invalid(format!("the option 'version' is {value:?}; give the number of a version, as in '12'"))
+            })?);
         } else if name == "key" {
             key.columns = value.split(',').map(|column| column.trim().to_owned()).collect();
         } else if UPDATE_OPTIONS.contains(&name) {
@@ -94,8 +100,8 @@ fn table_options(given: &HashMap<String, String>) -> Result<Options> {
             opening.storage_options.insert(storage.to_owned(), value.clone());
         } else {
             return Err(invalid(format!(
-                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'key' and, beside \
-                 that, {}",
+                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'key' and, \
+                 beside that, {}",
                 UPDATE_OPTIONS.map(|name| format!("'{name}'")).join(", ")
             )));
         }
@@ -126,6 +132,13 @@ mod tests {
         assert_eq!(taken.store.as_deref(), Some("/ssd/t"));
         assert_eq!(taken.storage_options.get("aws_region").map(String::as_str), Some("x"));
         assert_eq!(options(&[("format.store", "/a")]).unwrap().opening.store.as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn a_version_is_a_number() {
+        assert_eq!(options(&[("format.version", "12")]).unwrap().opening.version, Some(12));
+        let error = options(&[("version", "latest")]).unwrap_err();
+        assert!(error.message().contains("\"latest\"; give the number of a version"), "{error}");
     }
 
     #[test]

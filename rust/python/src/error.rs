@@ -17,6 +17,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::SchemaMismatch => "SchemaMismatchError",
         ErrorKind::Conflict => "ConflictError",
         ErrorKind::CacheFull => "CacheFullError",
+        ErrorKind::SnapshotExpired => "SnapshotExpiredError",
         ErrorKind::Corrupt => "CorruptError",
         ErrorKind::Io => "LakemarkIOError",
         ErrorKind::Cancelled => "CancelledError",

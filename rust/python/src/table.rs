@@ -35,8 +35,9 @@ impl Table {
         location: String,
         store: Option<String>,
         storage_options: HashMap<String, String>,
+        version: Option<u64>,
     ) -> PyResult<Self> {
-        let options = TableOptions { store, storage_options };
+        let options = TableOptions { store, storage_options, version };
         wait(py, move || async move { lakemark_table::Table::open(&location, options).await }).map(Self)
     }
 
@@ -55,6 +56,17 @@ impl Table {
     fn schema(&self, py: Python<'_>) -> PyResult<Schema> {
         let table = Arc::clone(&self.0);
         wait(py, move || async move { Ok(Schema(table.snapshot().await?.schema())) })
+    }
+
+    fn version(&self) -> Option<u64> {
+        self.0.version()
+    }
+
+    /// The versions as JSON, newest first.
+    fn history(&self, py: Python<'_>, limit: Option<usize>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let versions = wait(py, move || async move { table.history(limit).await })?;
+        to_json(py, &versions)
     }
 
     /// The pinned state as JSON: versions, files, indexes.

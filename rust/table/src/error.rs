@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Conflict,
     /// Pending updates take all the space that they may have.
     CacheFull,
+    /// What an old version of the table needs is gone.
+    SnapshotExpired,
     /// Bytes are not what they should be.
     Corrupt,
     /// Reading or writing failed.
@@ -44,6 +46,7 @@ impl ErrorKind {
             Self::SchemaMismatch => "SchemaMismatch",
             Self::Conflict => "Conflict",
             Self::CacheFull => "CacheFull",
+            Self::SnapshotExpired => "SnapshotExpired",
             Self::Corrupt => "Corrupt",
             Self::Io => "Io",
             Self::Cancelled => "Cancelled",
@@ -104,6 +107,10 @@ impl Error {
 
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported, message)
+    }
+
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::SnapshotExpired, message)
     }
 
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {

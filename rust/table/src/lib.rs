@@ -7,6 +7,7 @@
 //! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
+//! - `versions`: older states; `history`: which there are
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `updates`: changes that are not in the data files yet, laid over every snapshot
@@ -26,6 +27,7 @@ pub mod error;
 mod failpoint;
 mod fields;
 mod footer;
+mod history;
 mod kind;
 mod listing;
 mod location;
@@ -45,6 +47,7 @@ mod transaction;
 mod updates;
 mod vacuum;
 mod verify;
+mod versions;
 mod walk;
 
 pub use error::{Error, ErrorKind, Result};
@@ -61,7 +64,7 @@ pub use options::{
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
     BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport, RunInfo,
-    UpdatesInfo, VacuumReport, VerifyReport, Waste,
+    UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

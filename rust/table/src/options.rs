@@ -12,6 +12,9 @@ pub struct TableOptions {
     pub store: Option<String>,
     /// Options of the object store, by the names that `object_store` knows.
     pub storage_options: HashMap<String, String>,
+    /// The version that is read, and nothing but read; the newest state if none is given. Of a Delta table it is Delta's, of other
+    /// tables the number of a manifest: see [`Table::history`](crate::Table::history).
+    pub version: Option<u64>,
 }
 
 /// An index to declare.

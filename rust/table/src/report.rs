@@ -174,6 +174,23 @@ pub struct VacuumReport {
     pub seconds: f64,
 }
 
+/// A version of a table: a commit of a Delta table, or a manifest of its store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VersionInfo {
+    /// Its number.
+    pub version: u64,
+    /// When it was made, in milliseconds since 1970-01-01 UTC, if that was written down.
+    pub time_ms: Option<i64>,
+    /// What made it.
+    pub operation: String,
+    /// Data files that it added; of a run of changes, one.
+    pub files_added: u64,
+    /// Data files that it took away.
+    pub files_removed: u64,
+    /// Rows in what it added, where that is known: of Delta's files, or changes of a run.
+    pub rows: Option<u64>,
+}
+
 /// A file that nobody needs any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waste {

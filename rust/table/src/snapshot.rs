@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of};
 use crate::footer::{FileShape, modified_ns};
 use crate::kind::Kind;
-use crate::listing::{Listing, listed};
+use crate::listing::{ListedFile, Listing, listed};
 use crate::names::ColumnNames;
 use crate::options::ProbeOptions;
 use crate::probe;
@@ -27,7 +27,8 @@ use crate::report::{IndexInfo, ProbeReport};
 use crate::schema;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
-use crate::updates::{PendingRows, Updated, application};
+use crate::updates::{Overlay, PendingRows, Updated, application};
+use crate::versions;
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
@@ -133,6 +134,9 @@ pub struct Snapshot {
 impl Snapshot {
     /// The newest state: data files with what is pending laid over them.
     pub(crate) async fn pin(table: &Table) -> Result<Self> {
+        if let Some(version) = table.version {
+            return versions::pin(table, version).await;
+        }
         let mut snapshot = Self::pin_base(table).await?;
         let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else {
             return Ok(snapshot);
@@ -140,15 +144,20 @@ impl Snapshot {
         let Some(updates) = &manifest.updates else { return Ok(snapshot) };
         let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
         let overlay = updated.overlay(&snapshot, &table.overlays).await?;
-        for (file, shadow) in snapshot.files.iter_mut().zip(&overlay.shadow) {
+        snapshot.lay_over(&overlay);
+        Ok(snapshot)
+    }
+
+    /// Hides what pending changes hide, and adds what they add.
+    pub(crate) fn lay_over(&mut self, overlay: &Overlay) {
+        for (file, shadow) in self.files.iter_mut().zip(&overlay.shadow) {
             let Some((row_groups, hidden)) = shadow else { continue };
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
             file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
             file.row_groups.get_or_insert_with(|| row_groups.clone());
         }
-        snapshot.pending = Some(Arc::clone(&overlay.pending)).filter(|pending| pending.row_count() > 0);
-        snapshot.sequence = Some(overlay.next.saturating_sub(1));
-        Ok(snapshot)
+        self.pending = Some(Arc::clone(&overlay.pending)).filter(|pending| pending.row_count() > 0);
+        self.sequence = Some(overlay.next.saturating_sub(1));
     }
 
     /// The newest state of the data files, without what is pending.
@@ -157,13 +166,7 @@ impl Snapshot {
             TableFormat::Parquet => {
                 let (manifest, files) = futures::join!(newest_manifest(table), listed(&table.location));
                 let (manifest, files) = (manifest?, files?);
-                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-                let listing = match (updates, table.store.as_ref()) {
-                    (Some(updates), Some(store)) if !updates.replaced.is_empty() || !updates.data.is_empty() => {
-                        Listing::migrated(files, store, updates).await?
-                    }
-                    _ => Listing::of(&table.location, files)?,
-                };
+                let listing = listing_of(table, manifest.as_deref(), files).await?;
                 Self::pin_listing(table, manifest, listing).await
             }
             TableFormat::Delta => {
@@ -173,7 +176,7 @@ impl Snapshot {
         }
     }
 
-    async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>, listing: Listing) -> Result<Self> {
+    pub(crate) async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>, listing: Listing) -> Result<Self> {
         let mut files: Vec<DataFile> = listing
             .files
             .iter()
@@ -221,7 +224,7 @@ impl Snapshot {
         })
     }
 
-    async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: DeltaState) -> Result<Self> {
+    pub(crate) async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: DeltaState) -> Result<Self> {
         let folded = is_folded(&state, manifest.as_deref()).await?;
         let mut files: Vec<DataFile> = state
             .files
@@ -488,6 +491,17 @@ impl Snapshot {
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe::probe(self, predicate, options))
+    }
+}
+
+/// The data files of a table of Parquet files, as a manifest has them.
+pub(crate) async fn listing_of(table: &Table, manifest: Option<&Manifest>, files: Vec<ListedFile>) -> Result<Listing> {
+    let updates = manifest.and_then(|manifest| manifest.updates.as_ref());
+    match (updates, table.store.as_ref()) {
+        (Some(updates), Some(store)) if !updates.replaced.is_empty() || !updates.data.is_empty() => {
+            Listing::migrated(files, store, updates).await
+        }
+        _ => Listing::of(&table.location, files),
     }
 }
 

@@ -4,6 +4,7 @@
 //! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
 //! synced folder.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
@@ -128,6 +129,21 @@ impl Store {
             return Ok(Newest { number: 0, manifest: Ok(None) });
         };
         Ok(Newest { number, manifest: self.manifest(number, meta).await.map(Some) })
+    }
+
+    /// The manifests that there are, by their numbers.
+    pub(crate) async fn manifests(&self) -> Result<BTreeMap<u64, ObjectMeta>> {
+        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(MANIFESTS)))).await?;
+        Ok(listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta))).collect())
+    }
+
+    /// Whether a file of the store is there.
+    pub(crate) async fn has(&self, relative: &str) -> Result<bool> {
+        match self.place.object_store.head(&self.data_path(relative)).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(self.unreadable(error)),
+        }
     }
 
     /// Numbers only grow, so that the listing begins where the last one ended: a store with many manifests is listed as

@@ -19,12 +19,12 @@ use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
-use crate::report::{BuildReport, CompactReport, MigrateReport, UpdatesInfo, VacuumReport, VerifyReport};
+use crate::report::{BuildReport, CompactReport, MigrateReport, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::updates::{Change, OverlayCache, WriteOptions, WriteQueue, Writing, Written};
-use crate::{advise, build, compact, updates, vacuum, verify};
+use crate::{advise, build, compact, history, updates, vacuum, verify};
 
 /// How the list of data files is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ impl fmt::Display for TableFormat {
 pub struct Table {
     pub(crate) location: Location,
     pub(crate) format: TableFormat,
+    /// The version that is read, if not the newest state.
+    pub(crate) version: Option<u64>,
     /// None for a glob or a file without a store: such a table can be read, not indexed.
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) footers: FooterCache,
@@ -78,7 +80,13 @@ impl Table {
             let store = place.map(|place| Arc::new(Store::new(place)));
             let (footers, vectors) = (FooterCache::default(), VectorCache::default());
             let (overlays, queue) = (OverlayCache::default(), WriteQueue::default());
-            Ok(Arc::new(Self { location, format, store, footers, vectors, overlays, queue }))
+            let version = options.version;
+            let table = Arc::new(Self { location, format, version, store, footers, vectors, overlays, queue });
+            if version.is_some() {
+                // Whoever asks for a version that is not there learns it now.
+                Snapshot::pin(&table).await?;
+            }
+            Ok(table)
         })
     }
 
@@ -100,12 +108,38 @@ impl Table {
         self.store.as_ref().map(|store| store.text())
     }
 
-    /// Pins the newest state. Marks that cannot be read give a warning and a snapshot without marks.
+    /// The version that is read; none for the newest state.
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
+
+    /// The versions that [`TableOptions::version`] takes, newest first: commits of a Delta table, else manifests of the store.
+    pub fn history(&self, limit: Option<usize>) -> BoxFuture<'_, Result<Vec<VersionInfo>>> {
+        Box::pin(history::history(self, limit.unwrap_or(usize::MAX)))
+    }
+
+    /// An error for a table that was opened at a version.
+    ///
+    /// # Errors
+    /// It is one (`InvalidInput`): nothing can be changed in the past.
+    pub fn check_open_for_changes(&self) -> Result<()> {
+        match self.version {
+            None => Ok(()),
+            Some(version) => Err(Error::invalid(format!(
+                "{} was opened at version {version}, which can only be read; open it without a version to change it or its marks",
+                self.location.text
+            ))),
+        }
+    }
+
+    /// Pins the newest state, or the version that the table was opened at. Marks that cannot be read give a warning and a snapshot without marks.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { Snapshot::pin(self).await.map(Arc::new) })
     }
 
     pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
+        self.check_open_for_changes()?;
         self.store.as_ref().ok_or_else(|| {
             Error::invalid(format!(
                 "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
@@ -152,7 +186,7 @@ impl Table {
         Box::pin(async move { updates::migrate(self, &options).await })
     }
 
-    /// How the pending updates stand; none if the table takes none.
+    /// How the pending updates stand; none if the table takes none, as at a version.
     pub fn updates_info(self: &Arc<Self>) -> BoxFuture<'_, Result<Option<UpdatesInfo>>> {
         Box::pin(updates::info(self))
     }

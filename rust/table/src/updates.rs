@@ -42,5 +42,5 @@ pub(crate) use declare::declare_key;
 pub(crate) use flush::flush;
 pub(crate) use info::info;
 pub(crate) use migrate::{application, migrate};
-pub(crate) use overlay::{OverlayCache, Updated};
+pub(crate) use overlay::{Overlay, OverlayCache, Updated};
 pub(crate) use write::{WriteQueue, Writing, write};

@@ -299,3 +299,31 @@ fn help_teaches_by_examples() {
         assert!(said.contains(says), "{said}");
     }
 }
+
+#[test]
+fn older_versions_are_listed_and_read() {
+    let things = Things::keyed();
+    let rows = things.file("rows.csv", "id\n0\n3\n4\n");
+    things.change("delete", &[&rows]);
+    ok(with_path(&["flush"], &things.path(), &[]));
+    let list = ok(with_path(&["history"], &things.path(), &["--format", "json"]));
+    let list: Value = serde_json::from_str(&list).unwrap();
+    let said =
+        list.as_array().unwrap().iter().map(|version| (version["version"].as_u64(), version["operation"].clone()));
+    let expected = ["flush changes", "build indexes", "create index id_key", "declare key (id)"];
+    let numbered = (1..=4).rev().zip(expected).map(|(number, words)| (Some(number), Value::from(words)));
+    assert_eq!(said.collect::<Vec<_>>(), numbered.collect::<Vec<_>>());
+    assert_eq!((&list[0]["rows"], &list[0]["files_added"]), (&Value::from(3), &Value::from(1)));
+    let counted = |version: &str| ok(with_path(&["count"], &things.path(), &["--version", version, "id < 5"]));
+    assert_eq!((counted("3"), counted("4")), ("5\n".to_owned(), "2\n".to_owned()));
+    let stderr = fails(1, with_path(&["count"], &things.path(), &["--version", "9"]));
+    assert!(stderr.contains("has no version 9: the newest is 4"), "{stderr}");
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}' OPTIONS (version '3')",
+        things.path().display()
+    );
+    let said = ok(["sql", "--format", "csv", "-c", &create, "-c", "SELECT count(*) AS n FROM t"]);
+    assert_eq!(said, "n\n10\n");
+    let stderr = fails(1, ["sql", "-c", &create, "-c", "DELETE FROM t WHERE id = 77"]);
+    assert!(stderr.contains("opened at version 3"), "{stderr}");
+}

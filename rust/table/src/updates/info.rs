@@ -13,6 +13,9 @@ use crate::table::Table;
 
 /// How pending updates stand; none if the table takes none.
 pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
+    if table.version().is_some() {
+        return Ok(None);
+    }
     let snapshot = Snapshot::pin(table).await?;
     let (Some(manifest), Some(store)) = (snapshot.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
     let Some(updates) = &manifest.updates else { return Ok(None) };

@@ -216,6 +216,13 @@ impl<'a> Updated<'a> {
         Ok(overlay)
     }
 
+    /// What the runs come to, without what is in the log.
+    pub(crate) async fn overlay_of_runs(&self, base: &Snapshot, cache: &OverlayCache) -> Result<Overlay> {
+        let levels = self.levels(base, cache).await?;
+        let ground = Ground { base, key: &self.key, schema: &self.schema };
+        self.stack(&ground, &levels, self.updates.log.first_sequence).await
+    }
+
     /// Lays levels over the data files.
     pub(crate) async fn stack(&self, ground: &Ground<'_>, levels: &[Stacked], next: u64) -> Result<Overlay> {
         let base = ground.base;

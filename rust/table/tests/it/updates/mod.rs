@@ -3,6 +3,7 @@
 mod migration;
 mod model;
 mod reading;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::path::Path;

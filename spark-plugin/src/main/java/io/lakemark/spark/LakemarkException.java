@@ -26,6 +26,8 @@ public class LakemarkException extends RuntimeException {
     CONFLICT,
     /** There is no room for more pending updates; those that were made are safe. */
     CACHE_FULL,
+    /** What an old version of the table needs is gone. */
+    SNAPSHOT_EXPIRED,
     /** Bytes are not what they should be. */
     CORRUPT,
     /** Reading or writing failed. */
@@ -65,6 +67,7 @@ public class LakemarkException extends RuntimeException {
       case "SchemaMismatch" -> new SchemaMismatch(message);
       case "Conflict" -> new Conflict(message);
       case "CacheFull" -> new CacheFull(message);
+      case "SnapshotExpired" -> new SnapshotExpired(message);
       case "Corrupt" -> new Corrupt(message);
       case "Io" -> new Io(message);
       case "Cancelled" -> new Cancelled(message);
@@ -135,6 +138,15 @@ public class LakemarkException extends RuntimeException {
 
     CacheFull(String message) {
       super(Kind.CACHE_FULL, message);
+    }
+  }
+
+  /** What an old version of the table needs is gone. */
+  public static final class SnapshotExpired extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    SnapshotExpired(String message) {
+      super(Kind.SNAPSHOT_EXPIRED, message);
     }
   }
 

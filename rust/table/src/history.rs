@@ -1,0 +1,144 @@
+//! The versions of a table: what made each, and when.
+
+use lakemark_format::{Manifest, ManifestUpdates};
+use object_store::ObjectStoreExt;
+use serde_json::Value;
+
+use crate::error::Result;
+use crate::report::VersionInfo;
+use crate::table::{Table, TableFormat};
+use crate::versions::DeltaLog;
+
+/// The newest versions, newest first.
+pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+    match table.format {
+        TableFormat::Delta => of_log(table, limit).await,
+        TableFormat::Parquet => of_manifests(table, limit).await,
+    }
+}
+
+/// One version for each commit whose file is still there.
+async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+    let log = DeltaLog::list(table).await?;
+    let mut versions = Vec::new();
+    for (version, meta) in log.commits.iter().rev().take(limit) {
+        let bytes = table.location.object_store.get(&meta.location).await?.bytes().await?;
+        versions.push(of_commit(*version, &String::from_utf8_lossy(&bytes)));
+    }
+    Ok(versions)
+}
+
+fn of_commit(version: u64, text: &str) -> VersionInfo {
+    let mut info = VersionInfo { version, operation: "unknown".to_owned(), rows: Some(0), ..VersionInfo::default() };
+    for action in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        if let Some(commit) = action.get("commitInfo") {
+            let time = commit.get("inCommitTimestamp").or_else(|| commit.get("timestamp"));
+            info.time_ms = time.and_then(Value::as_i64);
+            if let Some(operation) = commit.get("operation").and_then(Value::as_str) {
+                operation.clone_into(&mut info.operation);
+            }
+        }
+        if let Some(add) = action.get("add") {
+            info.files_added += 1;
+            let statistics = add.get("stats").and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
+            let rows = statistics.and_then(|statistics: Value| statistics.get("numRecords")?.as_u64());
+            info.rows = info.rows.zip(rows).map(|(sum, rows)| sum + rows);
+        }
+        info.files_removed += u64::from(action.get("remove").is_some());
+    }
+    info
+}
+
+/// One version for each manifest that is still there.
+async fn of_manifests(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+    let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
+    let mut numbered: Vec<_> = store.manifests().await?.into_iter().rev().take(limit.saturating_add(1)).collect();
+    numbered.reverse();
+    let (mut versions, mut before): (Vec<VersionInfo>, Option<Manifest>) = (Vec::new(), None);
+    let is_cut = numbered.len() > limit;
+    for (place, (number, meta)) in numbered.into_iter().enumerate() {
+        // What cannot be read is no version, and nobody can tell what the next one changed.
+        let manifest = store.read_manifest(number, &meta).await.ok();
+        if let Some(manifest) = manifest.as_ref().filter(|_| !is_cut || place > 0) {
+            let step = match before.as_ref().filter(|before| before.number + 1 == number) {
+                Some(before) => step(before, manifest),
+                None if number == 1 => step(&nothing(manifest), manifest),
+                None => Step::of("unknown"),
+            };
+            let Step { operation, files_added, files_removed, rows } = step;
+            let time_ms = Some(manifest.created_ms);
+            versions.push(VersionInfo { version: number, time_ms, operation, files_added, files_removed, rows });
+        }
+        before = manifest;
+    }
+    versions.reverse();
+    Ok(versions)
+}
+
+/// A manifest before the first one.
+fn nothing(of: &Manifest) -> Manifest {
+    Manifest {
+        number: 0,
+        schemas: Vec::new(),
+        files: Vec::new(),
+        indexes: Vec::new(),
+        segments: Vec::new(),
+        updates: None,
+        ..of.clone()
+    }
+}
+
+/// What was done between two manifests.
+struct Step {
+    operation: String,
+    files_added: u64,
+    files_removed: u64,
+    rows: Option<u64>,
+}
+
+impl Step {
+    fn of(operation: impl Into<String>) -> Self {
+        Self { operation: operation.into(), files_added: 0, files_removed: 0, rows: None }
+    }
+}
+
+fn step(before: &Manifest, after: &Manifest) -> Step {
+    match (&before.updates, &after.updates) {
+        (None, Some(updates)) => return Step::of(format!("declare key ({})", updates.key.join(", "))),
+        (Some(before), Some(after)) => {
+            if let Some(step) = step_of_updates(before, after) {
+                return step;
+            }
+        }
+        _ => {}
+    }
+    let is_in = |manifest: &Manifest, id: &[u8; 16]| manifest.indexes.iter().any(|index| index.id == *id);
+    if let Some(index) = after.indexes.iter().find(|index| !is_in(before, &index.id)) {
+        return Step::of(format!("create index {}", index.name));
+    }
+    if let Some(index) = before.indexes.iter().find(|index| !is_in(after, &index.id)) {
+        return Step::of(format!("drop index {}", index.name));
+    }
+    Step::of("build indexes")
+}
+
+fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<Step> {
+    let added = after.data.iter().filter(|file| !before.data.contains(file)).count() as u64;
+    let removed = before.data.iter().filter(|file| !after.data.contains(file)).count() as u64;
+    let replaced = after.replaced.len().saturating_sub(before.replaced.len()) as u64;
+    let slices = before.migration.iter().flat_map(|migration| &migration.slices);
+    let folded: u64 = slices.map(|(_, start, end)| u64::from(end - start)).sum();
+    if before.migration.is_some() && after.migration.is_none() {
+        let operation = format!("migrate {}", before.migrations);
+        let (files_added, files_removed) = (added, removed + replaced);
+        return Some(Step { operation, files_added, files_removed, rows: Some(folded) });
+    }
+    if after.migrations > before.migrations {
+        return Some(Step::of(format!("begin migration {}", after.migrations)));
+    }
+    let run = after.runs.iter().find(|run| !before.runs.iter().any(|have| have.id == run.id))?;
+    let operation = if run.passes > 1 { "merge runs" } else { "flush changes" };
+    let is_there = |id: &[u8; 16]| after.runs.iter().any(|run| run.id == *id);
+    let files_removed = before.runs.iter().filter(|run| !is_there(&run.id)).count() as u64;
+    Some(Step { operation: operation.to_owned(), files_added: 1, files_removed, rows: Some(u64::from(run.rows)) })
+}

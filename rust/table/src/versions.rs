@@ -1,0 +1,275 @@
+//! Older states of a table, by version.
+//!
+//! ```text
+//! Delta table      Delta's own version: its files and deletion vectors, without pending changes
+//! other tables     the number of a manifest: the files that it counts, and the changes in its runs; what was still in the log
+//!                  belongs to the version that a flush made of it
+//! ```
+//!
+//! Marks are those of today. What is needed and gone makes the version expired, and never a smaller answer. A folder has no
+//! log of its own: files that others add to it, or take from it, count as they are now.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use lakemark_format::{Manifest, ManifestUpdates};
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+
+use crate::delta::{DeltaState, LOG_FOLDER};
+use crate::error::{Error, Result};
+use crate::listing::{listed, objects};
+use crate::snapshot::{Snapshot, listing_of};
+use crate::store::Store;
+use crate::table::{Table, TableFormat};
+use crate::updates::Updated;
+
+/// The state of a version.
+pub(crate) async fn pin(table: &Table, version: u64) -> Result<Snapshot> {
+    match table.format {
+        TableFormat::Parquet => pin_folder(table, version).await,
+        TableFormat::Delta => pin_delta(table, version).await,
+    }
+}
+
+async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
+    let Some(store) = table.store.as_ref() else {
+        return Err(Error::not_found(format!("{} has no store and so no versions; give its store", table.location())));
+    };
+    let numbered = store.manifests().await?;
+    let Some(meta) = numbered.get(&version) else { return Err(no_manifest(table, version, &numbered)) };
+    let manifest = store.read_manifest(version, meta).await?;
+    if let Some(updates) = &manifest.updates
+        && let Some(gone) = first_gone(store, updates).await?
+    {
+        let rest = readable(store, &numbered, version).await?;
+        return Err(expired(table, version, &format!("{gone} of it is gone"), &rest));
+    }
+    let files = listed(&table.location).await?;
+    let listing = listing_of(table, Some(&manifest), files).await?;
+    let marked = with_marks_of_today(store, manifest).await;
+    let mut snapshot = Snapshot::pin_listing(table, Some(Arc::clone(&marked)), listing).await?;
+    if let Some(updates) = &marked.updates {
+        let updated = Updated::of(&snapshot, store, updates, (version, false))?;
+        let overlay = updated.overlay_of_runs(&snapshot, &table.overlays).await?;
+        snapshot.lay_over(&overlay);
+    }
+    Ok(snapshot)
+}
+
+/// The segments that an old manifest names may be gone, those of the newest are there.
+async fn with_marks_of_today(store: &Store, old: Manifest) -> Arc<Manifest> {
+    match store.newest().await.and_then(|newest| newest.manifest) {
+        Ok(Some(newest)) => Arc::new(Manifest { number: old.number, updates: old.updates, ..newest.as_ref().clone() }),
+        Ok(None) | Err(_) => Arc::new(old),
+    }
+}
+
+/// The first run or data file of the store that a manifest names and that is not there.
+async fn first_gone(store: &Store, updates: &ManifestUpdates) -> Result<Option<String>> {
+    let runs = updates.runs.iter().map(|run| ("the run", &run.path));
+    let data = updates.data.iter().map(|file| ("the data file", &file.path));
+    for (what, path) in runs.chain(data) {
+        if !store.has(path).await? {
+            return Ok(Some(format!("{what} {path}")));
+        }
+    }
+    Ok(None)
+}
+
+/// The versions other than `but` of which nothing is gone.
+async fn readable(store: &Store, numbered: &BTreeMap<u64, ObjectMeta>, but: u64) -> Result<BTreeSet<u64>> {
+    let mut found = BTreeSet::new();
+    for (number, meta) in numbered.iter().filter(|(number, _)| **number != but) {
+        let Ok(manifest) = store.read_manifest(*number, meta).await else { continue };
+        let gone = match &manifest.updates {
+            Some(updates) => first_gone(store, updates).await?,
+            None => None,
+        };
+        if gone.is_none() {
+            found.insert(*number);
+        }
+    }
+    Ok(found)
+}
+
+fn no_manifest(table: &Table, version: u64, numbered: &BTreeMap<u64, ObjectMeta>) -> Error {
+    match numbered.last_key_value() {
+        Some((newest, _)) if version != 0 && version < *newest => {
+            expired(table, version, "its manifest is gone", &numbered.keys().copied().collect())
+        }
+        _ => never_was(table, version, numbered.keys().next_back().copied()),
+    }
+}
+
+async fn pin_delta(table: &Table, version: u64) -> Result<Snapshot> {
+    let state = match DeltaState::read_version(&table.location, Some(version)).await {
+        Ok(state) if state.version == version => state,
+        Ok(_) => return Err(no_log(table, version, None).await),
+        Err(error) => return Err(no_log(table, version, Some(error)).await),
+    };
+    let present = Present::list(table).await?;
+    if let Some(path) = present.first_gone(&state).await? {
+        let rest = present.readable_after(table, version).await?;
+        return Err(expired(table, version, &format!("the data file {path} of it is gone"), &rest));
+    }
+    // Pending changes are no part of the version, so that nothing is lost where the store cannot tell of them.
+    let manifest = match table.store.as_ref() {
+        Some(store) => store.newest().await.and_then(|newest| newest.manifest).unwrap_or_else(|error| {
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+            None
+        }),
+        None => None,
+    };
+    Snapshot::pin_delta(table, manifest, state).await
+}
+
+/// The data files that are there now.
+struct Present {
+    object_store: Arc<dyn ObjectStore>,
+    listed: HashSet<Path>,
+}
+
+impl Present {
+    async fn list(table: &Table) -> Result<Self> {
+        let listed = objects(&table.location).await?.into_iter().map(|meta| meta.location).collect();
+        Ok(Self { object_store: Arc::clone(&table.location.object_store), listed })
+    }
+
+    /// The first data file of a version that is not there.
+    async fn first_gone(&self, state: &DeltaState) -> Result<Option<String>> {
+        for file in &state.files {
+            if self.listed.contains(&file.meta.location) {
+                continue;
+            }
+            // A listing may spell it in another way.
+            match self.object_store.head(&file.meta.location).await {
+                Ok(_) => {}
+                Err(object_store::Error::NotFound { .. }) => return Ok(Some(file.path.clone())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The versions after one that have all of their files. A vacuum leaves files that were in use lately, so that it is all versions from
+    /// one on, which is looked for by halves.
+    async fn readable_after(&self, table: &Table, version: u64) -> Result<BTreeSet<u64>> {
+        let newest = DeltaState::read(&table.location).await?.version;
+        let (mut gone, mut there) = (version, newest);
+        while there > gone + 1 {
+            let middle = gone + (there - gone) / 2;
+            let is_there = match DeltaState::read_version(&table.location, Some(middle)).await {
+                Ok(state) => self.first_gone(&state).await?.is_none(),
+                Err(_) => false,
+            };
+            if is_there {
+                there = middle;
+            } else {
+                gone = middle;
+            }
+        }
+        Ok((there..=newest).filter(|version| *version > gone).collect())
+    }
+}
+
+/// Why there is no version of this number.
+async fn no_log(table: &Table, version: u64, error: Option<Error>) -> Error {
+    let log = match DeltaLog::list(table).await {
+        Ok(log) => log,
+        Err(error) => return error,
+    };
+    let Some(newest) = log.newest() else { return never_was(table, version, None) };
+    if version > newest {
+        return never_was(table, version, Some(newest));
+    }
+    let readable = log.readable();
+    match error {
+        Some(error) if readable.contains(&version) => error,
+        _ => expired(table, version, "the Delta log of it is gone", &readable),
+    }
+}
+
+/// The files of a Delta log, by the versions in their names.
+pub(crate) struct DeltaLog {
+    pub commits: BTreeMap<u64, ObjectMeta>,
+    checkpoints: BTreeSet<u64>,
+}
+
+impl DeltaLog {
+    pub(crate) async fn list(table: &Table) -> Result<Self> {
+        let folder = table.location.prefix.clone().join(LOG_FOLDER);
+        let (mut commits, mut checkpoints) = (BTreeMap::new(), BTreeSet::new());
+        let mut files = table.location.object_store.list(Some(&folder));
+        while let Some(meta) = files.try_next().await? {
+            let name = meta.location.filename().unwrap_or_default();
+            let Some((number, rest)) = name.split_once('.') else { continue };
+            let Some(number) = number.parse::<u64>().ok().filter(|_| number.len() == 20) else { continue };
+            if rest == "json" {
+                commits.insert(number, meta);
+            } else if rest.starts_with("checkpoint.") {
+                checkpoints.insert(number);
+            }
+        }
+        Ok(Self { commits, checkpoints })
+    }
+
+    fn newest(&self) -> Option<u64> {
+        self.commits.keys().chain(&self.checkpoints).max().copied()
+    }
+
+    /// Versions with a checkpoint, and those that commits lead to from one or from the beginning.
+    fn readable(&self) -> BTreeSet<u64> {
+        let mut readable = self.checkpoints.clone();
+        for commit in self.commits.keys() {
+            if commit.checked_sub(1).is_none_or(|before| readable.contains(&before)) {
+                readable.insert(*commit);
+            }
+        }
+        readable
+    }
+}
+
+fn never_was(table: &Table, version: u64, newest: Option<u64>) -> Error {
+    let location = table.location();
+    Error::not_found(match newest {
+        Some(newest) => format!("{location} has no version {version}: the newest is {newest}"),
+        None => format!("{location} has no version {version}, and no other: nothing was indexed or changed yet"),
+    })
+}
+
+fn expired(table: &Table, version: u64, why: &str, readable: &BTreeSet<u64>) -> Error {
+    let rest = match readable.is_empty() {
+        true => "no version can be read any more, but for the newest state".to_owned(),
+        false => format!("versions that can still be read: {}", ranges(readable)),
+    };
+    Error::expired(format!("version {version} of {} has expired, as {why}; {rest}", table.location()))
+}
+
+/// Numbers as people write them: `1 to 3, 7`.
+fn ranges(numbers: &BTreeSet<u64>) -> String {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *number => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let shown = ranges.into_iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_range() {
+        assert_eq!(ranges(&BTreeSet::from([1, 2, 3, 7, 9, 10])), "1 to 3, 7, 9 to 10");
+        assert_eq!(ranges(&BTreeSet::from([4])), "4");
+    }
+}

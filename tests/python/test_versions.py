@@ -1,0 +1,114 @@
+"""Time travel: old versions of Delta tables and folders, and what they say when they are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rows(first: int, count: int = 100) -> pa.Table:
+    ids = list(range(first, first + count))
+    return pa.table({"id": ids, "v": [n % 7 for n in ids]})
+
+
+def by_id(table: pa.Table) -> dict[int, dict[str, Any]]:
+    found = {row["id"]: row for row in table.select(["id", "v"]).to_pylist()}
+    assert len(found) == table.num_rows
+    return found
+
+
+def of_delta(path: Path, version: int) -> dict[int, dict[str, Any]]:
+    return by_id(deltalake.DeltaTable(str(path), version=version).to_pyarrow_table())
+
+
+def test_a_version_of_a_delta_table_has_what_delta_rs_reads(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), rows(0))
+    deltalake.write_deltalake(str(tmp_path), rows(100), mode="append")
+    table = lakemark.Table(tmp_path, key="id")
+    table.create_index("v", progress=False)
+    table.upsert({"id": [1, 1000], "v": [-1, -2]})
+    table.delete([2])
+    table.migrate()
+    table.delete([3])
+    deltalake.write_deltalake(str(tmp_path), rows(200), mode="append")
+    for version in range(4):
+        old = lakemark.Table(tmp_path, version=version)
+        assert by_id(old.scan().to_arrow()) == of_delta(tmp_path, version), version
+        assert old.snapshot.delta_version == version
+        assert old.count("v = 3") == sum(row["v"] == 3 for row in of_delta(tmp_path, version).values())
+    # What is pending belongs to no version, and to the newest state.
+    assert table.count("id = 3") == 0
+    assert lakemark.Table(tmp_path, version=3).count("id = 3") == 1
+    history = table.history()
+    assert [version.version for version in history] == [3, 2, 1, 0]
+    assert [version.files_added for version in history] == [1, 2, 1, 1]
+    assert [version.rows for version in history] == [100, 100, 100, 100]
+    assert history[0].operation == "WRITE"
+    assert history[0].time is not None
+    assert history[0].time.year >= 2024
+
+
+def test_a_vacuumed_version_is_expired(tmp_path: Path) -> None:
+    deltalake.write_deltalake(str(tmp_path), rows(0))
+    deltalake.write_deltalake(str(tmp_path), rows(100), mode="overwrite")
+    deltalake.write_deltalake(str(tmp_path), rows(200), mode="append")
+    delta = deltalake.DeltaTable(str(tmp_path))
+    delta.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(lakemark.SnapshotExpiredError, match=r"version 0 of .* has expired.* read: [12]"):
+        lakemark.Table(tmp_path, version=0)
+    with pytest.raises(lakemark.NotFoundError, match=r"has no version 99: the newest is \d+"):
+        lakemark.Table(tmp_path, version=99)
+    assert by_id(lakemark.Table(tmp_path, version=1).scan().to_arrow()) == by_id(rows(100))
+
+
+def test_a_version_without_its_log_is_expired(tmp_path: Path) -> None:
+    for number in range(4):
+        deltalake.write_deltalake(str(tmp_path), rows(number * 100), mode="append")
+    delta = deltalake.DeltaTable(str(tmp_path))
+    delta.create_checkpoint()
+    for number in range(3):
+        (tmp_path / "_delta_log" / f"{number:020}.json").unlink()
+    with pytest.raises(lakemark.SnapshotExpiredError, match=r"the Delta log of it is gone.* read: 3"):
+        lakemark.Table(tmp_path, version=1)
+    assert lakemark.Table(tmp_path, version=3).count() == 400
+
+
+def test_versions_of_a_folder_in_python_and_sql(tmp_path: Path) -> None:
+    pq.write_table(rows(0), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    declared = table.history(1)[0].version
+    table.delete(list(range(10)))
+    table.flush()
+    flushed = table.history(1)[0].version
+    table.upsert({"id": [0, 500], "v": [1, 2]})
+    table.migrate()
+    assert [table.count(), table.updates is not None] == [92, True]
+    old = lakemark.Table(tmp_path, version=flushed)
+    assert (old.count(), old.version, old.updates) == (90, flushed, None)
+    assert repr(old).endswith(f", version={flushed})")
+    session = lakemark.connect()
+    session.sql(f"CREATE EXTERNAL TABLE was STORED AS LAKEMARK LOCATION '{tmp_path}' OPTIONS (version '{declared}')")
+    session.table(tmp_path, name="is")
+    session.table(tmp_path, name="between", version=flushed)
+    counts = session.sql(
+        'SELECT (SELECT count(*) FROM was) AS a, (SELECT count(*) FROM between) AS b, (SELECT count(*) FROM "is") AS c'
+    )
+    assert counts.to_arrow().to_pylist() == [{"a": 100, "b": 90, "c": 92}]
+    changes = ["DELETE FROM was WHERE id = 5000", "INSERT INTO was VALUES (7000, 1)", "CREATE INDEX i ON was (v)"]
+    for statement in changes:
+        with pytest.raises(lakemark.InvalidInputError, match="can only be read; open it without a version"):
+            session.sql(statement)
+    # Nobody reads the newest state for a version that was asked for in words that no planner knows.
+    with pytest.raises(lakemark.InvalidInputError):
+        session.sql('SELECT * FROM "is" VERSION AS OF 1')
+    with pytest.raises(lakemark.InvalidInputError, match="opened at version"):
+        old.upsert({"id": [1], "v": [1]})
