@@ -669,7 +669,7 @@ class UpdatesInfo:
         key: The columns of the key.
         sequence: The sequence number of the last change.
         buffer_bytes: Bytes of the buffer, which is the log on the disk.
-        buffer_limit: Bytes at which it becomes a run.
+        buffer_limit: Bytes at which it becomes a run: as many as give a run of S pages or more.
         buffer_keys: Keys that changes in the buffer are about.
         rows_pending: Rows that scans add to those of the data files.
         rows_hidden: Rows of the data files that scans leave out, those of deletion vectors included.

@@ -92,8 +92,8 @@ def test_a_key_may_have_several_columns_and_options(folder: Path) -> None:
     assert table.declare_key(["name", "id"], progress=False, alpha=0.5, cache_bytes=1 << 22, page_bytes=4096) is True
     info = table.updates
     assert info is not None
-    # M is the root of 1,024 pages; half of alpha M are the buffer.
-    assert (info.key, info.cache_limit, info.buffer_limit) == (("name", "id"), 1 << 22, 8 * 4096)
+    # M is the root of 1,024 pages; alpha M are the buffer as long as there is no run.
+    assert (info.key, info.cache_limit, info.buffer_limit) == (("name", "id"), 1 << 22, 16 * 4096)
     assert info.writes_bound == 2 - 0.25 * 0.25
     assert table.delete([("thing 3", 3), ("thing 3", 4)]).rows == 2
     assert table.delete({"name": ["thing 5"], "id": [5]}).rows == 1

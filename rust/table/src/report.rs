@@ -99,7 +99,7 @@ pub struct UpdatesInfo {
     pub key: Vec<String>,
     /// The sequence number of the last change.
     pub sequence: u64,
-    /// Bytes of the buffer (the log), and when it becomes a run.
+    /// Bytes of the buffer (the log), and at how many it becomes a run: as many as give a run of S pages or more.
     pub buffer_bytes: u64,
     /// See `buffer_bytes`.
     pub buffer_limit: u64,

@@ -12,10 +12,13 @@
 //! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
 //! - `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `migrate`: from pending to the data files
 //! - `parameters`: how large everything is
 
+mod buffer;
 mod change;
+mod choice;
 mod declare;
 mod fetch;
 mod flush;

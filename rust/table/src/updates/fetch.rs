@@ -84,6 +84,12 @@ impl OpenFile {
         self.row_groups.iter().copied().fold(0, u32::saturating_add)
     }
 
+    /// What the footer says under this name.
+    pub(crate) fn said(&self, name: &str) -> Option<&str> {
+        let said = self.metadata.metadata().file_metadata().key_value_metadata()?;
+        said.iter().find(|entry| entry.key == name)?.value.as_deref()
+    }
+
     pub(crate) fn meta(&self) -> &ObjectMeta {
         &self.file.meta
     }

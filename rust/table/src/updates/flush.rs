@@ -28,7 +28,8 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     let names = writing.base.column_names().cloned();
     let mut out = RunWriter::new(&updated.schema, names.as_deref())?;
     out.write(rows)?;
-    let mut run = out.finish(writing.store, 1, sequences).await?;
+    let logged = writing.tail.end.saturating_sub(LOG_START);
+    let mut run = out.finish(writing.store, 1, sequences, logged + writing.unlogged).await?;
     check_room(writing, &run)?;
     reach("run-written");
     run.resolution = resolution_of(writing.store, &level, &run).await;
@@ -37,7 +38,7 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     reach("log-created");
     let written = WriteCounters {
         rows: writing.tail.rows,
-        log_bytes: writing.tail.end.saturating_sub(LOG_START),
+        log_bytes: logged,
         flushed_bytes: run.length,
         ..WriteCounters::default()
     };

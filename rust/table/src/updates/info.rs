@@ -48,7 +48,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
         key: snapshot.key_columns().unwrap_or_default(),
         sequence: snapshot.sequence().unwrap_or_default(),
         buffer_bytes,
-        buffer_limit: parameters.buffer_bytes(),
+        buffer_limit: updated.log_limit(&parameters, &snapshot, &table.overlays).await?,
         buffer_keys: tail.fold.len() as u64,
         rows_pending: snapshot.pending().map_or(0, |pending| pending.row_count()),
         rows_hidden: snapshot.hidden_rows(),

@@ -12,11 +12,12 @@ use futures::stream::BoxStream;
 use lakemark_format::{ManifestRun, WriteCounters};
 use lakemark_index::RowSet;
 
+use super::choice::to_merge;
 use super::flush::resolution_of;
 use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
 use super::overlay::Updated;
-use super::runs::RunWriter;
+use super::runs::{RunWriter, buffered};
 use super::settle::Stacked;
 use super::write::Writing;
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
         // A migration names its runs, so that they stay as they are until it is done.
-        let chosen = if updates.migration.is_some() { None } else { to_merge(&updates.runs, &writing.parameters) };
+        let chosen = if updates.migration.is_some() { None } else { to_merge(&updates, &writing.parameters) };
         let Some(chosen) = chosen else {
             writing.table.overlays.runs.keep(&updates.runs);
             return Ok(());
@@ -49,17 +50,6 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
         commit(writing.store, &edit).await?;
         reach("merge-committed");
     }
-}
-
-/// The N oldest neighbours of one pass, if a scan has too many runs.
-fn to_merge(runs: &[ManifestRun], parameters: &super::parameters::Parameters) -> Option<std::ops::Range<usize>> {
-    if runs.len() as u64 <= parameters.scanned_runs {
-        return None;
-    }
-    let first = runs.iter().position(|run| run.passes == 1)?;
-    let of_one_pass = runs.get(first..)?.iter().take_while(|run| run.passes == 1).count();
-    let count = of_one_pass.min(usize::try_from(parameters.merged_runs).unwrap_or(usize::MAX));
-    (count > 1).then_some(first..first + count)
 }
 
 async fn merge(
@@ -116,7 +106,8 @@ async fn merge(
     out.write(&gathered.take_or(&updated.schema)?)?;
     let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
     let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
-    let mut run = out.finish(writing.store, 2, sequences).await?;
+    let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
+    let mut run = out.finish(writing.store, 2, sequences, buffered).await?;
     reach("merge-written");
     let level = resolved(merged, &places, run.rows);
     for above in newer {

@@ -7,7 +7,8 @@
 //! α·M − S                           runs that a scan may have to merge
 //! ```
 //!
-//! Then every update is written at most twice, and 2 − ¼·α² times on average.
+//! Then every update is written at most twice, and 2 − ¼·α² times on average. Pages are those of the runs on the disk.
+//! A scan needs a page for each run; the pages that are left the buffer takes beyond S, as MaSM-M does (figure 3.9).
 
 use std::collections::BTreeMap;
 
@@ -88,16 +89,22 @@ impl Parameters {
         })
     }
 
-    /// Bytes of the buffer, S pages.
+    /// Pages of memory for the buffer and for scans, α·M.
     #[must_use]
-    pub fn buffer_bytes(&self) -> u64 {
-        self.buffer_pages * self.page_bytes
+    pub fn memory_pages(&self) -> u64 {
+        self.buffer_pages + self.scanned_runs
     }
 
-    /// Bytes of memory for buffer and merging, α·M pages.
+    /// Bytes of the run that the buffer becomes where there are so many runs: S pages, and those of the memory that no run needs.
     #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        (self.buffer_pages + self.scanned_runs) * self.page_bytes
+    pub fn buffer_bytes(&self, runs: usize) -> u64 {
+        self.memory_pages().saturating_sub(runs as u64).max(self.buffer_pages) * self.page_bytes
+    }
+
+    /// Whether merges can keep to the bound however full the cache is: there must be room for runs of one pass beside the ⌊4/α²⌋
+    /// of two that fill it.
+    pub(crate) fn keeps_bound(&self) -> bool {
+        5.0 * (4.0 / (self.alpha * self.alpha)).floor() <= self.scanned_runs as f64
     }
 
     /// How often an update is written on average, at most: 2 − ¼·α².
@@ -122,7 +129,8 @@ mod tests {
     fn with_alpha_one_the_parameters_are_those_of_masm_m() {
         let masm = of(&[("cache_bytes", "4294967296")]).unwrap();
         assert_eq!((masm.buffer_pages, masm.merged_runs, masm.scanned_runs), (128, 97, 128));
-        assert_eq!((masm.buffer_bytes(), masm.memory_bytes()), (8 << 20, 16 << 20));
+        assert_eq!((masm.buffer_bytes(0), masm.buffer_bytes(1)), (16 << 20, (16 << 20) - 65536));
+        assert_eq!((masm.buffer_bytes(128), masm.buffer_bytes(129)), (8 << 20, 8 << 20));
         assert_eq!(masm.writes_per_update(), 1.75);
     }
 

@@ -12,6 +12,7 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use uuid::Uuid;
 
@@ -28,6 +29,8 @@ const PAGE_ROWS: usize = 2048;
 const OURS: &str = "__lakemark_";
 /// Rows of a row group of a run.
 const GROUP_ROWS: usize = 128 * 1024;
+/// What the footer of a run calls the bytes that its changes had in a log.
+const BUFFERED: &str = "lakemark.buffered";
 
 /// Runs that were opened.
 #[derive(Default)]
@@ -103,6 +106,14 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
     Ok(level)
 }
 
+/// The bytes that the changes of a run had in a log, if it says so.
+pub(crate) fn buffered(level: &Level) -> Option<u64> {
+    match &level.rows {
+        LevelRows::File(file) => file.said(BUFFERED)?.parse().ok(),
+        LevelRows::Memory(_) | LevelRows::None => None,
+    }
+}
+
 async fn read_resolution(store: &Store, of: &ManifestResolution, run: &ManifestRun) -> Result<Resolution> {
     let bytes = store.object_store().get(&store.object_path(&of.path)).await?.bytes().await?;
     let resolution = Resolution::decode(&bytes)?;
@@ -163,17 +174,21 @@ impl RunWriter {
         self.writer.write(&stored).map_err(unwritten)
     }
 
-    /// Writes the file; gives what the manifest says of the run, but for its resolution.
+    /// Writes the file; gives what the manifest says of the run, but for its resolution. Its changes took `buffered` bytes as frames of
+    /// a log.
     pub(crate) async fn finish(
         self,
         store: &Store,
         passes: u8,
         (first_sequence, last_sequence): (u64, u64),
+        buffered: u64,
     ) -> Result<ManifestRun> {
         let rows = u32::try_from(self.rows).map_err(|_| {
             Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
         })?;
-        let bytes = self.writer.into_inner().map_err(unwritten)?;
+        let mut writer = self.writer;
+        writer.append_key_value_metadata(KeyValue::new(BUFFERED.to_owned(), buffered.to_string()));
+        let bytes = writer.into_inner().map_err(unwritten)?;
         let (id, length) = (Uuid::new_v4(), bytes.len() as u64);
         let path = store.write_update(&format!("{id}.lmr"), bytes).await?;
         let id = id.into_bytes();

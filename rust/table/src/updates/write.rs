@@ -157,6 +157,8 @@ pub(crate) struct Writing<'a> {
     pub tail: Tail,
     /// Commits that are not on the disk yet.
     commits: Vec<LogCommit>,
+    /// The bytes of their frame, if they go to a run without the log.
+    pub unlogged: u64,
     /// The sequence number of the first of them.
     first: u64,
     /// The log as it is on the disk.
@@ -195,6 +197,7 @@ impl<'a> Writing<'a> {
             base,
             tail,
             commits: Vec::new(),
+            unlogged: 0,
             first,
             end,
             before: None,
@@ -346,7 +349,8 @@ impl<'a> Writing<'a> {
             Error::unsupported("the changes are too large for one call; split them").with_source(error)
         })?;
         let buffered = self.end - lakemark_format::log::LOG_START + frame.len() as u64;
-        if buffered >= self.parameters.buffer_bytes() {
+        if self.updated().is_full(buffered, &self.parameters, &self.base, &self.table.overlays).await? {
+            self.unlogged = frame.len() as u64;
             return flush(&mut self).await;
         }
         let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };

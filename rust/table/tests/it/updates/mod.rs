@@ -4,6 +4,7 @@ mod migration;
 mod model;
 mod reading;
 mod versions;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::path::Path;
