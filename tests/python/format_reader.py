@@ -85,6 +85,9 @@ class Cursor:
         widths = {13: (2, 1, 1), 16: (1,), 17: (1,), 18: (1, 1), 21: (4,)}.get(code, ())
         return (code, *(self.number(width) for width in widths))
 
+    def left(self) -> int:
+        return len(self.data) - self.at
+
     def end(self) -> None:
         assert self.at == len(self.data), "bytes left over"
 

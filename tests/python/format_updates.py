@@ -7,6 +7,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from format_zones import positions_of, xxh64
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
@@ -27,6 +29,8 @@ class Fields(Protocol):
     def varints(self) -> list[int]: ...
     def blob(self) -> bytes: ...
     def string(self) -> str: ...
+    def key_type(self) -> tuple[int, ...]: ...
+    def left(self) -> int: ...
     def end(self) -> None: ...
 
 
@@ -227,6 +231,44 @@ class Resolution:
     rows: int
     files: list[Resolved]
     runs: list[tuple[bytes, int, list[int]]]
+    keys: KeyFilter | None = None
+
+
+@dataclass
+class KeyFilter:
+    """A filter of the keys of a run."""
+
+    types: list[tuple[int, ...]]
+    density: int
+    hashes: int
+    bits: bytes
+
+    def shape(self, rows: int) -> tuple[int, int]:
+        """Blocks, and bits of each."""
+        size = -(-rows * self.density // 8192)
+        blocks = -(-size // 4096)
+        return (blocks, 8 * -(-size // blocks)) if blocks else (0, 0)
+
+    def may_hold(self, rows: int, key: Sequence[bytes]) -> bool:
+        """Whether all bits of a key, the bytes of its values, are set."""
+        (blocks, bits), h = self.shape(rows), 0
+        for value in key:
+            h = xxh64(value, h)
+        places = positions_of(h, blocks, bits, self.hashes)
+        return blocks > 0 and all(self.bits[place // 8] >> place % 8 & 1 for place in places)
+
+
+def read_key_filter(cursor: Fields, rows: int) -> KeyFilter:
+    """The filter behind the runs of a resolution."""
+    assert cursor.number(1) == 1
+    types = [cursor.key_type() for _ in range(cursor.varint())]
+    assert 1 <= len(types) <= 64
+    keys = KeyFilter(types, cursor.varint(), cursor.number(1), cursor.blob())
+    assert 1 <= keys.density <= 1 << 20
+    assert 1 <= keys.hashes <= 64
+    blocks, bits = keys.shape(rows)
+    assert len(keys.bits) * 8 == blocks * bits
+    return keys
 
 
 def read_resolution_body(cursor: Fields, posting: Callable[[bytes, int, int], list[int]]) -> Resolution:
@@ -247,6 +289,8 @@ def read_resolution_body(cursor: Fields, posting: Callable[[bytes, int, int], li
     for _ in range(cursor.varint()):
         run, rows = cursor.take(16), cursor.varint()
         resolution.runs.append((run, rows, row_list(rows)))
+    if cursor.left():
+        resolution.keys = read_key_filter(cursor, resolution.rows)
     cursor.end()
     unique([(file.path, file.size, file.modified, file.tag) for file in resolution.files])
     unique([resolution.run, *(run for run, *_ in resolution.runs)])

@@ -20,12 +20,12 @@ def round_of(lane: int, word: int) -> int:
     return rotated((lane + word * PRIMES[1]) & ALL_BITS, 31) * PRIMES[0] & ALL_BITS
 
 
-def xxh64(data: bytes) -> int:
-    """XXH64 with seed 0."""
+def xxh64(data: bytes, seed: int = 0) -> int:
+    """XXH64."""
     at = 0
-    number = PRIMES[4]
+    number = seed + PRIMES[4] & ALL_BITS
     if len(data) >= 32:
-        lanes = [PRIMES[0] + PRIMES[1] & ALL_BITS, PRIMES[1], 0, -PRIMES[0] & ALL_BITS]
+        lanes = [seed + more & ALL_BITS for more in (PRIMES[0] + PRIMES[1], PRIMES[1], 0, -PRIMES[0])]
         while len(data) - at >= 32:
             words = [int.from_bytes(data[at + 8 * i : at + 8 * i + 8], "little") for i in range(4)]
             lanes = [round_of(lane, word) for lane, word in zip(lanes, words, strict=True)]
@@ -57,7 +57,11 @@ def mixed(number: int) -> int:
 
 def positions(key: int | bytes, blocks: int, block_bits: int, hashes: int) -> list[int]:
     """The bits of a key in a filter."""
-    start = xxh64(key.to_bytes(8, "little") if isinstance(key, int) else key)
+    return positions_of(xxh64(key.to_bytes(8, "little") if isinstance(key, int) else key), blocks, block_bits, hashes)
+
+
+def positions_of(start: int, blocks: int, block_bits: int, hashes: int) -> list[int]:
+    """The bits of a hash."""
     halves: list[int] = []
     for i in range(1, hashes + 1):
         number = mixed(start + i * 0x9E3779B97F4A7C15 & ALL_BITS)

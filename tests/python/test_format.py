@@ -38,7 +38,7 @@ def key_of(value: Any) -> int | bytes:
 
 
 def test_golden_segments_are_read_by_the_second_reader() -> None:
-    segments = (path for path in GOLDEN.glob("*.lmx") if path.name != "resolution.lmx")
+    segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("resolution"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
     assert len(read) == 16
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
@@ -144,6 +144,21 @@ def test_the_golden_resolution_is_read_by_the_second_reader() -> None:
         Resolved("year=2025/größe.parquet", 0, -1, None, [], [], []),
     ]
     assert resolution.runs == [(b"\xa0" * 16, 64, list(range(64))), (b"\x9f" * 16, 0, [])]
+    assert resolution.keys is None
+
+
+def test_the_golden_filter_of_a_run_is_read_by_the_second_reader() -> None:
+    resolution = read_resolution((GOLDEN / "resolution-keys.lmx").read_bytes())
+    assert (resolution.rows, resolution.runs) == (10, [(b"\xa1" * 16, 9000, [1, 2])])
+    assert resolution.keys is not None
+    assert resolution.keys.types == [(4,), (19,)]
+    # Ten keys of 9824 / 1024 bits are 12 bytes.
+    assert (resolution.keys.density, resolution.keys.hashes, len(resolution.keys.bits)) == (9824, 7, 12)
+    texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"]
+    keys = [((number * 10 + SIGN).to_bytes(8, "little"), text.encode()) for number, text in enumerate(texts)]
+    assert all(resolution.keys.may_hold(10, key) for key in keys)
+    absent = [((number + SIGN).to_bytes(8, "little"), b"absent") for number in range(1000)]
+    assert sum(resolution.keys.may_hold(10, key) for key in absent) < 50
 
 
 LOG, FIRST = b"log-of-updates-1", 41

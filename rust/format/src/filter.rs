@@ -29,9 +29,15 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The hash of a key, of which everything else is made.
 #[must_use]
 pub fn hash(key: &Key) -> u64 {
+    hash_after(0, key)
+}
+
+/// The hash of a key whose columns before this one have the hash `before`; 0 for the first one.
+#[must_use]
+pub fn hash_after(before: u64, key: &Key) -> u64 {
     match key {
-        Key::Fixed(number) => XxHash64::oneshot(0, &number.to_le_bytes()),
-        Key::Bytes(bytes) => XxHash64::oneshot(0, bytes),
+        Key::Fixed(number) => XxHash64::oneshot(before, &number.to_le_bytes()),
+        Key::Bytes(bytes) => XxHash64::oneshot(before, bytes),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod container;
 pub mod error;
 pub mod filter;
 pub mod key;
+mod key_filter;
 pub mod leaf;
 pub mod log;
 pub mod manifest;
@@ -31,6 +32,7 @@ pub use key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, i64_of_key, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64,
     key_of_i128, key_of_i256_be,
 };
+pub use key_filter::KeyFilter;
 pub use log::{LogChange, LogCommit, LogRead, Operation};
 pub use manifest::{
     Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun,

@@ -2,13 +2,15 @@
 //!
 //! A resolution is a [container](crate::container) whose stream holds just the header and whose directory is the resolution.
 //! It is a mark: derived from the run and the files, and derived again where it is lost. A file that it lists was asked for
-//! every key of the run, so that a key without a row there is an answer; files that it does not list are open.
+//! every key of the run, so that a key without a row there is an answer; files that it does not list are open. A filter of the run's
+//! keys tells who asks it for others that it need not be looked into.
 
 use std::collections::HashSet;
 
 use crate::codec::{Reader, Writer};
 use crate::container::{ContainerWriter, ContentKind, open_whole};
 use crate::error::{FormatError, Result};
+use crate::key_filter::KeyFilter;
 use crate::manifest::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::path::check_path;
 use crate::posting;
@@ -30,6 +32,8 @@ pub struct Resolution {
     pub files: Vec<ResolvedFile>,
     /// Older runs that were asked.
     pub runs: Vec<ResolvedRun>,
+    /// A filter of the run's keys, if there is one.
+    pub keys: Option<KeyFilter>,
 }
 
 /// What the keys of a run are in a data file.
@@ -79,6 +83,9 @@ impl Resolution {
             out.varint(u64::from(run.rows));
             put_rows("the replaced rows of a run", &run.replaced, run.rows, &mut out)?;
         }
+        if let Some(keys) = &self.keys {
+            keys.encode(self.rows, &mut out)?;
+        }
         ContainerWriter::new(ContentKind::Resolution, self.id).finish(out.as_slice())
     }
 
@@ -104,8 +111,12 @@ impl Resolution {
             let replaced = lists.take("the replaced rows of a run", rows, &mut input)?;
             runs.push(ResolvedRun { id, rows, replaced });
         }
+        let keys = match input.remaining() {
+            0 => None,
+            _ => Some(KeyFilter::decode(rows, &mut input)?),
+        };
         input.finish()?;
-        Ok(Self { id, run, rows, files, runs })
+        Ok(Self { id, run, rows, files, runs, keys })
     }
 
     fn validate(&self) -> Result<()> {

@@ -4,10 +4,11 @@
 //! differently) and values longer than [`MAX_KEY_LENGTH`]. -0.0 and 0.0 are equal in SQL and so
 //! have one key.
 
-use arrow::array::{Array, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Decimal256Type, TimeUnit as ArrowTimeUnit};
 use arrow::error::ArrowError;
+use lakemark_format::filter;
 use lakemark_format::key::{
     Key, KeyType, MAX_KEY_LENGTH, TimeUnit, key_of_f16_bits, key_of_f32, key_of_f64, key_of_i64, key_of_i128,
     key_of_i256_be,
@@ -101,6 +102,40 @@ pub fn encode_literal(literal: &dyn Array) -> Option<LiteralKey> {
         Cell::Null => Some(LiteralKey::Null),
         Cell::Opaque => None,
         Cell::Key(key) => Some(LiteralKey::Key(key)),
+    }
+}
+
+/// The hash of each row's key in these columns, as filters of several columns have it; none if a row has no key.
+#[must_use]
+pub fn hash_rows(columns: &[ArrayRef]) -> Option<Vec<u64>> {
+    let mut rows = RowHashes { hashes: vec![0; columns.first()?.len()], is_known: true };
+    for column in columns {
+        visit(column.as_ref(), &mut rows).ok()?;
+    }
+    rows.is_known.then_some(rows.hashes)
+}
+
+struct RowHashes {
+    hashes: Vec<u64>,
+    /// Whether every row has a key so far.
+    is_known: bool,
+}
+
+impl RowHashes {
+    fn add(&mut self, row: usize, cell: Cell<Key>) {
+        match (self.hashes.get_mut(row), cell) {
+            (Some(hash), Cell::Key(key)) => *hash = filter::hash_after(*hash, &key),
+            _ => self.is_known = false,
+        }
+    }
+}
+
+impl CellVisitor for RowHashes {
+    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+        self.add(row, cell.map(Key::Fixed));
+    }
+    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+        self.add(row, cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
 }
 
@@ -265,4 +300,27 @@ fn bytes<B: AsRef<[u8]>>(
         visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { Cell::Opaque } else { Cell::Key(value) });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Int32Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn rows_of_several_columns_have_one_hash() {
+        let numbers: ArrayRef = Arc::new(Int32Array::from(vec![7, -1]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", ""]));
+        let first = [7, -1].map(|number| filter::hash(&Key::Fixed(key_of_i64(number))));
+        assert_eq!(hash_rows(std::slice::from_ref(&numbers)), Some(first.to_vec()));
+        let both = [(first[0], "a"), (first[1], "")]
+            .map(|(hash, text)| filter::hash_after(hash, &Key::Bytes(text.as_bytes().to_vec())));
+        assert_eq!(hash_rows(&[numbers, texts.clone()]), Some(both.to_vec()));
+        let null: ArrayRef = Arc::new(Int32Array::from(vec![Some(7), None]));
+        let long: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(MAX_KEY_LENGTH + 1), String::new()]));
+        assert_eq!((hash_rows(&[texts, null]), hash_rows(&[long]), hash_rows(&[])), (None, None, None));
+    }
 }

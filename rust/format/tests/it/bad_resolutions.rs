@@ -9,7 +9,7 @@ use crate::samples_updates as samples;
 use crate::{forge, golden};
 
 pub fn resolutions() -> Vec<Bad> {
-    [containers(), fields(), lists()].into_iter().flatten().collect()
+    [containers(), fields(), lists(), filters()].into_iter().flatten().collect()
 }
 
 fn named(name: &str, error: &'static str, wrong: &'static str, bytes: Vec<u8>) -> Bad {
@@ -83,6 +83,35 @@ fn fields() -> Vec<Bad> {
             file(&[], &[u32::MAX.into(), 1], &[0, 0]),
         ),
         named("tag-flag-2", "Invalid", "the flag of the entity tag is 2", body(|body| body[18 + 1 + 25 + 3 + 8] = 2)),
+    ]
+}
+
+/// Filters of the keys of a run.
+fn filters() -> Vec<Bad> {
+    let with = |change: &dyn Fn(&mut KeyFilter)| {
+        let mut value = samples::resolution_with_keys();
+        value.keys.iter_mut().for_each(change);
+        resolution(value.id, &resolution_body(&value))
+    };
+    let mut cut = resolution_body(&samples::resolution_with_keys());
+    cut.pop();
+    let mut longer = resolution_body(&samples::resolution_with_keys());
+    longer.push(0);
+    let mut tag = resolution_body(&samples::resolution());
+    tag.push(2);
+    let id = samples::resolution_with_keys().id;
+    let many = with(&|keys| keys.types = vec![KeyType::Int8; 65]);
+    let wrong = "the filter has a byte less than its keys need";
+    vec![
+        named("filter-tag-2", "Invalid", "the byte before the filter is 2", resolution(samples::resolution().id, &tag)),
+        named("filter-of-no-column", "Invalid", "the key has no column", with(&|keys| keys.types.clear())),
+        named("filter-of-65-columns", "Invalid", "the key has 65 columns", many),
+        named("filter-density-0", "Invalid", "the filter has no bits for a key", with(&|keys| keys.density.bits = 0)),
+        named("filter-65-hashes", "Invalid", "a key sets 65 bits", with(&|keys| keys.density.hashes = 65)),
+        named("filter-shorter", "Invalid", wrong, with(&|keys| keys.bytes.truncate(11))),
+        named("filter-longer", "Invalid", "the filter has a byte too many", with(&|keys| keys.bytes.push(0))),
+        named("filter-cut", "Truncated", "the last byte of the filter is missing", resolution(id, &cut)),
+        named("filter-body-longer", "Invalid", "a byte follows the filter", resolution(id, &longer)),
     ]
 }
 

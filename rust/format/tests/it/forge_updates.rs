@@ -137,6 +137,14 @@ pub fn resolution_body(resolution: &Resolution) -> Vec<u8> {
         out.varint(run.rows.into());
         rows(&mut out, &run.replaced, run.rows);
     }
+    if let Some(keys) = &resolution.keys {
+        out.u8(1);
+        out.varint(keys.types.len() as u64);
+        keys.types.iter().for_each(|of| of.encode(&mut out));
+        out.varint(keys.density.bits.into());
+        out.u8(keys.density.hashes);
+        blob(&mut out, &keys.bytes);
+    }
     out.into_vec()
 }
 
@@ -162,6 +170,7 @@ fn the_second_writer_writes_the_same_updates() {
     let sequences = [samples::FIRST, samples::FIRST + 2];
     assert!(log(&sequences.into_iter().zip(forged).collect::<Vec<_>>()) == written);
     assert_eq!(ends.last(), Some(&written.len()));
-    let value = samples::resolution();
-    assert!(resolution(value.id, &resolution_body(&value)) == value.encode().unwrap());
+    for value in [samples::resolution(), samples::resolution_with_keys()] {
+        assert!(resolution(value.id, &resolution_body(&value)) == value.encode().unwrap());
+    }
 }

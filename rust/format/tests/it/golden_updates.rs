@@ -6,7 +6,7 @@ use crate::golden::golden;
 use crate::samples_updates as samples;
 
 /// Their names.
-pub const NAMES: [&str; 2] = ["frames.lml", "resolution.lmx"];
+pub const NAMES: [&str; 3] = ["frames.lml", "resolution.lmx", "resolution-keys.lmx"];
 
 #[test]
 fn the_golden_log_is_read_and_written() {
@@ -19,10 +19,13 @@ fn the_golden_log_is_read_and_written() {
 }
 
 #[test]
-fn the_golden_resolution_is_read_and_written() {
-    let resolution = samples::resolution();
-    let written = resolution.encode().unwrap();
-    let golden = golden("resolution.lmx", &written);
-    assert_eq!(Resolution::decode(&golden), Ok(resolution));
-    assert!(golden == written);
+fn the_golden_resolutions_are_read_and_written() {
+    for (name, resolution) in
+        [("resolution.lmx", samples::resolution()), ("resolution-keys.lmx", samples::resolution_with_keys())]
+    {
+        let written = resolution.encode().unwrap();
+        let golden = golden(name, &written);
+        assert_eq!(Resolution::decode(&golden), Ok(resolution));
+        assert!(golden == written);
+    }
 }

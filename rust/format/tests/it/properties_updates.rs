@@ -142,7 +142,11 @@ fn resolution() -> impl Strategy<Value = Resolution> {
         let runs = (1u8..).zip(runs).map(|(number, (rows, replaced))| ResolvedRun { id: [number; 16], rows, replaced });
         let mut own = [0; 16];
         own[..15].copy_from_slice(&id);
-        Resolution { id: own, run: [0; 16], rows, files: files.collect(), runs: runs.collect() }
+        let keys = (rows < 60 && rows % 2 == 1).then(|| {
+            let hashes: Vec<u64> = (0..rows).map(|row| filter::hash(&Key::Fixed(row.into()))).collect();
+            KeyFilter::of(vec![KeyType::Int64], filter::Density::of_fpp(0.01), &hashes)
+        });
+        Resolution { id: own, run: [0; 16], rows, files: files.collect(), runs: runs.collect(), keys }
     })
 }
 

@@ -136,5 +136,25 @@ pub fn resolution() -> Resolution {
             ResolvedRun { id: [0xa0; 16], rows: 64, replaced: (0..64).collect() },
             ResolvedRun { id: [0x9f; 16], rows: 0, replaced: vec![] },
         ],
+        keys: None,
+    }
+}
+
+/// A resolution with a filter of ten keys: the numbers 0, 10, … 90, each with a text.
+pub fn resolution_with_keys() -> Resolution {
+    let texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"];
+    let hash = |(number, text): (i64, &str)| {
+        let first = filter::hash(&Key::Fixed(key_of_i64(number * 10)));
+        filter::hash_after(first, &Key::Bytes(text.as_bytes().to_vec()))
+    };
+    let hashes: Vec<u64> = (0..).zip(texts).map(hash).collect();
+    let keys = KeyFilter::of(vec![KeyType::Int32, KeyType::Utf8], filter::Density::of_fpp(0.01), &hashes);
+    Resolution {
+        id: *b"resolution-of-a2",
+        run: [0xa2; 16],
+        rows: 10,
+        files: vec![],
+        runs: vec![ResolvedRun { id: [0xa1; 16], rows: 9000, replaced: vec![1, 2] }],
+        keys: Some(keys),
     }
 }

@@ -136,11 +136,14 @@ impl OpenFile {
     /// The rows among `among` (all of them without any given) whose key is one of `keys`. Pages whose bounds have none are not read.
     pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &Keys, among: Option<&RowSet>) -> Result<RowSet> {
         let universe = self.rows();
+        if keys.is_empty() {
+            return Ok(RowSet::empty(universe));
+        }
         let mut candidates = self.pages_with(key, keys)?;
         if let Some(among) = among {
             candidates = candidates.and(among);
         }
-        if candidates.is_empty() || keys.is_empty() {
+        if candidates.is_empty() {
             return Ok(RowSet::empty(universe));
         }
         let mut batches = self.read(&key.schema(), Some(&candidates))?;

@@ -1,7 +1,7 @@
 //! From the buffer to a run on the disk, and from many runs to few.
 
 use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{ManifestLog, ManifestResolution, ManifestRun, WriteCounters};
+use lakemark_format::{KeyFilter, ManifestLog, ManifestResolution, ManifestRun, WriteCounters};
 use uuid::Uuid;
 
 use super::level::Level;
@@ -26,13 +26,13 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
     let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, names.as_deref())?;
+    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref())?;
     out.write(rows)?;
     let logged = writing.tail.end.saturating_sub(LOG_START);
-    let mut run = out.finish(writing.store, 1, sequences, logged + writing.unlogged).await?;
+    let (mut run, keys) = out.finish(writing.store, 1, sequences, logged + writing.unlogged).await?;
     check_room(writing, &run)?;
     reach("run-written");
-    run.resolution = resolution_of(writing.store, &level, &run).await;
+    run.resolution = resolution_of(writing.store, &level, &run, keys).await;
     reach("resolution-written");
     let log = new_log(writing.store, writing.tail.next).await?;
     reach("log-created");
@@ -55,8 +55,13 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
 }
 
 /// Writes what a run was resolved to. It is a mark: without it, it is derived again.
-pub(crate) async fn resolution_of(store: &Store, level: &Level, run: &ManifestRun) -> Option<ManifestResolution> {
-    match write_resolution(store, level, run).await {
+pub(crate) async fn resolution_of(
+    store: &Store,
+    level: &Level,
+    run: &ManifestRun,
+    keys: Option<KeyFilter>,
+) -> Option<ManifestResolution> {
+    match write_resolution(store, level, run, keys).await {
         Ok(resolution) => Some(resolution),
         Err(error) => {
             tracing::warn!(run = run.path, %error, "the resolution of a run could not be written");

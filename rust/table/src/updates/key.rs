@@ -1,13 +1,14 @@
 //! Keys of a table that takes updates: the columns that tell its rows apart, and their values as ordered bytes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::array_value_to_string;
-use lakemark_index::{KeyRanges, LiteralKey, encode_literal};
+use lakemark_format::{KeyFilter, KeyType};
+use lakemark_index::{KeyRanges, LiteralKey, encode_literal, hash_rows, key_type_of};
 
 use crate::error::{Error, Result};
 
@@ -38,6 +39,11 @@ impl KeyColumns {
         let first = RowConverter::new(sorted.iter().take(1).cloned().collect()).map_err(impossible)?;
         let converter = RowConverter::new(sorted).map_err(impossible)?;
         Ok(Arc::new(Self { names: names.to_vec(), types, converter, first }))
+    }
+
+    /// The types of its columns as filters of runs have them; none if there are types without.
+    pub(crate) fn key_types(&self) -> Option<Vec<KeyType>> {
+        self.types.iter().map(key_type_of).collect()
     }
 
     /// The schema of keys alone.
@@ -92,6 +98,8 @@ pub(crate) struct Keys {
     /// Their bytes, ascending, each with its place in the columns.
     sorted: Vec<(Box<[u8]>, u32)>,
     places: HashMap<Box<[u8]>, u32>,
+    /// Their hashes by their places, once a filter was asked; none if one of them has none.
+    hashes: OnceLock<Option<Vec<u64>>>,
 }
 
 impl Keys {
@@ -102,7 +110,19 @@ impl Keys {
             rows.iter().zip(0u32..).map(|(row, place)| (Box::from(row.as_ref()), place)).collect();
         let mut sorted: Vec<(Box<[u8]>, u32)> = places.iter().map(|(key, place)| (key.clone(), *place)).collect();
         sorted.sort_unstable();
-        Ok(Self { columns, sorted, places })
+        Ok(Self { columns, sorted, places, hashes: OnceLock::new() })
+    }
+
+    /// Those that a run of so many rows may have; none if its filter cannot tell.
+    pub(crate) fn within(&self, key: &KeyColumns, filter: &KeyFilter, rows: u32) -> Option<Self> {
+        if key.key_types().as_ref() != Some(&filter.types) {
+            return None;
+        }
+        let hashes = self.hashes.get_or_init(|| hash_rows(&self.columns)).as_ref()?;
+        let may_be = |place: u32| hashes.get(place as usize).is_none_or(|hash| filter.may_hold(rows, *hash));
+        let sorted: Vec<(Box<[u8]>, u32)> = self.sorted.iter().filter(|(_, place)| may_be(*place)).cloned().collect();
+        let places = sorted.iter().cloned().collect();
+        Some(Self { columns: self.columns.clone(), sorted, places, hashes: OnceLock::new() })
     }
 
     pub(crate) fn len(&self) -> usize {

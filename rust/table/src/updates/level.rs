@@ -2,12 +2,12 @@
 //! of keys; what a newer level says of a key replaces what older ones say.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
-use lakemark_format::Operation;
+use lakemark_format::{KeyFilter, Operation};
 use lakemark_index::RowSet;
 
 use super::fetch::OpenFile;
@@ -53,6 +53,8 @@ pub(crate) struct Level {
     pub whole: RowSet,
     /// Rows that update some columns.
     pub partial: RowSet,
+    /// A filter of its keys, if its run has one.
+    pub filter: OnceLock<KeyFilter>,
     hits: Mutex<HashMap<FileIdentity, Arc<Hits>>>,
     /// Rows of older levels that this one replaces, by their ids.
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
@@ -61,7 +63,8 @@ pub(crate) struct Level {
 impl Level {
     /// A level of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {
-        Self { id, rows, whole, partial, hits: Mutex::default(), replaced: Mutex::default() }
+        let filter = OnceLock::new();
+        Self { id, rows, whole, partial, filter, hits: Mutex::default(), replaced: Mutex::default() }
     }
 
     /// A level in memory.
@@ -128,10 +131,13 @@ impl Level {
         Keys::of(key, self.read(&key.schema(), rows).await?.columns().to_vec())
     }
 
-    /// The rows whose key is one of `keys`.
+    /// The rows whose key is one of `keys`. A run is read only for keys that its filter has.
     pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &Keys) -> Result<RowSet> {
         match &self.rows {
-            LevelRows::File(file) => file.rows_with(key, keys, None).await,
+            LevelRows::File(file) => {
+                let within = self.filter.get().and_then(|filter| keys.within(key, filter, self.row_count()));
+                file.rows_with(key, within.as_ref().unwrap_or(keys), None).await
+            }
             LevelRows::Memory(batch) => {
                 let rows = key.encode(batch)?;
                 let found = rows.iter().zip(0u32..).filter(|(row, _)| keys.contains(row.as_ref()));

@@ -61,7 +61,7 @@ async fn merge(
     let merged: &[Stacked] = levels.get(chosen.clone()).unwrap_or_default();
     let newer = levels.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, names.as_deref())?;
+    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref())?;
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {
@@ -107,13 +107,13 @@ async fn merge(
     let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
     let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
     let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
-    let mut run = out.finish(writing.store, 2, sequences, buffered).await?;
+    let (mut run, keys) = out.finish(writing.store, 2, sequences, buffered).await?;
     reach("merge-written");
     let level = resolved(merged, &places, run.rows);
     for above in newer {
         above.level.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.resolution = resolution_of(writing.store, &level, &run).await;
+    run.resolution = resolution_of(writing.store, &level, &run, keys).await;
     Ok(run)
 }
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
 use chrono::DateTime;
-use lakemark_format::{ManifestResolution, ManifestRun, Operation, Resolution, ResolvedFile, ResolvedRun};
-use lakemark_index::RowSet;
+use lakemark_format::filter::Density;
+use lakemark_format::{KeyFilter, ManifestResolution, ManifestRun, Operation, Resolution, ResolvedFile, ResolvedRun};
+use lakemark_index::{RowSet, hash_rows};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -17,6 +18,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use uuid::Uuid;
 
 use super::fetch::RowFile;
+use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
 use super::rows::{OPERATION, batch, operation_rows};
 use crate::error::{Error, Result};
@@ -29,6 +31,8 @@ const PAGE_ROWS: usize = 2048;
 const OURS: &str = "__lakemark_";
 /// Rows of a row group of a run.
 const GROUP_ROWS: usize = 128 * 1024;
+/// How often the filter of a run takes a key to be there that is not.
+const FILTER_FPP: f64 = 0.01;
 /// What the footer of a run calls the bytes that its changes had in a log.
 const BUFFERED: &str = "lakemark.buffered";
 
@@ -136,6 +140,10 @@ fn take_resolution(level: &Level, resolution: Resolution) {
     for run in resolution.runs {
         level.set_replaced(run.id, RowSet::from_rows(run.replaced, run.rows));
     }
+    if let Some(keys) = resolution.keys {
+        // Set once, as the level is made.
+        drop(level.filter.set(keys));
+    }
 }
 
 /// Writes the rows of a run, in the order of keys.
@@ -143,11 +151,14 @@ pub(crate) struct RunWriter {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
     rows: u64,
+    key: Arc<KeyColumns>,
+    /// The hashes of the keys; none if a row has none.
+    hashes: Option<Vec<u64>>,
 }
 
 impl RunWriter {
     /// A run of changes with this schema.
-    pub(crate) fn new(schema: &SchemaRef, names: Option<&ColumnNames>) -> Result<Self> {
+    pub(crate) fn new(schema: &SchemaRef, key: &Arc<KeyColumns>, names: Option<&ColumnNames>) -> Result<Self> {
         let stored = |field: &Arc<Field>| {
             let name = match names {
                 Some(names) if !field.name().starts_with(OURS) => names.stored(field.name()),
@@ -165,16 +176,25 @@ impl RunWriter {
             .set_statistics_enabled(EnabledStatistics::Page)
             .build();
         let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
-        Ok(Self { writer, schema, rows: 0 })
+        Ok(Self { writer, schema, rows: 0, key: Arc::clone(key), hashes: Some(Vec::new()) })
     }
 
     pub(crate) fn write(&mut self, changes: &RecordBatch) -> Result<()> {
         let stored = batch(&self.schema, changes.columns().to_vec(), changes.num_rows())?;
         self.rows += changes.num_rows() as u64;
+        match (&mut self.hashes, hash_rows(&self.key.columns(changes)?)) {
+            (Some(hashes), Some(fresh)) => hashes.extend(fresh),
+            (hashes, _) => *hashes = None,
+        }
         self.writer.write(&stored).map_err(unwritten)
     }
 
-    /// Writes the file; gives what the manifest says of the run, but for its resolution. Its changes took `buffered` bytes as frames of
+    /// A filter of the keys that were written.
+    fn filter(&self) -> Option<KeyFilter> {
+        Some(KeyFilter::of(self.key.key_types()?, Density::of_fpp(FILTER_FPP), self.hashes.as_ref()?))
+    }
+
+    /// Writes the file; gives what the manifest says of the run, but for its resolution, and a filter of its keys. Its changes took `buffered` bytes as frames of
     /// a log.
     pub(crate) async fn finish(
         self,
@@ -182,10 +202,11 @@ impl RunWriter {
         passes: u8,
         (first_sequence, last_sequence): (u64, u64),
         buffered: u64,
-    ) -> Result<ManifestRun> {
+    ) -> Result<(ManifestRun, Option<KeyFilter>)> {
         let rows = u32::try_from(self.rows).map_err(|_| {
             Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
         })?;
+        let filter = self.filter();
         let mut writer = self.writer;
         writer.append_key_value_metadata(KeyValue::new(BUFFERED.to_owned(), buffered.to_string()));
         let bytes = writer.into_inner().map_err(unwritten)?;
@@ -193,7 +214,8 @@ impl RunWriter {
         let path = store.write_update(&format!("{id}.lmr"), bytes).await?;
         let id = id.into_bytes();
         let (migrated, resolution) = (Vec::new(), None);
-        Ok(ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution })
+        let run = ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution };
+        Ok((run, filter))
     }
 }
 
@@ -201,8 +223,13 @@ fn unwritten(error: ParquetError) -> Error {
     Error::internal("a run of changes cannot be written").with_source(error)
 }
 
-/// Writes what the keys of a run were resolved to.
-pub(crate) async fn write_resolution(store: &Store, level: &Level, run: &ManifestRun) -> Result<ManifestResolution> {
+/// Writes what the keys of a run were resolved to, with a filter of them.
+pub(crate) async fn write_resolution(
+    store: &Store,
+    level: &Level,
+    run: &ManifestRun,
+    keys: Option<KeyFilter>,
+) -> Result<ManifestResolution> {
     let id = Uuid::new_v4().into_bytes();
     let mut files: Vec<ResolvedFile> = level
         .all_hits()
@@ -223,7 +250,7 @@ pub(crate) async fn write_resolution(store: &Store, level: &Level, run: &Manifes
         rows: rows.universe(),
         replaced: rows.iter().collect(),
     });
-    let resolution = Resolution { id, run: run.id, rows: run.rows, files, runs: runs.collect() };
+    let resolution = Resolution { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
     let bytes = resolution.encode().map_err(|error| {
         Error::unsupported("the table is beyond the limits of a resolution's format").with_source(error)
     })?;

@@ -1,5 +1,6 @@
 //! Pending updates: what they mean, that they last, and that every error leaves everything as it was.
 
+mod filters;
 mod migration;
 mod model;
 mod reading;
