@@ -27,6 +27,7 @@ RECORDS ?= 7000000
 STEPS ?= 7
 SECONDS_EACH ?= 5
 UPDATED ?= 2000000
+SCALE ?= 1
 TRIALS ?= 60
 OPERATIONS ?= 20000
 PROCESSES_SECONDS ?= 240
@@ -39,12 +40,17 @@ DEBUG := $(CARGO_TARGET_DIR)/debug
 ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
+# Environments that only tests and benchmarks beside peers need: DuckDB's generator of TPC-H, and an older Spark.
+TPCH := $(LAKEMARK_CACHE)/venv-tpch
+SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
+export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz crash-test process-test model-test ci
-.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter bench-updates rust native native-release jar wheel
+.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter
+.PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark rust native native-release jar jar-release wheel
 
 help: ## list the verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-17s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned Python tool (once; later runs find it ready)
 
@@ -74,7 +80,7 @@ test: ## every test: Rust, Python, Java, Spark, README
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
-test-python: native ## Python tests, doctests and the README's Python and shell blocks
+test-python: native $(TPCH)/.done ## Python tests, doctests and the README's Python and shell blocks
 	$(PY) -m pytest
 	$(PY) tests/readme/run.py shell python updates
 
@@ -114,6 +120,20 @@ bench-pbfilter: native-release ## summaries that grow to RECORDS=7000000 rows in
 bench-updates: native-release ## scans of UPDATED=2000000 records with pending updates, commits, migration, beside delta-rs, Lance and DuckDB
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
 	LAKEMARK_PROFILE=release $(PY) benchmarks/updates.py --rows $(UPDATED)
+
+bench-updates-figures: native-release ## the figures of MaSM on UPDATED=2000000 records (100000000 are its 10 GB), beside rewriting by delta-rs
+	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_figures.py --rows $(UPDATED)
+
+bench-updates-tpch: native-release $(TPCH)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
+	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_tpch.py --scale $(SCALE)
+
+bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 records in Spark after updates, beside Delta, Iceberg, Hudi and Paimon
+	for spark in 4.1 3.5; do \
+	  mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$$spark.xml dependency:copy-dependencies \
+	    -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.iceberg,org.apache.hudi,org.apache.paimon \
+	    -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$$spark; \
+	done
+	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
 crash-test: ## kills a writer TRIALS=60 times, at random instants and at named points; what it acknowledged must be there
 	LAKEMARK_CRASH_TRIALS=$(TRIALS) $(CARGO) test -p lakemark-table --features failpoints --test crash -- --nocapture
@@ -164,7 +184,9 @@ native-release: setup
 	install -D -m 755 $(CARGO_TARGET_DIR)/release/liblakemark_python.so python/lakemark/_internal.abi3.so
 
 jar: rust
-	install -D -m 755 $(DEBUG)/liblakemark_jni.so $(LAKEMARK_CACHE)/native/linux/$(ARCH)/liblakemark_jni.so
+jar-release: native-release
+jar jar-release:
+	install -D -m 755 $(CARGO_TARGET_DIR)/$(if $(filter jar,$@),debug,release)/liblakemark_jni.so $(LAKEMARK_CACHE)/native/linux/$(ARCH)/liblakemark_jni.so
 	$(MVN) --quiet -DskipTests -Dlakemark.native.dir=$(LAKEMARK_CACHE)/native package
 	install -D -m 644 $(LAKEMARK_CACHE)/spark-plugin/lakemark-spark.jar python/lakemark/jars/lakemark-spark.jar
 
@@ -177,4 +199,14 @@ wheel: native jar
 # Made again when the list of tools changes, and once per version of Spark.
 $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 	.ci/setup $(PYTHON) $(VENV) $(SPARK_VERSION)
+	touch $@
+
+$(TPCH)/.done: benchmarks/tpch-requirements.txt
+	[ -x $(TPCH)/bin/python ] || $(PYTHON) -m venv $(TPCH)
+	$(TPCH)/bin/pip install --quiet --requirement benchmarks/tpch-requirements.txt
+	touch $@
+
+$(SPARK35)/.done: benchmarks/spark35-requirements.txt
+	[ -x $(SPARK35)/bin/python ] || $(PYTHON) -m venv $(SPARK35)
+	$(SPARK35)/bin/pip install --quiet --requirement benchmarks/spark35-requirements.txt
 	touch $@

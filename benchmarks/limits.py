@@ -140,7 +140,10 @@ def rate(path: Path, flags: int, length: int, threads: int, places: Callable[[in
 def forget(paths: Iterable[Path]) -> None:
     """Takes files out of the page cache: these alone, so that nobody else's work on the machine becomes slow."""
     for path in paths:
-        handle = os.open(path, os.O_RDONLY)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # somebody else's temporary file
         try:
             os.fsync(handle)
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -64,11 +64,15 @@ def process_memory(name: str) -> int:
 
 def run_apart(code: str, *arguments: str) -> dict[str, Any]:
     """Runs Python in a process of its own; returns the JSON that it prints."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code, *arguments]
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment())
     return dict(json.loads(done.stdout))
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process of its own that may import what the benchmarks share."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def measure(run: Callable[[], Any]) -> tuple[Any, Cost]:

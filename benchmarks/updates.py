@@ -10,9 +10,7 @@ are in the same run: Lance after `merge_insert`, and DuckDB with an anti-join ov
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +21,21 @@ import lance
 import matplotlib as mpl
 import measure
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
+from updates_table import (
+    CACHE,
+    SUMS,
+    VALUES,
+    apply,
+    changes,
+    fresh,
+    open_table,
+    query,
+    records,
+    session_of,
+    timed,
+    write_table,
+)
 
 import lakemark
 
@@ -34,86 +45,12 @@ if TYPE_CHECKING:
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
-VALUES = 12
 SHARES = (0.01, 0.05, 0.10)
 RANGES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 1.0)
-SUMS = ", ".join(f"sum(v{number})" for number in range(VALUES))
-
-
-def records(keys: np.ndarray[Any, Any], seed: int) -> pa.Table:
-    """Records of 100 bytes: a key of four and twelve values of eight."""
-    random = np.random.default_rng(seed)
-    columns = {f"v{number}": random.integers(0, 1 << 40, len(keys)) for number in range(VALUES)}
-    return pa.table({"k": keys.astype(np.int32), **columns})
-
-
-def write_table(folder: Path, rows: int) -> None:
-    """Four files of even keys in order."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for number, keys in enumerate(np.array_split(np.arange(rows) * 2, 4)):
-        table = records(keys, number)
-        pq.write_table(table, folder / f"part-{number}.parquet", compression="zstd", row_group_size=1 << 20)
-
-
-def changes(rows: int, count: int, seed: int) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Inserts of odd keys, deletes and modifications of even ones, a third each, uniform over the keys."""
-    random = np.random.default_rng(seed)
-    third = max(count // 3, 1)
-    even = random.choice(rows, 2 * third, replace=False) * 2
-    odd = random.choice(rows, third, replace=False) * 2 + 1
-    return records(odd, seed), records(even[:third], seed + 1).select(["k"]), records(even[third:], seed + 2)
-
-
-def apply(table: lakemark.Table, given: tuple[pa.Table, pa.Table, pa.Table], commits: int = 1) -> None:
-    """Makes the changes in so many calls of each kind."""
-    inserted, deleted, modified = given
-    for part in range(commits):
-        cut = [part * len(inserted) // commits, (part + 1) * len(inserted) // commits]
-        if cut[0] < cut[1]:
-            span = slice(*cut)
-            table.upsert(inserted.take(np.arange(len(inserted))[span]))
-            table.delete(deleted.take(np.arange(len(deleted))[span]))
-            table.upsert(modified.take(np.arange(len(modified))[span]))
-
-
-def query(low: int, high: int) -> str:
-    """All columns of the records with keys from `low` to below `high`."""
-    return f"SELECT count(*), {SUMS} FROM t WHERE k >= {low} AND k < {high}"
-
-
-def session_of(folder: Path, store: Path) -> Callable[[str], list[Any]]:
-    """Asks the table in a session of its own."""
-    session = lakemark.connect()
-    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}' OPTIONS (store '{store}')")
-
-    def ask(sql: str) -> list[Any]:
-        return pa.table(session.sql(sql)).to_pylist()
-
-    return ask
-
-
-def timed(asks: dict[str, Callable[[str], Any]], sql: str, rounds: int) -> dict[str, float]:
-    """Median wall seconds of each, interleaved."""
-    seconds: dict[str, list[float]] = {name: [] for name in asks}
-    for turn in range(rounds + 1):
-        for name, ask in asks.items():
-            _, cost = measure.measure(lambda ask=ask: ask(sql))
-            if turn > 0:
-                seconds[name].append(cost.wall_seconds)
-    return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def open_table(folder: Path, store: Path, **options: int) -> lakemark.Table:
-    """The table with a store of its own."""
-    table = lakemark.Table(folder, store=store)
-    table.declare_key("k", **options)
-    return table
 
 
 def overhead(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
-    """Scans of ranges with changes against scans without."""
+    """Scans of ranges with changes against scans without, in the page cache and out of it."""
     asks = {"without": session_of(folder, fresh(scratch, "plain", folder))}
     for share in SHARES:
         store = scratch / f"changed-{share}"
@@ -127,15 +64,9 @@ def overhead(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, A
         width = max(int(2 * rows * part), 2)
         low = int(random.integers(0, max(2 * rows - width, 1)))
         result[str(part)] = timed(asks, query(low, low + width), rounds)
+        result[f"{part}, cold"] = timed(asks, query(low, low + width), rounds, [folder, scratch])
     result["count"] = timed(asks, "SELECT count(*) FROM t", rounds)
     return result
-
-
-def fresh(scratch: Path, name: str, folder: Path) -> Path:
-    """A store with the index of the key and nothing else, as the changed ones have."""
-    store = scratch / name
-    open_table(folder, store)
-    return store
 
 
 def flatness(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, float]:
@@ -298,7 +229,7 @@ def report(result: dict[str, Any]) -> None:
 def plot(result: dict[str, Any], path: Path) -> None:
     """Draws the overhead of scans by range."""
     figure, axes = plt.subplots(figsize=(7, 4))
-    ranges = [float(part) for part in result["overhead"] if part != "count"]
+    ranges = RANGES
     for share in (f"{share:.0%}" for share in SHARES):
         ratios = [result["overhead"][str(part)][share] / result["overhead"][str(part)]["without"] for part in ranges]
         axes.plot(ranges, ratios, marker="o", label=f"{share} changed")

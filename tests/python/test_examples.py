@@ -178,6 +178,45 @@ def test_updates_cost_what_the_benchmark_says_and_the_peers_agree(tmp_path: Path
     assert (tmp_path / "updates-20000.png").stat().st_size > 10_000
 
 
+def test_the_figures_of_masm_are_drawn_and_answers_stay_while_it_migrates(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "updates_figures.py", "--rows", "50000", "--rounds", "1"],
+            *["--seconds", "0.2", "--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "updates-figures-50000.json").read_text("utf-8"))
+    assert set(result["schemes"]["scans"]["cold"]["all"]) == {"without", "in place", "coarse", "fine"}
+    assert set(result["fill"]["scans"]["memory"]["1 MB"]) == {"without", "25%", "50%", "75%", "99%"}
+    changed = list(result["fill"]["changed"].values())
+    assert changed == sorted(changed)
+    assert changed[0] < changed[-1]
+    assert set(result["speed"]["scans"]["memory"]["4 KB"]) == {"without", "2,000", "4,000", "6,000", "8,000", "10,000"}
+    assert result["migration"]["scans_meanwhile"] >= 1
+    assert set(result["sustained"]) == {"256 KB", "512 KB", "1 MB", "in place (delta-rs)"}
+    assert min(result["sustained"].values()) > 0
+    assert (tmp_path / "updates-figures-50000.png").stat().st_size > 10_000
+
+
+def test_tpch_with_pending_orders_and_lines_has_the_answers_of_duckdb(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "updates_tpch.py", "--scale", "0.01", "--rounds", "1"],
+            *["--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "updates-tpch-0.01.json").read_text("utf-8"))
+    assert len(result["queries"]) == 22
+    assert all(set(query) == {"without", "pending", "in place", "arriving"} for query in result["queries"])
+    # A hundredth of 15,000 orders, and four lines each on average.
+    assert 100 < result["pending_rows"]["orders"] < 200
+    assert 3 < result["pending_rows"]["lineitem"] / result["pending_rows"]["orders"] < 5
+
+
 def test_zones_leave_no_key_out_and_fewer_in_vain_the_larger_they_are(tmp_path: Path) -> None:
     done = run(
         [
