@@ -677,6 +677,7 @@ class UpdatesInfo:
         cache_bytes: Bytes of the runs.
         cache_limit: Bytes that runs may take before changes are refused.
         cache_share: `cache_bytes / cache_limit`.
+        migration_threshold: The share from which on writers begin a migration, if one was chosen.
         runs: The runs, oldest first.
         runs_limit: How many runs there may be before the oldest are merged.
         writes_per_update: How often a byte of an update was written to runs on average.
@@ -698,6 +699,7 @@ class UpdatesInfo:
     cache_bytes: int
     cache_limit: int
     cache_share: float
+    migration_threshold: float | None
     runs: list[RunInfo]
     runs_limit: int
     writes_per_update: float
@@ -721,13 +723,15 @@ class UpdatesInfo:
     def _pairs(self) -> list[tuple[str, str]]:
         size = _pictures.human_bytes
         twice = sum(run.passes > 1 for run in self.runs)
+        share = self.migration_threshold
+        migrated = "" if share is None else f", migrated from {share:.0%} on"
         return [
             ("key", ", ".join(self.key)),
             ("last change", f"number {self.sequence:,}"),
             ("pending rows", f"{self.rows_pending:,}, {self.rows_hidden:,} rows of data files hidden"),
             ("buffer", f"{size(self.buffer_bytes)} of {size(self.buffer_limit)}, {self.buffer_keys:,} keys"),
             ("runs", f"{len(self.runs):,} of {self.runs_limit:,}, {twice:,} of them merged"),
-            ("cache", f"{size(self.cache_bytes)} of {size(self.cache_limit)}, {self.cache_share:.1%} full"),
+            ("cache", f"{size(self.cache_bytes)} of {size(self.cache_limit)}, {self.cache_share:.1%} full" + migrated),
             ("writes per update", f"{self.writes_per_update:.2f} of at most {self.writes_bound:.2f}"),
             (
                 "written",

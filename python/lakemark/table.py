@@ -187,7 +187,8 @@ class Table:
             columns: The column, or columns; no floats.
             progress: As for `build`.
             **options: `cache_bytes`, the space for pending updates (1 GiB); `page_bytes` (64 KiB); `alpha`, more memory
-                against fewer writes (1): see docs/updates.md.
+                against fewer writes (1); `migration_threshold`, how full that space may be before a change begins a
+                migration in the background, such as `"50%"`: see docs/updates.md.
 
         Returns:
             Whether it was declared now; otherwise the table has had this key already, and keeps its options.
@@ -304,7 +305,9 @@ class Table:
         """
         self._inner.flush()
 
-    def migrate(self, fraction: float = 1.0, *, threshold: float | None = None) -> MigrateReport:
+    def migrate(
+        self, fraction: float = 1.0, *, threshold: float | None = None, progress: Progress = True
+    ) -> MigrateReport:
         """Folds pending rows into the data files. Queries and changes go on meanwhile.
 
         Of a Delta table only the files are rewritten whose rows changed, in one commit that every reader of Delta sees.
@@ -313,6 +316,7 @@ class Table:
         Args:
             fraction: How much of what is pending, above 0 up to 1: the rows with the lowest keys first.
             threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
+            progress: As for `build`: rows that are rewritten first, then rows that are indexed.
 
         Returns:
             What was folded.
@@ -322,7 +326,8 @@ class Table:
             InvalidInputError: The table has no key, or the fraction is none.
             UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
         """
-        return MigrateReport.from_json(self._inner.migrate(fraction, threshold))
+        with _shown("migrate", progress) as tell:
+            return MigrateReport.from_json(self._inner.migrate(fraction, threshold, tell))
 
     def create_index(
         self,

@@ -151,3 +151,21 @@ def test_a_table_of_which_every_row_is_deleted_can_be_opened_and_filled_again(tm
         assert table.lookup([8]).to_arrow().num_rows == 1
         table.delete([7, 8])
         assert table.migrate().rows_hidden == 2
+
+
+def test_progress_and_the_threshold_of_a_migration_that_begins_by_itself(tmp_path: Path) -> None:
+    pq.write_table(rows(), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path)
+    table.declare_key("id", progress=False, migration_threshold="50%")
+    info = table.updates
+    assert info is not None
+    assert info.migration_threshold == 0.5
+    assert "migrated from 50% on" in str(info)
+    table.delete([1, 2])
+    told: list[tuple[int, int]] = []
+    report = table.migrate(progress=lambda done, total: told.append((done, total)))
+    assert report.rows_hidden == 2
+    # The last that is told is the build of the index of the key.
+    assert told[-1] == (ROWS - 2, ROWS - 2)
+    with pytest.raises(lakemark.InvalidInputError, match="such as 50%"):
+        lakemark.Table(tmp_path, store=str(tmp_path / "other")).declare_key("id", migration_threshold="half")

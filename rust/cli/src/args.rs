@@ -56,7 +56,8 @@ Reads the key of every row once to see that none is NULL or there twice, and giv
 key unless it has an index that knows its rows. From then on the table takes insert, upsert, update and delete.
 
 Options (--with): cache_bytes, the space for pending updates (1073741824); page_bytes (65536); alpha, more memory against \
-fewer writes (1; up to 2).
+fewer writes (1; up to 2); migration_threshold, how full that space may be before a change begins a migration, such as 50% \
+(none by default).
 
 Examples:
   lakemark key flights/ --on flight
@@ -476,6 +477,9 @@ pub struct MigrateArgs {
     /// Do nothing while less of the cache than this is full, such as 50%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub threshold: Option<f64>,
+    /// No progress bar
+    #[arg(long, short)]
+    pub quiet: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,

@@ -5,12 +5,14 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use lakemark_table::{BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Table, UpdatesInfo, WriteOptions};
+use lakemark_table::{
+    BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Progress, Table, UpdatesInfo, WriteOptions,
+};
 
 use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, TextFormat, Tuning};
 use crate::ask::open;
 use crate::failure::Failure;
-use crate::progress::CtrlC;
+use crate::progress::{Bar, CtrlC};
 use crate::{input, maintain, output};
 
 pub(crate) async fn key(args: KeyArgs) -> Result<(), Failure> {
@@ -43,7 +45,10 @@ pub(crate) async fn change(operation: Operation, args: ChangeArgs) -> Result<(),
     if let Some(key) = &args.key {
         declare(&table, key, &BTreeMap::new(), &Tuning { quiet: args.quiet, ..Tuning::default() }).await?;
     }
-    let written = table.write(vec![Change { operation, rows }], WriteOptions::default()).await?;
+    let written = table.write(vec![Change { operation, rows }], WriteOptions::default()).await;
+    // The process ends with the command: what it began would end, too.
+    table.wait_for_migration().await;
+    let written = written?;
     let number = |number: u64| -> ArrayRef { Arc::new(UInt64Array::from(vec![number])) };
     let row = RecordBatch::try_from_iter([("rows", number(written.rows)), ("sequence", number(written.sequence))])
         .map_err(|error| Failure::Error(format!("the change was made and cannot be told of: {error}")))?;
@@ -67,7 +72,9 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
 
 pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
-    let report = table.migrate(MigrateOptions { fraction: args.fraction, threshold: args.threshold }).await?;
+    let progress = if args.quiet { None } else { Some(Arc::new(Bar::new()) as Arc<dyn Progress>) };
+    let options = MigrateOptions { fraction: args.fraction, threshold: args.threshold, progress };
+    let report = table.migrate(options).await?;
     if args.format == TextFormat::Json {
         return output::json_value(&report);
     }
@@ -96,7 +103,7 @@ pub(crate) fn updates_text(info: &UpdatesInfo) -> String {
         "\n  pending: {} rows, {} rows of data files hidden\
          \n  buffer:  {} of {} bytes, {} keys\
          \n  runs:    {} of {}, {merged} of them merged\
-         \n  cache:   {} of {} bytes, {:.1}% full\
+         \n  cache:   {} of {} bytes, {:.1}% full{}\
          \n  writes:  {:.2} per update of at most {:.2}; {} bytes to logs, {} to runs, {} merged",
         info.rows_pending,
         info.rows_hidden,
@@ -108,6 +115,7 @@ pub(crate) fn updates_text(info: &UpdatesInfo) -> String {
         info.cache_bytes,
         info.cache_limit,
         info.cache_share * 100.0,
+        info.migration_threshold.map_or(String::new(), |share| format!(", migrated from {:.0}% on", share * 100.0)),
         info.writes_per_update,
         info.writes_bound,
         info.log_bytes,

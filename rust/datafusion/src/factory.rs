@@ -16,7 +16,7 @@ use crate::provider::LakemarkTable;
 pub(crate) const FORMAT: &str = "LAKEMARK";
 
 /// What may stand beside `key`.
-const UPDATE_OPTIONS: [&str; 3] = ["cache_bytes", "page_bytes", "alpha"];
+const UPDATE_OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
 
 /// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
 ///

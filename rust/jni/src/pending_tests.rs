@@ -254,7 +254,7 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
         }
         assert!(most > 1 && fixture.runs().await < 5, "runs were not merged: {most}, {}", fixture.runs().await);
         let of_merged = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
-        let all = MigrateOptions { fraction: 1.0, threshold: None };
+        let all = MigrateOptions::default();
         fixture.table.migrate(all).await.expect("a migration");
         assert_eq!(rows_of(&of_memory).await, expected());
         assert_eq!(rows_of(&of_run).await, expected());

@@ -152,6 +152,21 @@ where
     F: FnOnce() -> W + Send + 'static,
     W: Future<Output = lakemark_table::Result<T>>,
 {
+    wait_told(py, work, done, |_| Ok(()))
+}
+
+/// [`wait_finished`], with `tick` called about ten times a second, and at the end. Its error is raised as an interrupt is.
+pub(crate) fn wait_told<T, F, W>(
+    py: Python<'_>,
+    work: F,
+    done: impl FnOnce(&T) -> String,
+    mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> W + Send + 'static,
+    W: Future<Output = lakemark_table::Result<T>>,
+{
     let runtime = runtime(py)?;
     let mut task = Task::start(runtime, work);
     let mut interrupt: Option<PyErr> = None;
@@ -159,17 +174,18 @@ where
         if let Some(outcome) = task.poll(py, runtime)? {
             break outcome;
         }
-        if let Err(stop) = py.check_signals() {
-            if interrupt.is_some() {
-                return Err(told(py, stop, NOT_KNOWN));
-            }
-            interrupt = Some(stop);
+        match (&interrupt, py.check_signals()) {
+            (None, Ok(())) => interrupt = tick(py).err(),
+            (None, Err(first)) => interrupt = Some(first),
+            (Some(_), Ok(())) => {}
+            (Some(_), Err(stop)) => return Err(told(py, stop, NOT_KNOWN)),
         }
     };
     if let Some(interrupt) = interrupt {
         let said = outcome.map_or_else(|cause| format!("the change was not made: {cause}"), |outcome| done(&outcome));
         return Err(told(py, interrupt, &said));
     }
+    tick(py)?;
     warning::raise(py)?;
     outcome.map_err(|cause| error::to_python(py, &cause))
 }

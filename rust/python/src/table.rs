@@ -20,7 +20,7 @@ use crate::error;
 use crate::progress::Counters;
 use crate::provider::Guest;
 use crate::rows::{ArrowTable, Rows};
-use crate::runtime::{runtime, wait, wait_cancellable, wait_finished};
+use crate::runtime::{runtime, wait, wait_cancellable, wait_finished, wait_told};
 use crate::schema::Schema;
 
 /// A marked table.
@@ -160,11 +160,22 @@ impl Table {
     }
 
     /// Folds pending rows into the data files; a report as JSON.
-    fn migrate(&self, py: Python<'_>, fraction: f64, threshold: Option<f64>) -> PyResult<String> {
-        let table = Arc::clone(&self.0);
-        let options = MigrateOptions { fraction, threshold };
+    fn migrate(
+        &self,
+        py: Python<'_>,
+        fraction: f64,
+        threshold: Option<f64>,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<String> {
+        let (table, counters) = (Arc::clone(&self.0), Arc::new(Counters::default()));
+        let told = Arc::clone(&counters) as Arc<dyn Progress>;
+        let options = MigrateOptions { fraction, threshold, progress: Some(told) };
         let migrated = move || async move { table.migrate(options).await };
-        let report = wait_finished(py, migrated, |_| "the migration was finished all the same".to_owned())?;
+        let tell = |_: Python<'_>| match &progress {
+            Some(progress) => progress.call1(counters.read()).map(drop),
+            None => Ok(()),
+        };
+        let report = wait_told(py, migrated, |_| "the migration was finished all the same".to_owned(), tell)?;
         to_json(py, &report)
     }
 

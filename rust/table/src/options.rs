@@ -49,13 +49,13 @@ pub struct BuildOptions {
     pub index: Option<String>,
 }
 
-/// Told by a build how far it is.
+/// Told by a build or a migration how far it is.
 pub trait Progress: Send + Sync {
-    /// The build begins and has this many rows to read.
+    /// It begins and has this many rows to read.
     fn start(&self, total_rows: u64);
     /// So many more rows were read.
     fn advance(&self, rows: u64);
-    /// The build ended, well or not.
+    /// It ended, well or not.
     fn finish(&self);
 }
 
@@ -83,17 +83,19 @@ impl CancelFlag {
 }
 
 /// What is migrated, and when.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct MigrateOptions {
     /// How much of what is pending, above 0 up to 1: the rows with the lowest keys that were not migrated yet.
     pub fraction: f64,
     /// Nothing is migrated while less of the cache than this is full, 0 to 1.
     pub threshold: Option<f64>,
+    /// Who is told how far it is: first rows that are rewritten, then those that are indexed.
+    pub progress: Option<Arc<dyn Progress>>,
 }
 
 impl Default for MigrateOptions {
     fn default() -> Self {
-        Self { fraction: 1.0, threshold: None }
+        Self { fraction: 1.0, threshold: None, progress: None }
     }
 }
 

@@ -115,6 +115,8 @@ pub struct UpdatesInfo {
     pub cache_bytes: u64,
     /// See `cache_bytes`.
     pub cache_limit: u64,
+    /// How full the cache may be before a writer begins a migration, 0 to 1; none if no writer does.
+    pub migration_threshold: Option<f64>,
     /// What part of the cache is full, 0 to 1.
     pub cache_share: f64,
     /// The runs, oldest first.

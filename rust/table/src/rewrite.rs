@@ -2,14 +2,18 @@
 //!
 //! A file with rows that newer ones replace is written anew: a newer row takes the place of the first row that it
 //! replaces, the others are left out, and all keep their order. Rows that replace none, or that moved to another
-//! partition, go to new files, sorted by key. [`delta`] publishes the result by one commit of the log; [`folder`]
+//! partition, go to new files, sorted by key. Row groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`]
 //! leaves that to whoever writes the manifest.
 
 mod bare;
 mod conform;
+mod copy;
 pub(crate) mod delta;
+mod encode;
+mod file;
 pub(crate) mod folder;
 mod log;
+mod part;
 mod reader;
 mod rows;
 mod stats;
@@ -18,28 +22,32 @@ mod tests;
 mod writable;
 mod writer;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
-use arrow::compute::{filter_record_batch, interleave_record_batch};
-use futures::TryStreamExt;
+use arrow::array::ArrayRef;
 use lakemark_index::RowSet;
-use parquet::errors::ParquetError;
+use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::file::properties::WriterProperties;
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::error::{Error, Result};
-use crate::footer::Footer;
-use crate::moments::is_rebased;
+use crate::options::Progress;
 use crate::rewrite::bare::bare_files;
-use crate::rewrite::conform::{Match, conform_batch};
+use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
+use crate::rewrite::file::OldFile;
 use crate::rewrite::rows::NewRows;
-use crate::rewrite::writer::{FileWriter, NewFile, Target, new_properties, properties_like};
+use crate::rewrite::writer::{
+    FileWriter, NewFile, ROW_GROUP_BYTES, ROW_GROUP_ROWS, Target, new_properties, properties_like,
+};
 use crate::snapshot::{DataFile, Snapshot};
 
+pub(crate) use crate::rewrite::part::Part;
 pub(crate) use crate::rewrite::writer::place_of;
 
-/// Rows that are read and written at a time.
-const BATCH_ROWS: usize = 8 * 1024;
+/// New rows that are looked at to tell how large they are.
+const SAMPLE_ROWS: usize = 1024;
 
 /// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files
 /// have deleted are their deletion vectors and nothing else, since all of that is left out of files that are written
@@ -49,9 +57,11 @@ pub(crate) struct Fold<'a> {
     /// as it is.
     pub shadow: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
-    pub rows: &'a [RecordBatch],
+    pub rows: &'a [Arc<dyn Part>],
     /// The columns of the key, by the names that they show.
     pub key: &'a [String],
+    /// Who is told how far it is.
+    pub progress: Option<Arc<dyn Progress>>,
 }
 
 /// What folding wrote.
@@ -64,15 +74,26 @@ pub(crate) struct Folded {
 }
 
 /// Writes the new files and sees to it that they are on the disk. Nobody sees them before they are published.
+///
+/// Row groups are made on all cores, each in memory, and get into the files in their order: as many are in memory as there are
+/// cores, and a few bytes of each new row.
 async fn fold_rows(snapshot: &Snapshot, fold: &Fold<'_>, target: &Target<'_>) -> Result<Folded> {
     if fold.shadow.len() != snapshot.files().len() {
         return Err(Error::internal("the shadow to fold is that of another snapshot"));
     }
-    let rows = NewRows::new(snapshot, fold, &target.schema)?;
-    let mut folding = Folding { snapshot, target, rows, folded: Folded::default() };
+    if let Some(progress) = &fold.progress {
+        let old = fold.shadow.iter().flatten().filter(|shadow| !shadow.is_empty());
+        let old: u64 = old.map(|shadow| u64::from(shadow.universe())).sum();
+        progress.start(old + fold.rows.iter().map(|part| part.row_count() as u64).sum::<u64>());
+    }
+    let rows = NewRows::new(snapshot, fold, &target.schema).await?;
+    let cores = std::thread::available_parallelism().map_or(2, Into::into);
+    let (progress, making, file, folded) = (fold.progress.clone(), VecDeque::new(), None, Folded::default());
+    let mut folding = Folding { snapshot, target, rows, progress, cores, making, file, begun: 0, folded };
     match folding.run(fold).await {
         Ok(()) => Ok(folding.folded),
         Err(error) => {
+            folding.stop().await;
             target.discard(&folding.folded.files).await;
             Err(error)
         }
@@ -83,7 +104,38 @@ struct Folding<'a> {
     snapshot: &'a Snapshot,
     target: &'a Target<'a>,
     rows: NewRows,
+    progress: Option<Arc<dyn Progress>>,
+    cores: usize,
+    /// Row groups that are being made, in the order in which files get them.
+    making: VecDeque<Making>,
+    /// The file that gets row groups now.
+    file: Option<FileWriter>,
+    /// Files that were begun.
+    begun: usize,
     folded: Folded,
+}
+
+/// A row group that is being made.
+struct Making {
+    row_group: JoinHandle<Result<RowGroup>>,
+    /// The file that it begins.
+    begins: Option<Box<FileWriter>>,
+    /// The file that ends with it.
+    ends: Ends,
+    /// Rows that are dealt with then.
+    rows: u64,
+}
+
+/// Whether a file ends with a row group.
+#[derive(Clone, Copy)]
+enum Ends {
+    No,
+    /// The one that replaces this file.
+    Replacing(usize),
+    /// One of new rows.
+    New,
+    /// One of new rows, if it is large enough.
+    IfFull,
 }
 
 impl Folding<'_> {
@@ -95,6 +147,9 @@ impl Folding<'_> {
             }
         }
         self.write_left().await?;
+        while !self.making.is_empty() {
+            self.append().await?;
+        }
         if self.target.columns_are_in_files {
             self.write_bare().await?;
         }
@@ -103,162 +158,124 @@ impl Folding<'_> {
 
     /// Writes a file anew, if anything is left of it.
     async fn rewrite(&mut self, number: usize, file: &DataFile, shadow: &RowSet) -> Result<()> {
-        let store = self.snapshot.object_store();
-        let footer = Footer::read(store.as_ref(), &file.meta, &file.path).await?;
-        let rows: u32 = footer.row_groups.iter().sum();
-        check_rewritable(file, &footer, shadow, rows)?;
-        let hidden = file.deleted.as_ref().map_or_else(|| shadow.clone(), |deleted| shadow.or(deleted));
-        let partition = self.rows.partition_of(&file.partition_values)?;
-        let properties = properties_like(&footer);
-        let unreadable = |error| unreadable(&file.path, error);
-
-        let mut writer = None;
-        let mut start = 0;
-        let is_wanted = |column: &str| self.target.schema.field_with_name(column).is_ok();
-        let mut batches = reader::open(store, &file.meta, &footer, BATCH_ROWS, is_wanted).map_err(unreadable)?;
-        while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
-            let batch = conform_batch(&batch, &self.target.schema, Match::Name)
-                .map_err(|error| unfit(&file.path).with_source(error))?;
-            let end = start + batch.num_rows() as u32;
-            let left = self.replace(&batch, &shadow.slice(start, end), &hidden.slice(start, end), file, partition)?;
-            start = end;
-            if left.num_rows() > 0 {
-                self.write(&mut writer, &left, Some(file), &file.partition_values, &properties).await?;
-            }
-        }
-        if start != rows {
-            return Err(Error::corrupt(format!(
-                "the data file {} has other row counts than its footer says; write it again",
-                file.path
-            )));
-        }
-        self.finish(writer, Some(number)).await?;
+        let old = OldFile::plan(self.snapshot, file, shadow, &mut self.rows, self.target).await?;
         self.folded.replaced.push(number);
+        let pieces = old.pieces();
+        let dealt: u64 = pieces.iter().map(|piece| piece.rows.len() as u64).sum();
+        self.advance(u64::from(shadow.universe()) - dealt + old.places.len() as u64);
+        let Some(last) = pieces.len().checked_sub(1) else { return Ok(()) };
+        let (writer, factory) = self.begin(Some(file), &file.partition_values, &properties_like(&old.footer))?;
+        let (mut begins, old) = (Some(Box::new(writer)), Arc::new(old));
+        for (place, piece) in pieces.into_iter().enumerate() {
+            let (old, factory) = (Arc::clone(&old), Arc::clone(&factory));
+            let (source, rows) = (Arc::clone(self.rows.source()), piece.rows.len() as u64);
+            let row_group = on_a_core(async move { rewrite(&old, &piece, &source, &factory).await });
+            let ends = if place == last { Ends::Replacing(number) } else { Ends::No };
+            self.make(Making { row_group, begins: begins.take(), ends, rows }).await?;
+        }
         Ok(())
-    }
-
-    /// The batch without its hidden rows, with new rows in the places of those that they replace.
-    fn replace(
-        &mut self,
-        batch: &RecordBatch,
-        shadow: &RowSet,
-        hidden: &RowSet,
-        file: &DataFile,
-        partition: Option<u32>,
-    ) -> Result<RecordBatch> {
-        if hidden.is_empty() {
-            return Ok(batch.clone());
-        }
-        let failed = |error| Error::internal("rows cannot be replaced").with_source(error);
-        let shadowed: Vec<u32> = shadow.iter().collect();
-        let found = self.rows.take_places(batch, &shadowed, &file.partition_values, partition)?;
-        if found.is_empty() {
-            let kept: BooleanArray = (0..batch.num_rows() as u32).map(|row| Some(!hidden.contains(row))).collect();
-            return filter_record_batch(batch, &kept).map_err(failed);
-        }
-        let mut sources = vec![batch];
-        let mut rows = Vec::with_capacity(batch.num_rows());
-        let mut found = found.into_iter().peekable();
-        for row in 0..batch.num_rows() {
-            if let Some((_, new)) = found.next_if(|(place, _)| *place as usize == row) {
-                let (new_batch, new_row) = self.rows.place(new)?;
-                let source = sources.iter().position(|have| std::ptr::eq(*have, new_batch));
-                let source = source.unwrap_or_else(|| {
-                    sources.push(new_batch);
-                    sources.len() - 1
-                });
-                rows.push((source, new_row));
-            } else if !hidden.contains(row as u32) {
-                rows.push((0, row));
-            }
-        }
-        interleave_record_batch(&sources, &rows).map_err(failed)
     }
 
     /// Writes the new rows that found no place, partition by partition, in the order of keys.
     async fn write_left(&mut self) -> Result<()> {
+        let left = self.rows.left();
+        let Some(sample) = left.values().next() else { return Ok(()) };
+        let sample = self.rows.source().gather(sample.get(..SAMPLE_ROWS).unwrap_or(sample)).await?;
+        let width = sample.get_array_memory_size().div_ceil(sample.num_rows().max(1)).max(1) as u64;
+        let most = (ROW_GROUP_BYTES.min(self.target.file_bytes) / width).max(1);
+        let most = usize::try_from(most).unwrap_or(ROW_GROUP_ROWS).clamp(reader::BATCH_ROWS, ROW_GROUP_ROWS);
         let properties = new_properties();
-        for (partition, rows) in self.rows.left() {
+        for (partition, rows) in left {
             let values = self.rows.partition_values(partition);
-            let mut writer = None;
-            for chunk in rows.chunks(BATCH_ROWS) {
-                let batch = self.rows.gather(chunk)?;
-                self.write(&mut writer, &batch, None, &values, &properties).await?;
-                if writer.as_ref().is_some_and(|writer| writer.bytes() >= self.target.file_bytes) {
-                    self.finish(writer.take(), None).await?;
-                }
+            let last = rows.len().div_ceil(most).saturating_sub(1);
+            for (place, rows) in rows.chunks(most).enumerate() {
+                let (writer, factory) = self.begin(None, &values, &properties)?;
+                let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), rows.len() as u64);
+                let row_group = on_a_core(async move { encode_new(&rows, &source, &factory).await });
+                let ends = if place == last { Ends::New } else { Ends::IfFull };
+                self.make(Making { row_group, begins: Some(Box::new(writer)), ends, rows: count }).await?;
             }
-            self.finish(writer, None).await?;
         }
         Ok(())
+    }
+
+    /// Waits until a core is free for a row group.
+    async fn make(&mut self, making: Making) -> Result<()> {
+        self.making.push_back(making);
+        while self.making.len() > self.cores {
+            self.append().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest row group that is being made and gives it to its file.
+    async fn append(&mut self) -> Result<()> {
+        let Some(Making { row_group, begins, ends, rows }) = self.making.pop_front() else { return Ok(()) };
+        let row_group = row_group.await.map_err(|error| Error::task(&error))??;
+        let file = match (&mut self.file, begins) {
+            (Some(file), _) => file,
+            (none, Some(begins)) => none.insert(*begins),
+            (None, None) => return Err(Error::internal("a row group without a file")),
+        };
+        file.append(row_group).await?;
+        let is_full = file.bytes() >= self.target.file_bytes;
+        self.advance(rows);
+        match ends {
+            Ends::No => Ok(()),
+            Ends::IfFull if !is_full => Ok(()),
+            Ends::Replacing(number) => self.finish(Some(number)).await,
+            Ends::New | Ends::IfFull => self.finish(None).await,
+        }
+    }
+
+    /// Lets what is being made end: it would write nothing, but use memory and cores.
+    async fn stop(&mut self) {
+        for making in self.making.drain(..) {
+            making.row_group.abort();
+            drop(making.row_group.await);
+        }
+    }
+
+    fn advance(&self, rows: u64) {
+        if let Some(progress) = &self.progress {
+            progress.advance(rows);
+        }
     }
 
     /// Writes files without rows where otherwise columns were lost with the last rows.
     async fn write_bare(&mut self) -> Result<()> {
         for number in bare_files(self.snapshot, &self.folded)? {
             let Some(file) = self.snapshot.files().get(number) else { continue };
-            let (place, values) = (self.folded.files.len(), &file.partition_values);
-            let writer = FileWriter::start(self.target, place, Some(file), values, &new_properties())?;
-            self.finish(Some(writer), Some(number)).await?;
+            let (writer, _) = self.begin(Some(file), &file.partition_values, &new_properties())?;
+            self.file = Some(writer);
+            self.finish(Some(number)).await?;
         }
         Ok(())
     }
 
-    /// Adds rows to a file, which is begun with the first ones.
-    async fn write(
-        &self,
-        writer: &mut Option<FileWriter>,
-        rows: &RecordBatch,
+    fn begin(
+        &mut self,
         replaces: Option<&DataFile>,
         partition: &[ArrayRef],
         properties: &WriterProperties,
-    ) -> Result<()> {
-        let writer = match writer {
-            Some(writer) => writer,
-            None => {
-                let number = self.folded.files.len();
-                writer.insert(FileWriter::start(self.target, number, replaces, partition, properties)?)
-            }
-        };
-        writer.write(rows).await?;
-        // Bytes that are in memory never wait, and other tasks want their turn.
-        tokio::task::yield_now().await;
-        Ok(())
+    ) -> Result<(FileWriter, Arc<ArrowRowGroupWriterFactory>)> {
+        let (writer, factory) = FileWriter::start(self.target, self.begun, replaces, partition, properties)?;
+        self.begun += 1;
+        Ok((writer, Arc::new(factory)))
     }
 
-    async fn finish(&mut self, writer: Option<FileWriter>, replaces: Option<usize>) -> Result<()> {
-        if let Some(writer) = writer {
+    async fn finish(&mut self, replaces: Option<usize>) -> Result<()> {
+        if let Some(writer) = self.file.take() {
             self.folded.files.push(writer.finish(replaces).await?);
         }
         Ok(())
     }
 }
 
-/// A file whose values would mean something else in a new file, or that is not the one that was resolved against.
-fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet, rows: u32) -> Result<()> {
-    if shadow.universe() != rows {
-        return Err(Error::internal(format!(
-            "{} has {rows} rows, and its shadow is that of a file with {}",
-            file.path,
-            shadow.universe()
-        )));
-    }
-    match footer.schema.fields().iter().find(|field| is_rebased(field)) {
-        None => Ok(()),
-        Some(field) => Err(Error::unsupported(format!(
-            "the column {} of {} has dates of the calendar that old Spark wrote, which no new file can keep; \
-             rewrite the table with a newer Spark first",
-            field.name(),
-            file.path
-        ))),
-    }
-}
-
-fn unreadable(name: &str, error: ParquetError) -> Error {
-    match error {
-        ParquetError::External(error) => Error::io(format!("the data file {name} cannot be read")).with_source(error),
-        error => Error::corrupt(format!("the data file {name} cannot be read; write it again")).with_source(error),
-    }
+/// Runs what computes more than it waits on a thread of its own, whatever the runtime.
+fn on_a_core<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+    let runtime = Handle::current();
+    spawn_blocking(move || runtime.block_on(work))
 }
 
 /// The error of rows that the table's schema cannot take.

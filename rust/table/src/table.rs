@@ -23,7 +23,7 @@ use crate::report::{BuildReport, CompactReport, MigrateReport, UpdatesInfo, Vacu
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::updates::{Change, OverlayCache, WriteOptions, WriteQueue, Writing, Written};
+use crate::updates::{Automatic, Change, OverlayCache, WriteOptions, WriteQueue, Writing, Written};
 use crate::{advise, build, compact, history, updates, vacuum, verify};
 
 /// How the list of data files is known.
@@ -59,6 +59,7 @@ pub struct Table {
     pub(crate) vectors: VectorCache,
     pub(crate) overlays: OverlayCache,
     pub(crate) queue: WriteQueue,
+    pub(crate) automatic: Automatic,
 }
 
 impl Table {
@@ -79,9 +80,10 @@ impl Table {
             let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place)));
             let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-            let (overlays, queue) = (OverlayCache::default(), WriteQueue::default());
+            let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
             let version = options.version;
-            let table = Arc::new(Self { location, format, version, store, footers, vectors, overlays, queue });
+            let table = Self { location, format, version, store, footers, vectors, overlays, queue, automatic };
+            let table = Arc::new(table);
             if version.is_some() {
                 // Whoever asks for a version that is not there learns it now.
                 Snapshot::pin(&table).await?;
@@ -184,6 +186,12 @@ impl Table {
     /// Another migration is running, or others changed the data files again and again (`Conflict`): try later.
     pub fn migrate(self: &Arc<Self>, options: MigrateOptions) -> BoxFuture<'_, Result<MigrateReport>> {
         Box::pin(async move { updates::migrate(self, &options).await })
+    }
+
+    /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A
+    /// process that ends without waiting stops it; the next one begins it again.
+    pub fn wait_for_migration(&self) -> BoxFuture<'_, ()> {
+        Box::pin(updates::wait_for_migration(self))
     }
 
     /// How the pending updates stand; none if the table takes none, as at a version.

@@ -13,9 +13,10 @@
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
 //! - `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
-//! - `migrate`: from pending to the data files
+//! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
 //! - `parameters`: how large everything is
 
+mod automatic;
 mod buffer;
 mod change;
 mod choice;
@@ -34,6 +35,7 @@ mod resolve;
 mod rows;
 mod runs;
 mod settle;
+mod slice;
 mod tail;
 mod write;
 
@@ -41,7 +43,9 @@ pub use change::{Change, WriteOptions, Written};
 pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
 
+pub(crate) use automatic::{Automatic, wait as wait_for_migration};
 pub(crate) use declare::declare_key;
+pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
 pub(crate) use info::info;
 pub(crate) use migrate::{application, migrate};

@@ -94,7 +94,7 @@ async fn make(table: &Arc<Table>, step: &Step) {
     match step {
         Step::Flush => table.flush().await.unwrap(),
         Step::Migrate(fraction) => {
-            let options = MigrateOptions { fraction: *fraction, threshold: None };
+            let options = MigrateOptions { fraction: *fraction, ..MigrateOptions::default() };
             table.migrate(options).await.unwrap();
         }
         Step::Change(operation, changes) => {

@@ -168,7 +168,7 @@ impl Process {
 
     /// A migration, unless somebody else is at it.
     async fn migrate(&self, fraction: f64) {
-        match self.table.migrate(MigrateOptions { fraction, threshold: None }).await {
+        match self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await {
             Ok(_) => self.counts.count(MIGRATIONS),
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -90,6 +90,7 @@ pub(super) async fn migrate_then(
         schema,
         file_bytes: FILE_BYTES,
         columns_are_in_files: false,
+        tells_nan: true,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

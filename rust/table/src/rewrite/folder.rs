@@ -38,6 +38,7 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         schema: snapshot.file_schema(),
         file_bytes: FILE_BYTES,
         columns_are_in_files: true,
+        tells_nan: false,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

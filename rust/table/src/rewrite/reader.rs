@@ -4,19 +4,22 @@ use std::sync::Arc;
 
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection};
 use parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::errors::Result as ParquetResult;
 
 use crate::footer::Footer;
 use crate::object::DataObject;
 
-/// Opens a file with those of its columns that `wanted` names.
+/// Rows that are read and written at a time.
+pub(super) const BATCH_ROWS: usize = 8 * 1024;
+
+/// Opens row groups of a file, or chosen rows of them, with those of its columns that `wanted` names.
 pub(super) fn open(
     store: Arc<dyn ObjectStore>,
     meta: &ObjectMeta,
     footer: &Footer,
-    batch_rows: usize,
+    (row_groups, selection): (Vec<usize>, Option<RowSelection>),
     wanted: impl Fn(&str) -> bool,
 ) -> ParquetResult<ParquetRecordBatchStream<DataObject>> {
     let object = DataObject { store, meta: meta.clone(), names: None };
@@ -25,6 +28,10 @@ pub(super) fn open(
     let roots = columns.root_schema().get_fields().iter().enumerate();
     let wanted = roots.filter(|(_, root)| wanted(root.name())).map(|(place, _)| place);
     let mask = ProjectionMask::roots(columns, wanted);
-    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(object, metadata);
-    builder.with_projection(mask).with_batch_size(batch_rows).build()
+    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(object, metadata).with_row_groups(row_groups);
+    let builder = match selection {
+        Some(selection) => builder.with_row_selection(selection),
+        None => builder,
+    };
+    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()
 }

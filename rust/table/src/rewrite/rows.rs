@@ -4,22 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::{cast, interleave_record_batch, take};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 
 use crate::error::{Error, Result};
-use crate::rewrite::conform::{Match, conform_batch};
-use crate::rewrite::{Fold, unfit};
+use crate::rewrite::Fold;
+use crate::rewrite::part::{Source, conformed};
 use crate::snapshot::Snapshot;
 
-/// The new rows as they will be stored.
+/// The new rows by key and partition. Of each it has the key alone; the rest is where it was until it is written.
 pub(super) struct NewRows {
-    schema: SchemaRef,
-    batches: Vec<RecordBatch>,
-    /// The number of the first row of each batch.
-    starts: Vec<usize>,
+    source: Arc<Source>,
     key: Key,
     keys: Rows,
     /// Row numbers by key.
@@ -30,15 +27,18 @@ pub(super) struct NewRows {
     partition_of: Vec<u32>,
 }
 
-/// Where the columns of the key are, and what makes them comparable.
+/// The columns of the key, and what makes them comparable.
 struct Key {
     columns: Vec<KeyColumn>,
+    /// Those of them that files have, as they are shown and as they are stored.
+    shown: Fields,
+    stored: SchemaRef,
     converter: RowConverter,
 }
 
 #[derive(Clone, Copy)]
 enum KeyColumn {
-    /// A column of the files.
+    /// A column of the files, by its place among those of the key.
     Stored(usize),
     /// One that is constant in each file.
     Partition(usize),
@@ -54,30 +54,26 @@ struct Partitions {
 }
 
 impl NewRows {
-    /// Takes the rows as files of `schema` will have them: the columns of the table's files, in their order, under
-    /// stored names.
-    pub(super) fn new(snapshot: &Snapshot, fold: &Fold<'_>, schema: &SchemaRef) -> Result<Self> {
+    /// Reads the keys and partitions of the rows; files will have the columns of `schema`, in its order, under stored names.
+    pub(super) async fn new(snapshot: &Snapshot, fold: &Fold<'_>, schema: &SchemaRef) -> Result<Self> {
+        let source = Source::new(fold.rows, snapshot.file_schema().fields(), schema)?;
         let key = Key::new(snapshot, fold.key, schema)?;
         let mut keys = key.converter.empty_rows(0, 0);
         let mut partitions = Partitions::new(snapshot.partition_columns())?;
-        let (mut batches, mut starts, mut partition_of, mut count) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for batch in fold.rows.iter().filter(|batch| batch.num_rows() > 0) {
-            let values = columns_of(batch, snapshot.partition_columns().iter())?;
-            let stored = columns_of(batch, snapshot.file_schema().fields().iter().map(AsRef::as_ref))?;
-            let shown = Schema::new(snapshot.file_schema().fields().clone());
-            let stored = nullable(&shown, stored, batch.num_rows())
-                .and_then(|stored| conform_batch(&stored, schema, Match::Place))
-                .map_err(|error| unfit("the updates").with_source(error))?;
+        let mut partition_of = Vec::new();
+        let needed: Vec<FieldRef> =
+            key.shown.iter().cloned().chain(snapshot.partition_columns().iter().cloned().map(Arc::new)).collect();
+        let needed = Arc::new(Schema::new(needed));
+        for part in source.parts().iter().filter(|part| part.row_count() > 0) {
+            let batch = part.read(&needed, None).await?;
+            let values = columns_of(&batch, snapshot.partition_columns().iter())?;
+            let stored = conformed(&batch, &key.shown, &key.stored)?;
             let columns = key.columns(&stored, |place| values.get(place).cloned())?;
             key.converter.append(&mut keys, &columns).map_err(incomparable)?;
             partitions.assign(&values, batch.num_rows(), &mut partition_of)?;
-            starts.push(count);
-            count += batch.num_rows();
-            batches.push(stored);
         }
-        let rows = u32::try_from(count)
-            .map_err(|_| Error::unsupported("more than 4,294,967,295 rows cannot be folded at once"))?;
-        let mut order: Vec<u32> = (0..rows).collect();
+        let count = keys.num_rows();
+        let mut order: Vec<u32> = (0..count as u32).collect();
         order.sort_unstable_by(|a, b| keys.row(*a as usize).cmp(&keys.row(*b as usize)));
         let twice = order.windows(2).any(|pair| match pair {
             [a, b] => keys.row(*a as usize) == keys.row(*b as usize),
@@ -86,9 +82,17 @@ impl NewRows {
         if twice {
             return Err(Error::internal("two of the rows to fold have the same key"));
         }
-        let placed = vec![false; count];
-        let schema = Arc::clone(schema);
-        Ok(Self { schema, batches, starts, key, keys, order, placed, partitions, partition_of })
+        Ok(Self { source: Arc::new(source), key, keys, order, placed: vec![false; count], partitions, partition_of })
+    }
+
+    /// Where the rows are.
+    pub(super) fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The columns of the key that files have, as they are stored.
+    pub(super) fn key_schema(&self) -> &SchemaRef {
+        &self.key.stored
     }
 
     /// The number of the partition with these values, if a new row has it.
@@ -101,25 +105,19 @@ impl NewRows {
         self.partitions.values.get(partition as usize).cloned().unwrap_or_default()
     }
 
-    /// Gives the shadowed rows of a batch to the new rows of the same keys, if those are of the file's partition and
-    /// have no place yet. Tells rows of the batch with the numbers of new rows, in order.
+    /// Gives shadowed rows of a file to the new rows of the same keys, if those are of the file's partition and have no place
+    /// yet. `keys` has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Tells
+    /// positions with the numbers of new rows, in order.
     pub(super) fn take_places(
         &mut self,
-        batch: &RecordBatch,
+        keys: &RecordBatch,
         shadowed: &[u32],
         partition_values: &[ArrayRef],
-        partition: Option<u32>,
+        partition: u32,
     ) -> Result<Vec<(u32, u32)>> {
-        let (Some(partition), false) = (partition, shadowed.is_empty() || self.order.is_empty()) else {
-            return Ok(Vec::new());
-        };
-        let chosen = UInt32Array::from(shadowed.to_vec());
         let first = UInt32Array::from(vec![0; shadowed.len()]);
-        let stored = batch.columns().iter().map(|column| take(column, &chosen, None));
-        let stored = stored.collect::<Result<Vec<_>, _>>().map_err(incomparable)?;
-        let stored = RecordBatch::try_new(batch.schema(), stored).map_err(incomparable)?;
         let constant = |place: usize| take(partition_values.get(place)?, &first, None).ok();
-        let columns = self.key.columns(&stored, constant)?;
+        let columns = self.key.columns(keys, constant)?;
         let keys = self.key.converter.convert_columns(&columns).map_err(incomparable)?;
         let mut found = Vec::new();
         for (place, key) in shadowed.iter().zip(&keys) {
@@ -134,15 +132,6 @@ impl NewRows {
         Ok(found)
     }
 
-    /// The batch of a new row and its place there.
-    pub(super) fn place(&self, row: u32) -> Result<(&RecordBatch, usize)> {
-        let batch = self.starts.partition_point(|start| *start <= row as usize).saturating_sub(1);
-        let (Some(found), Some(start)) = (self.batches.get(batch), self.starts.get(batch)) else {
-            return Err(Error::internal("a row out of range"));
-        };
-        Ok((found, row as usize - start))
-    }
-
     /// The rows that have no place, by key, of each partition.
     pub(super) fn left(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut left: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -155,46 +144,40 @@ impl NewRows {
         }
         left
     }
-
-    /// These rows, in this order.
-    pub(super) fn gather(&self, rows: &[u32]) -> Result<RecordBatch> {
-        let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        let place = |row: &u32| {
-            let (_, at) = self.place(*row)?;
-            Ok((self.starts.partition_point(|start| *start <= *row as usize).saturating_sub(1), at))
-        };
-        let places = rows.iter().map(place).collect::<Result<Vec<_>>>()?;
-        if self.schema.fields().is_empty() || batches.is_empty() {
-            return Err(Error::unsupported("a table of partition columns only has no files to fold rows into"));
-        }
-        interleave_record_batch(&batches, &places).map_err(incomparable)
-    }
 }
 
 impl Key {
     fn new(snapshot: &Snapshot, names: &[String], schema: &SchemaRef) -> Result<Self> {
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        let (mut shown, mut in_files): (Vec<FieldRef>, Vec<FieldRef>) = (Vec::new(), Vec::new());
         for name in names {
             let stored = snapshot.file_schema().fields().iter().position(|field| field.name() == name);
             let partition = snapshot.partition_columns().iter().position(|field| field.name() == name);
-            let (column, field) = match (stored, partition) {
-                (Some(place), _) => (KeyColumn::Stored(place), schema.fields().get(place).map(AsRef::as_ref)),
-                (None, Some(place)) => (KeyColumn::Partition(place), snapshot.partition_columns().get(place)),
-                (None, None) => (KeyColumn::Stored(usize::MAX), None),
-            };
-            let Some(field) = field else {
-                return Err(Error::not_found(format!("there is no column {name}, which the key has")));
-            };
-            columns.push(column);
-            fields.push(SortField::new(field.data_type().clone()));
+            let missing = || Error::not_found(format!("there is no column {name}, which the key has"));
+            if let Some(place) = stored {
+                let file_schema = snapshot.file_schema();
+                let (Some(is), Some(was)) = (schema.fields().get(place), file_schema.fields().get(place)) else {
+                    return Err(missing());
+                };
+                columns.push(KeyColumn::Stored(in_files.len()));
+                fields.push(SortField::new(is.data_type().clone()));
+                shown.push(Arc::clone(was));
+                in_files.push(Arc::clone(is));
+            } else {
+                let place = partition.ok_or_else(missing)?;
+                let field = snapshot.partition_columns().get(place).ok_or_else(missing)?;
+                columns.push(KeyColumn::Partition(place));
+                fields.push(SortField::new(field.data_type().clone()));
+            }
         }
         if columns.is_empty() {
             return Err(Error::internal("rows cannot be folded without a key"));
         }
-        Ok(Self { columns, converter: RowConverter::new(fields).map_err(incomparable)? })
+        let converter = RowConverter::new(fields).map_err(incomparable)?;
+        Ok(Self { columns, shown: shown.into(), stored: Arc::new(Schema::new(in_files)), converter })
     }
 
-    /// The columns of the key, of rows as they are stored and the partition columns that `constant` tells.
+    /// The columns of the key, of those that files have and the partition columns that `constant` tells.
     fn columns(&self, stored: &RecordBatch, constant: impl Fn(usize) -> Option<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let columns = self.columns.iter().map(|column| match column {
             KeyColumn::Stored(place) => stored.columns().get(*place).cloned(),
@@ -244,7 +227,7 @@ impl Partitions {
 }
 
 /// The columns of these fields, by name and in their types where those are flat.
-fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) -> Result<Vec<ArrayRef>> {
+pub(super) fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) -> Result<Vec<ArrayRef>> {
     let columns = fields.map(|field| {
         let Some(column) = batch.column_by_name(field.name()) else {
             return Err(Error::internal(format!("the rows to fold lack the column {}", field.name())));
@@ -258,7 +241,7 @@ fn columns_of<'a>(batch: &RecordBatch, fields: impl Iterator<Item = &'a Field>) 
 }
 
 /// The columns under the names of `shown`, whatever types they have inside; whether a column takes NULL is seen later.
-fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+pub(super) fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
     let fields = shown.fields().iter().zip(&columns);
     let fields: Vec<Field> =
         fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true)).collect();
@@ -266,6 +249,6 @@ fn nullable(shown: &Schema, columns: Vec<ArrayRef>, rows: usize) -> Result<Recor
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
 }
 
-fn incomparable(error: ArrowError) -> Error {
+pub(super) fn incomparable(error: ArrowError) -> Error {
     Error::internal("the rows to fold cannot be compared by key and partition").with_source(error)
 }

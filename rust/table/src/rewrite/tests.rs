@@ -19,7 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
 
-use crate::rewrite::Fold;
+use crate::rewrite::{Fold, Part};
 use crate::{Table, TableOptions};
 
 /// Rows of `k` and `s`.
@@ -89,16 +89,17 @@ async fn open(path: &Path) -> Arc<Table> {
 /// What is folded, with `k` as the key.
 struct Pending {
     shadow: Vec<Option<Arc<RowSet>>>,
-    rows: Vec<RecordBatch>,
+    rows: Vec<Arc<dyn Part>>,
     key: Vec<String>,
 }
 
 impl Pending {
     fn new(shadow: Vec<Option<Arc<RowSet>>>, rows: Vec<RecordBatch>) -> Self {
+        let rows = rows.into_iter().map(|batch| -> Arc<dyn Part> { Arc::new(batch) }).collect();
         Self { shadow, rows, key: vec!["k".to_owned()] }
     }
 
     fn fold(&self) -> Fold<'_> {
-        Fold { shadow: &self.shadow, rows: &self.rows, key: &self.key }
+        Fold { shadow: &self.shadow, rows: &self.rows, key: &self.key, progress: None }
     }
 }

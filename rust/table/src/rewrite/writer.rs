@@ -2,32 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use parquet::arrow::AsyncArrowWriter;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
+use parquet::file::writer::SerializedFileWriter;
+use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
 use crate::error::{Error, Result};
 use crate::footer::Footer;
+use crate::rewrite::encode::{Columns, RowGroup};
 use crate::snapshot::DataFile;
 use crate::store::sync_folder;
 
 /// Bytes of a file of new rows.
-pub(super) const FILE_BYTES: usize = 128 * 1024 * 1024;
+pub(super) const FILE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// The most that a row group of new rows has.
-const ROW_GROUP_ROWS: usize = 1024 * 1024;
-const ROW_GROUP_BYTES: usize = 128 * 1024 * 1024;
+pub(super) const ROW_GROUP_ROWS: usize = 1024 * 1024;
+pub(super) const ROW_GROUP_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Rows of a data page.
 const PAGE_ROWS: usize = 20_000;
@@ -42,9 +47,11 @@ pub(super) struct Target<'a> {
     /// The columns of a file: those of the table's files in their order, under stored names.
     pub schema: SchemaRef,
     /// A file of new rows is closed when it has about this many bytes.
-    pub file_bytes: usize,
+    pub file_bytes: u64,
     /// Whether nothing but the files says which columns the table has.
     pub columns_are_in_files: bool,
+    /// Whether it is told which columns have NaN.
+    pub tells_nan: bool,
     /// Says the path of a new file.
     pub path: &'a NewPath<'a>,
 }
@@ -121,44 +128,73 @@ impl Target<'_> {
 pub(super) struct FileWriter {
     path: String,
     partition_values: Vec<ArrayRef>,
-    writer: AsyncArrowWriter<BufWriter>,
+    parquet: SerializedFileWriter<Waiting>,
+    /// Bytes on their way from `parquet` to `object`.
+    waiting: Waiting,
+    object: BufWriter,
+    bytes: u64,
     with_nan: BTreeSet<usize>,
 }
 
 impl FileWriter {
+    /// Begins a file; the other one is what encodes its row groups.
     pub(super) fn start(
         target: &Target<'_>,
         number: usize,
         replaces: Option<&DataFile>,
         partition_values: &[ArrayRef],
         properties: &WriterProperties,
-    ) -> Result<Self> {
+    ) -> Result<(Self, ArrowRowGroupWriterFactory)> {
         let path = (target.path)(number, replaces, partition_values)?;
         let object = BufWriter::new(Arc::clone(&target.object_store), place_of(&target.prefix, &path)?);
-        let writer = AsyncArrowWriter::try_new(object, Arc::clone(&target.schema), Some(properties.clone()))
+        let waiting = Waiting::default();
+        let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(&target.schema), Some(properties.clone()));
+        let (parquet, factory) = parquet
+            .and_then(ArrowWriter::into_serialized_writer)
             .map_err(|error| Error::unsupported("Parquet cannot have the table's columns").with_source(error))?;
-        Ok(Self { path, partition_values: partition_values.to_vec(), writer, with_nan: BTreeSet::new() })
+        let partition_values = partition_values.to_vec();
+        let with_nan = BTreeSet::new();
+        Ok((Self { path, partition_values, parquet, waiting, object, bytes: 0, with_nan }, factory))
     }
 
-    pub(super) async fn write(&mut self, rows: &RecordBatch) -> Result<()> {
-        self.with_nan.extend(rows.columns().iter().enumerate().filter(|(_, column)| has_nan(column)).map(|(at, _)| at));
-        self.writer.write(rows).await.map_err(unwritten)
+    /// Adds a row group.
+    pub(super) async fn append(&mut self, group: RowGroup) -> Result<()> {
+        let mut writer = self.parquet.next_row_group().map_err(unwritten)?;
+        match group.columns {
+            Columns::Encoded(columns) => {
+                for column in columns {
+                    column.append_to_row_group(&mut writer).map_err(unwritten)?;
+                    self.bytes += self.waiting.put_into(&mut self.object).await?;
+                }
+            }
+            Columns::Copied(columns) => {
+                for column in columns {
+                    writer.append_column(&column.bytes, column.close).map_err(unwritten)?;
+                    self.bytes += self.waiting.put_into(&mut self.object).await?;
+                }
+            }
+        }
+        writer.close().map_err(unwritten)?;
+        self.with_nan.extend(group.with_nan);
+        Ok(())
     }
 
-    /// Bytes that the file has by now, about.
-    pub(super) fn bytes(&self) -> usize {
-        self.writer.bytes_written() + self.writer.in_progress_size()
+    /// Bytes that the file has by now.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) async fn finish(mut self, replaces: Option<usize>) -> Result<NewFile> {
-        let metadata = self.writer.finish().await.map_err(unwritten)?;
+        let metadata = self.parquet.finish().map_err(unwritten)?;
+        self.bytes += self.waiting.put_into(&mut self.object).await?;
+        self.object.shutdown().await.map_err(unwritable)?;
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups = row_groups
             .collect::<Result<_, _>>()
             .map_err(|_| Error::unsupported("a row group has more than 4,294,967,295 rows"))?;
         Ok(NewFile {
             path: self.path,
-            size: self.writer.bytes_written() as u64,
+            size: self.bytes,
             row_groups,
             replaces,
             partition_values: self.partition_values,
@@ -168,15 +204,34 @@ impl FileWriter {
     }
 }
 
-fn has_nan(column: &ArrayRef) -> bool {
-    match column.data_type() {
-        DataType::Float32 => column.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
-        DataType::Float64 => column.as_primitive::<Float64Type>().iter().flatten().any(f64::is_nan),
-        _ => false,
+/// Bytes that a Parquet writer made and that nobody took yet.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<Vec<u8>>>);
+
+impl Waiting {
+    /// Hands the bytes over and tells how many there were.
+    async fn put_into(&self, object: &mut BufWriter) -> Result<u64> {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let count = bytes.len() as u64;
+        if count > 0 {
+            object.put(bytes.into()).await.map_err(unwritable)?;
+        }
+        Ok(count)
     }
 }
 
-fn unwritten(error: ParquetError) -> Error {
+impl Write for Waiting {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(super) fn unwritten(error: ParquetError) -> Error {
     unwritable(error)
 }
 
@@ -189,7 +244,7 @@ fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Err
 
 /// How files of new rows are written.
 pub(super) fn new_properties() -> WriterProperties {
-    usual().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).set_max_row_group_bytes(Some(ROW_GROUP_BYTES)).build()
+    usual().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build()
 }
 
 fn usual() -> WriterPropertiesBuilder {

@@ -213,7 +213,7 @@ struct PageBounds {
 }
 
 /// Row groups with a chosen row, and the rows to take of them.
-fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
+pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
     let (mut groups, mut selectors) = (Vec::new(), Vec::new());
     let mut start = 0;
     for (place, length) in row_groups.iter().enumerate() {

@@ -54,6 +54,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
         rows_hidden: snapshot.hidden_rows(),
         cache_bytes: run_bytes,
         cache_limit: parameters.cache_bytes,
+        migration_threshold: parameters.migration_threshold,
         cache_share: share(run_bytes, parameters.cache_bytes),
         runs_limit: parameters.scanned_runs,
         writes_per_update: if flushed_bytes == 0 { 0.0 } else { 1.0 + share(merged_bytes, flushed_bytes) },

@@ -15,18 +15,14 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
 use lakemark_format::{ManifestMigration, ManifestUpdates, ReplacedFile, StoreFile};
 use lakemark_index::RowSet;
 use uuid::Uuid;
 
 use super::flush::flush;
-use super::key::Keys;
-use super::level::{LevelRows, chosen};
-use super::overlay::{Overlay, Updated};
-use super::resolve::{Positions, positions};
-use super::rows::as_table;
+use super::overlay::Updated;
 use super::settle::{Ground, Stacked};
+use super::slice::Slice;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
@@ -57,17 +53,17 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
     let mut report = MigrateReport::default();
     tidy_up(table, store).await?;
     // A task of its own: the lock of writers is held until what it commits is committed, also if the caller goes away.
-    let (begins, asked) = (Arc::clone(table), *options);
+    let (begins, asked) = (Arc::clone(table), options.clone());
     let begun = tokio::spawn(async move { begin(&begins, &asked).await });
     if let Some(begun) = begun.await.map_err(|error| Error::task(&error))?? {
         reach("migration-begun");
-        fold(table, store, &begun, &mut report).await?;
+        fold((table, store), &begun, options, &mut report).await?;
         reach("migration-folded");
         end(store, begun.number).await?;
         reach("migration-ended");
         let has_indexes = !Snapshot::pin_base(table).await?.indexes().is_empty();
         if has_indexes {
-            table.build(BuildOptions::default()).await?;
+            table.build(BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
         }
     }
     report.seconds = started.elapsed().as_secs_f64();
@@ -123,7 +119,13 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     if writing.is_below(options.threshold) {
         return Ok(None);
     }
-    flush(&mut writing).await?;
+    match flush(&mut writing).await {
+        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending.
+        Err(error) if error.kind() == ErrorKind::CacheFull => {
+            tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
+        }
+        flushed => flushed?,
+    }
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
     let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
@@ -173,10 +175,19 @@ async fn slices(updated: &Updated<'_>, levels: &[Stacked], fraction: f64) -> Res
 }
 
 /// Writes and publishes the new data files; others that are faster are let go first.
-async fn fold(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report: &mut MigrateReport) -> Result<()> {
+async fn fold(
+    (table, store): (&Arc<Table>, &Arc<Store>),
+    begun: &Begun,
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<()> {
     let mut last = None;
     for _ in 0..ATTEMPTS {
-        match fold_once(table, store, begun, report).await {
+        let done = fold_once((table, store), begun, options, report).await;
+        if let Some(progress) = &options.progress {
+            progress.finish();
+        }
+        match done {
             Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
             done => return done,
         }
@@ -184,7 +195,12 @@ async fn fold(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report: &mu
     Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
 }
 
-async fn fold_once(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report: &mut MigrateReport) -> Result<()> {
+async fn fold_once(
+    (table, store): (&Arc<Table>, &Arc<Store>),
+    begun: &Begun,
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     if base.folded {
         // An attempt that looked like a failure was none.
@@ -196,9 +212,10 @@ async fn fold_once(table: &Arc<Table>, store: &Arc<Store>, begun: &Begun, report
     let ground = Ground { base: &base, key: &updated.key, schema: &updated.schema };
     let overlay = updated.stack(&ground, &levels, 0).await?;
     let slice = Slice::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
-    report.rows = slice.rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
     report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
-    let to_fold = Fold { shadow: &slice.shadow, rows: &slice.rows, key: &updated.key.names };
+    let progress = options.progress.clone();
+    let to_fold = Fold { shadow: &slice.shadow, rows: &slice.rows, key: &updated.key.names, progress };
     let folded = match table.format {
         TableFormat::Delta => {
             let version = i64::try_from(begun.number).map_err(|_| Error::internal("too many migrations"))?;
@@ -258,80 +275,4 @@ async fn publish(table: &Arc<Table>, store: &Store, base: &Snapshot, folded: &Fo
         true => Ok(()),
         false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
     }
-}
-
-/// The rows that are folded, and those that they hide.
-struct Slice {
-    shadow: Vec<Option<Arc<RowSet>>>,
-    rows: Vec<RecordBatch>,
-}
-
-impl Slice {
-    async fn of(
-        updated: &Updated<'_>,
-        ground: &Ground<'_>,
-        levels: &[Stacked],
-        overlay: &Overlay,
-        updates: &ManifestUpdates,
-    ) -> Result<Self> {
-        let table = ground.base.schema();
-        let mut shadow: Vec<Option<RowSet>> = vec![None; ground.base.files().len()];
-        let mut rows = Vec::new();
-        let files: Vec<usize> = (0..ground.base.files().len()).collect();
-        let slices = updates.migration.iter().flat_map(|migration| &migration.slices);
-        let slices: Vec<(u32, u32, u32)> = slices.copied().collect();
-        let (mut is_whole, mut folded_keys) = (true, Vec::new());
-        for (number, (stacked, (_, live))) in levels.iter().zip(&overlay.live).enumerate() {
-            let mut slice = RowSet::empty(stacked.level.row_count());
-            for (_, start, end) in slices.iter().filter(|(run, _, _)| *run as usize == number) {
-                slice = slice.or(&RowSet::from_range(*start..*end, stacked.level.row_count()));
-            }
-            is_whole &= stacked.active().is_subset(&slice);
-            let wanted = live.and(&slice);
-            if !wanted.is_empty()
-                && let LevelRows::File(_) = &stacked.level.rows
-            {
-                rows.push(as_table(&stacked.level.read(&updated.schema, &wanted).await?, &table)?);
-            }
-            if !slice.is_empty() {
-                folded_keys.push((Arc::clone(&stacked.level), slice));
-            }
-        }
-        if is_whole {
-            for (slot, hidden) in shadow.iter_mut().zip(&overlay.shadow) {
-                *slot = hidden.as_ref().map(|(_, rows)| rows.as_ref().clone());
-            }
-            // Updates that were completed again in memory.
-            rows.extend(overlay.pending.batches.iter().cloned());
-        } else {
-            let mut all_keys = Vec::with_capacity(folded_keys.len());
-            for (level, slice) in &folded_keys {
-                let keys = level.keys(&updated.key, slice).await?;
-                for Positions { file, rows, .. } in positions(ground.base, &updated.key, &keys, &files).await? {
-                    if let Some(slot) = shadow.get_mut(file).filter(|_| !rows.is_empty()) {
-                        *slot = Some(slot.take().map_or_else(|| rows.clone(), |have| have.or(&rows)));
-                    }
-                }
-                all_keys.push(keys);
-            }
-            rows.extend(completed_again(updated, &overlay.pending.batches, &all_keys)?);
-        }
-        let shadow = shadow.into_iter().map(|rows| rows.filter(|rows| !rows.is_empty()).map(Arc::new)).collect();
-        Ok(Self { shadow, rows })
-    }
-}
-
-/// The rows in memory with one of the keys.
-fn completed_again(updated: &Updated<'_>, batches: &[RecordBatch], keys: &[Keys]) -> Result<Vec<RecordBatch>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        let encoded = updated.key.encode(batch)?;
-        let is_folded = |row: &[u8]| keys.iter().any(|keys| keys.contains(row));
-        let found = encoded.iter().zip(0u32..).filter(|(row, _)| is_folded(row.as_ref())).map(|(_, row)| row);
-        let found = RowSet::from_rows(found.collect(), u32::try_from(batch.num_rows()).unwrap_or(u32::MAX));
-        if !found.is_empty() {
-            rows.push(chosen(batch, &found)?);
-        }
-    }
-    Ok(rows)
 }

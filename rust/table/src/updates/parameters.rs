@@ -18,7 +18,7 @@ const CACHE_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 64 << 10;
 const ALPHA: f64 = 1.0;
 /// The names of the options.
-pub(crate) const OPTIONS: [&str; 3] = ["cache_bytes", "page_bytes", "alpha"];
+pub(crate) const OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
 
 /// The parameters of MaSM-αM.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +35,8 @@ pub struct Parameters {
     pub merged_runs: u64,
     /// Runs that a scan may have to merge, α·M − S.
     pub scanned_runs: u64,
+    /// How full the cache may be before a writer begins a migration, above 0 up to 1; none if no writer does.
+    pub migration_threshold: Option<f64>,
 }
 
 impl Parameters {
@@ -58,7 +60,9 @@ impl Parameters {
                 .parse()
                 .map_err(|_| Error::invalid(format!("the option alpha is a number, such as {ALPHA}, not {text:?}")))?,
         };
-        Self::new(bytes("cache_bytes", CACHE_BYTES)?, bytes("page_bytes", PAGE_BYTES)?, alpha)
+        let migration_threshold = options.get("migration_threshold").map(|text| share(text)).transpose()?;
+        let sizes = Self::new(bytes("cache_bytes", CACHE_BYTES)?, bytes("page_bytes", PAGE_BYTES)?, alpha)?;
+        Ok(Self { migration_threshold, ..sizes })
     }
 
     fn new(cache_bytes: u64, page_bytes: u64, alpha: f64) -> Result<Self> {
@@ -86,6 +90,7 @@ impl Parameters {
             buffer_pages: buffer as u64,
             merged_runs: (merged as u64).clamp(2, scanned as u64),
             scanned_runs: scanned as u64,
+            migration_threshold: None,
         })
     }
 
@@ -112,6 +117,17 @@ impl Parameters {
     pub fn writes_per_update(&self) -> f64 {
         2.0 - 0.25 * self.alpha * self.alpha
     }
+}
+
+/// A share such as `50%` or `0.5`.
+fn share(text: &str) -> Result<f64> {
+    let (number, unit) = text.trim().strip_suffix('%').map_or((text.trim(), 1.0), |number| (number.trim(), 100.0));
+    let share = number.parse::<f64>().ok().map(|number| number / unit);
+    share.filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(|| {
+        Error::invalid(format!(
+            "the option migration_threshold is a share of the cache, such as 50% or 0.5, above 0 and up to 1, not {text:?}"
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -143,6 +159,13 @@ mod tests {
     }
 
     #[test]
+    fn a_threshold_is_a_share_or_a_percentage() {
+        let of = |text| of(&[("migration_threshold", text)]).unwrap().migration_threshold;
+        assert_eq!((of("50%"), of("0.9"), of("100 %")), (Some(0.5), Some(0.9), Some(1.0)));
+        assert_eq!(Parameters::of(&[]).unwrap().migration_threshold, None);
+    }
+
+    #[test]
     fn impossible_options_are_errors_that_say_what_is_possible() {
         for (options, says) in [
             (&[("alpha", "3")][..], "from 0.079 to 2"),
@@ -150,6 +173,9 @@ mod tests {
             (&[("cache_bytes", "1000")], "too small"),
             (&[("page_bytes", "0")], "too small"),
             (&[("pages", "1")], "there are cache_bytes, page_bytes, alpha"),
+            (&[("migration_threshold", "half")], "such as 50% or 0.5"),
+            (&[("migration_threshold", "0%")], "above 0"),
+            (&[("migration_threshold", "1.5")], "up to 1"),
         ] {
             let error = of(options).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");

@@ -19,6 +19,7 @@ use lakemark_format::{LogChange, LogCommit, Manifest, ManifestUpdates, Operation
 use lakemark_index::RowSet;
 use tokio::sync::oneshot;
 
+use super::automatic;
 use super::change::{Change, WriteOptions, Written, fitted};
 use super::flush::flush;
 use super::key::{KeyColumns, Keys};
@@ -70,6 +71,7 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
         Ok(session) => session,
         Err(error) => return refuse(waiting, &error),
     };
+    let threshold = session.parameters.migration_threshold;
     let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
     for Waiting { changes, options, answer } in waiting {
         match session.accept(&changes, &options).await {
@@ -79,9 +81,15 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
         }
     }
     let done = session.commit().await;
+    if let Some(threshold) = threshold
+        && !matches!(done, Ok(Done::Appended))
+    {
+        // A run was made, or there was no room for one.
+        automatic::begin(table, threshold);
+    }
     for (answer, written) in accepted {
         let said = match &done {
-            Ok(()) => Ok(written),
+            Ok(_) => Ok(written),
             Err(error) => Err(same(error)),
         };
         drop(answer.send(said));
@@ -341,9 +349,9 @@ impl<'a> Writing<'a> {
     }
 
     /// Makes what was accepted durable.
-    async fn commit(mut self) -> Result<()> {
+    async fn commit(mut self) -> Result<Done> {
         if self.commits.is_empty() {
-            return Ok(());
+            return Ok(Done::Appended);
         }
         let frame = log_frame(&self.updates.log.id, self.end, self.first, &self.commits).map_err(|error| {
             Error::unsupported("the changes are too large for one call; split them").with_source(error)
@@ -351,7 +359,8 @@ impl<'a> Writing<'a> {
         let buffered = self.end - lakemark_format::log::LOG_START + frame.len() as u64;
         if self.updated().is_full(buffered, &self.parameters, &self.base, &self.table.overlays).await? {
             self.unlogged = frame.len() as u64;
-            return flush(&mut self).await;
+            flush(&mut self).await?;
+            return Ok(Done::Flushed);
         }
         let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };
         let (end, length) = (self.end, frame.len() as u64);
@@ -363,8 +372,16 @@ impl<'a> Writing<'a> {
         written.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(self.store, error))?;
         self.tail.end = end + length;
         self.table.overlays.writer.put(self.tail);
-        Ok(())
+        Ok(Done::Appended)
     }
+}
+
+/// Where changes are durable.
+enum Done {
+    /// In the log, if there were any.
+    Appended,
+    /// In a run.
+    Flushed,
 }
 
 /// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back.

@@ -1,20 +1,21 @@
 //! Tables of Parquet files: new files lie in the store.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, LargeStringArray, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{ReaderProperties, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::serialized_reader::ReadOptionsBuilder;
 use uuid::Uuid;
 
 use super::{Pending, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with};
 use crate::rewrite::folder::write as fold;
 use crate::rewrite::writer::{NewFile, Target, new_properties};
-use crate::rewrite::{Folded, fold_rows};
+use crate::rewrite::{Folded, Part, fold_rows};
 use crate::{ErrorKind, Result, Table};
 
 const MIGRATION: Uuid = Uuid::from_u128(7);
@@ -46,7 +47,7 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
         [(0, "old"), (1, "old"), (2, "new"), (3, "old"), (4, "old"), (5, "new"), (6, "old"), (8, "old"), (9, "old")];
     assert_eq!(pairs(&place(&table, again)), expected(&want));
     assert_eq!(pairs(&place(&table, added)), expected(&[(13, "new"), (17, "new"), (20, "new")]));
-    assert_eq!((again.row_groups.as_slice(), again.rows()), ([4, 4, 1].as_slice(), 9));
+    assert_eq!((again.row_groups.as_slice(), again.rows()), ([4, 3, 2].as_slice(), 9));
     assert_eq!(added.row_groups, [3]);
     for (number, file) in folded.files.iter().enumerate() {
         assert!(file.path.starts_with(&format!("data/{MIGRATION}/part-{number:05}-")), "{}", file.path);
@@ -70,7 +71,7 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
 }
 
 fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
 }
 
@@ -116,7 +117,7 @@ async fn long_files_are_read_and_written_in_batches_that_keep_their_order() {
     let want: Vec<_> = want.map(|k| (k, if k % 7 == 0 { "new" } else { "old" })).collect();
     assert_eq!(folded.files.len(), 1);
     assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&want));
-    assert_eq!(folded.files[0].row_groups, [7_000, 7_000, 7_000, 6_662]);
+    assert_eq!(folded.files[0].row_groups, [6454, 6455, 6454, 6455, 1844]);
 }
 
 #[tokio::test]
@@ -238,6 +239,7 @@ async fn many_new_rows_are_cut_into_files() {
         schema: snapshot.file_schema(),
         file_bytes: 20_000,
         columns_are_in_files: true,
+        tells_nan: false,
         path: &path,
     };
     let folded = fold_rows(&snapshot, &pending.fold(), &target).await.unwrap();
@@ -276,4 +278,121 @@ async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
     let missing = error(vec![None, None], vec![rows(&[(1, "new")])]).await;
     assert_eq!(missing.kind(), ErrorKind::Internal, "{missing}");
     assert_eq!(walk(&PathBuf::from(table.store_location().unwrap()).join("data")), [] as [PathBuf; 0]);
+}
+
+/// Row groups without a change are copied with all that is said of them; others are put together where few rows are left.
+#[tokio::test]
+async fn row_groups_keep_their_bytes_or_become_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(100))
+        .set_data_page_row_count_limit(30)
+        .set_write_batch_size(10)
+        .set_bloom_filter_enabled(true)
+        .set_compression(Compression::SNAPPY);
+    // Columns that may be NULL, as those of new files.
+    let old = old_rows(0, 650);
+    let columns = old.columns().iter().zip(["k", "s"]).map(|(column, name)| (name, Arc::clone(column), true));
+    let old = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    write_with(&folder.path().join("a.parquet"), &old, properties.build());
+    let table = open(folder.path()).await;
+    // The first and the third row group stay, the second has a new row, of the fourth, fifth and last little is left, of the
+    // sixth nothing.
+    let gone: Vec<u32> = [150].into_iter().chain(310..390).chain(410..490).chain(500..600).collect();
+    let pending = Pending::new(vec![shadow(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
+    let folded = migrate(&table, &pending).await.unwrap();
+    let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    assert_eq!(
+        (again.row_groups.as_slice(), added.row_groups.as_slice()),
+        ([100, 100, 100, 91].as_slice(), [1].as_slice())
+    );
+    let want = (0..650).filter(|k| !gone.contains(k) || [150, 370].contains(k));
+    let want: Vec<_> = want.map(|k| (k as i32, if gone.contains(&k) { "new" } else { "old" })).collect();
+    assert_eq!(pairs(&place(&table, again)), expected(&want));
+    let opened = |path: &std::path::Path| {
+        let options = ReadOptionsBuilder::new()
+            .with_page_index()
+            .with_reader_properties(ReaderProperties::builder().set_read_bloom_filter(true).build())
+            .build();
+        SerializedFileReader::new_with_options(std::fs::File::open(path).unwrap(), options).unwrap()
+    };
+    let (old, new) = (opened(&folder.path().join("a.parquet")), opened(&place(&table, again)));
+    let bytes = |reader: &SerializedFileReader<std::fs::File>, path: &std::path::Path, group: usize, column: usize| {
+        let (start, length) = reader.metadata().row_group(group).column(column).byte_range();
+        std::fs::read(path).unwrap()[start as usize..(start + length) as usize].to_vec()
+    };
+    for (was, is) in [(0, 0), (2, 2)] {
+        for column in 0..2 {
+            let had = bytes(&old, &folder.path().join("a.parquet"), was, column);
+            assert_eq!(bytes(&new, &place(&table, again), is, column), had);
+            let (before, after) =
+                (old.metadata().row_group(was).column(column), new.metadata().row_group(is).column(column));
+            assert_eq!(after.statistics(), before.statistics());
+            assert!(after.statistics().is_some());
+            assert_eq!(after.encodings_mask(), before.encodings_mask());
+            let indexes = |reader: &SerializedFileReader<std::fs::File>, group: usize| {
+                reader.metadata().column_index().unwrap()[group][column].clone()
+            };
+            assert_eq!(indexes(&new, is), indexes(&old, was));
+            let pages = |reader: &SerializedFileReader<std::fs::File>, group: usize| {
+                let start = reader.metadata().row_group(group).column(column).byte_range().0 as i64;
+                let pages = reader.metadata().offset_index().unwrap()[group][column].page_locations().clone();
+                pages.into_iter().map(|page| (page.offset - start, page.first_row_index)).collect::<Vec<_>>()
+            };
+            assert_eq!(pages(&new, is), pages(&old, was));
+            assert_eq!(pages(&new, is).len(), 4);
+        }
+        let filter = new.get_row_group(is).unwrap().get_column_bloom_filter(0).cloned();
+        let filter = filter.unwrap_or_else(|| panic!("row group {is} has no filter"));
+        let key = (was * 100) as i32;
+        assert!(filter.check(&key) && (2_000..2_050).any(|other| !filter.check(&other)));
+    }
+}
+
+/// Rows that wait in a part of their own are read as they are needed, and never all at once.
+#[tokio::test]
+async fn new_rows_are_read_as_files_need_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..3 {
+        write(&folder.path().join(format!("{file}.parquet")), &old_rows(file * 10, 10));
+    }
+    let table = open(folder.path()).await;
+    let seen = Seen::default();
+    let new: Vec<(i32, &str)> = [3, 7, 14, 25, 28, 40, 41].into_iter().map(|k| (k, "new")).collect();
+    let shadows = vec![shadow(&[3, 7], 10), shadow(&[4], 10), shadow(&[5, 8], 10)];
+    let mut pending = Pending::new(shadows, vec![]);
+    pending.rows = vec![Arc::new(Watched { rows: rows(&new), seen: Arc::clone(&seen) })];
+    let folded = migrate(&table, &pending).await.unwrap();
+    let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
+    assert_eq!(made, [10, 10, 10, 2]);
+    let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+    // The keys of all, then whole rows: a sample tells how large they are.
+    assert_eq!(seen.remove(0), (1, None));
+    seen.sort();
+    let asked: Vec<_> = seen.iter().map(|(columns, rows)| (*columns, rows.clone().unwrap())).collect();
+    let expected: [&[u32]; 7] = [&[0], &[1], &[2], &[3], &[4], &[5, 6], &[5, 6]];
+    assert_eq!(asked, expected.map(|rows| (2, rows.to_vec())));
+}
+
+/// How many columns of which rows were read.
+type Seen = Arc<Mutex<Vec<(usize, Option<Vec<u32>>)>>>;
+
+struct Watched {
+    rows: RecordBatch,
+    seen: Seen,
+}
+
+impl Part for Watched {
+    fn row_count(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    fn read<'a>(
+        &'a self,
+        columns: &'a SchemaRef,
+        rows: Option<&'a [u32]>,
+    ) -> futures::future::BoxFuture<'a, Result<RecordBatch>> {
+        self.seen.lock().unwrap().push((columns.fields().len(), rows.map(<[u32]>::to_vec)));
+        self.rows.read(columns, rows)
+    }
 }

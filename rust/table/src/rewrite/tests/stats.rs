@@ -10,6 +10,9 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use serde_json::{Value, json};
 
+use crate::rewrite::Part;
+use crate::rewrite::encode::encode_new;
+use crate::rewrite::part::Source;
 use crate::rewrite::stats::stats_of;
 use crate::rewrite::writer::{FileWriter, NewFile, Target, new_properties};
 
@@ -22,13 +25,15 @@ async fn written(batches: &[RecordBatch]) -> (NewFile, Target<'static>) {
         schema: batches[0].schema(),
         file_bytes: 0,
         columns_are_in_files: false,
+        tells_nan: true,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
-    let rows = batches[0].num_rows();
-    let properties = new_properties().into_builder().set_max_row_group_row_count(Some(rows)).build();
-    let mut writer = FileWriter::start(&target, 0, None, &[], &properties).unwrap();
+    let (mut writer, factory) = FileWriter::start(&target, 0, None, &[], &new_properties()).unwrap();
     for batch in batches {
-        writer.write(batch).await.unwrap();
+        let part: Arc<dyn Part> = Arc::new(batch.clone());
+        let source = Source::new(&[part], batch.schema().fields(), &batch.schema()).unwrap();
+        let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
+        writer.append(encode_new(&rows, &source, &factory).await.unwrap()).await.unwrap();
     }
     (writer.finish(None).await.unwrap(), target)
 }

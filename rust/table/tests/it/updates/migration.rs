@@ -1,11 +1,13 @@
 //! What migrations make of data files, and what they leave when something goes wrong.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
-use lakemark_table::{MigrateOptions, Operation, Snapshot, Table};
+use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Progress, Snapshot, Table};
 
 use super::{batch, folder, keyed, keys, make, row, rows};
 use crate::delta;
@@ -109,4 +111,194 @@ async fn a_delta_table_of_which_every_row_is_deleted_keeps_its_columns() {
     let report = migrate(&again).await;
     assert_eq!((report.rows, report.files_written, report.delta_version), (2, 1, Some(2)));
     assert_eq!(count(&open(root).await.snapshot().await.unwrap()), (1, 0));
+}
+
+/// What was told: for each start the total and what was done of it then.
+#[derive(Default)]
+struct Told(Mutex<Vec<(u64, u64)>>);
+
+impl Progress for Told {
+    fn start(&self, total_rows: u64) {
+        self.0.lock().unwrap().push((total_rows, 0));
+    }
+
+    fn advance(&self, rows: u64) {
+        self.0.lock().unwrap().last_mut().unwrap().1 += rows;
+    }
+
+    fn finish(&self) {}
+}
+
+#[tokio::test]
+async fn progress_is_told_of_rows_that_are_rewritten_and_then_of_those_that_are_indexed() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Upsert, batch(&[(1, None, None), (2, None, None), (900, None, None)])).await.unwrap();
+    make(&table, Operation::Delete, keys(&[4])).await.unwrap();
+    let told = Arc::new(Told::default());
+    let options = MigrateOptions { progress: Some(told.clone()), ..MigrateOptions::default() };
+    table.migrate(options).await.unwrap();
+    // One file of 150 rows and three new rows; then its 149 rows that are left and a file of two.
+    assert_eq!(*told.0.lock().unwrap(), [(153, 153), (151, 151)]);
+}
+
+/// Another writer of a Delta table that is faster, as often as it is told to be: it appends a file whenever a migration begins
+/// to write.
+struct Intruder {
+    root: PathBuf,
+    left: AtomicU64,
+    version: AtomicU64,
+}
+
+impl Progress for Intruder {
+    fn start(&self, _: u64) {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
+            return;
+        }
+        let version = self.version.fetch_add(1, Ordering::SeqCst);
+        let path = format!("theirs-{version}.parquet");
+        write(&self.root.join(&path), &two_columns(&[100 + version as i32], "theirs"));
+        delta::commit(&self.root, version, &[delta::add(&self.root, &path, Some("2024-01-31"))]);
+    }
+
+    fn advance(&self, _: u64) {}
+
+    fn finish(&self) {}
+}
+
+fn two_columns(keys: &[i32], text: &str) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int32Array::from(keys.to_vec()));
+    let s: ArrayRef = Arc::new(StringArray::from(vec![text; keys.len()]));
+    RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
+}
+
+/// Physical rows that count, and pending ones.
+async fn counts(root: &std::path::Path) -> (u64, u64, u64) {
+    let snapshot = open(root).await.snapshot().await.unwrap();
+    let rows = snapshot.files().iter().map(|file| {
+        let groups = file.row_groups.clone();
+        let reader = || {
+            let file = std::fs::File::open(PathBuf::from("/").join(file.meta.location.as_ref())).unwrap();
+            parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder::try_new(file).unwrap()
+        };
+        groups.map_or_else(
+            || reader().metadata().file_metadata().num_rows() as u64,
+            |groups| groups.iter().map(|rows| u64::from(*rows)).sum(),
+        )
+    });
+    let pending = snapshot.pending().map_or(0, |pending| pending.row_count());
+    (rows.sum::<u64>() - snapshot.hidden_rows(), pending, snapshot.delta_version().unwrap())
+}
+
+#[tokio::test]
+async fn migrating_while_another_delta_writer_commits_is_tried_again_and_then_a_conflict() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("a.parquet"), &two_columns(&[1, 2, 3], "base"));
+    let mut actions = delta::opening(false, serde_json::json!({}));
+    actions.push(delta::add(root, "a.parquet", Some("2024-01-31")));
+    delta::commit(root, 0, &actions);
+    let table = keyed(root).await;
+    make(&table, Operation::Upsert, two_columns(&[2, 7], "ours")).await.unwrap();
+    make(&table, Operation::Delete, keys(&[3])).await.unwrap();
+    assert_eq!(counts(root).await, (1, 2, 0));
+    let against = |times: u64, version: u64| {
+        let (left, version) = (AtomicU64::new(times), AtomicU64::new(version));
+        let intruder = Intruder { root: root.to_owned(), left, version };
+        table.migrate(MigrateOptions { progress: Some(Arc::new(intruder)), ..MigrateOptions::default() })
+    };
+    // As often as a migration is tried: others win, and nothing of it is seen.
+    let error = against(5, 1).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(counts(root).await, (1 + 5, 2, 5));
+    let data = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let files = data.filter(|path| path.extension().is_some_and(|end| end == "parquet")).count();
+    assert_eq!(files, 6, "files of attempts that failed are removed");
+    // Twice others win, then it takes effect on what they wrote: versions 6 and 7 are theirs.
+    let report = against(2, 6).await.unwrap();
+    assert_eq!((report.rows, report.rows_hidden, report.delta_version), (2, 2, Some(8)));
+    assert_eq!(counts(root).await, (3 + 5 + 2, 0, 8));
+    assert_eq!(table.migrate(MigrateOptions::default()).await.unwrap().delta_version, None);
+}
+
+const SMALL: [(&str, &str); 3] = [("cache_bytes", "65536"), ("page_bytes", "1024"), ("migration_threshold", "50%")];
+
+async fn small(folder: &std::path::Path) -> Arc<Table> {
+    let table = open(folder).await;
+    let options = SMALL.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    table.declare_key(&["k".to_owned()], &BTreeMap::from(options), BuildOptions::default()).await.unwrap();
+    table
+}
+
+/// Rows whose text no compression makes much smaller.
+fn round(number: i64) -> RecordBatch {
+    let texts: Vec<String> = (0..20)
+        .map(|row| format!("{:x}", (number * 20 + row + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15u64 as i64)))
+        .collect();
+    let rows: Vec<_> =
+        (0..20).map(|row| (number * 20 + row, Some(number as i32), Some(texts[row as usize].as_str()))).collect();
+    batch(&rows)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_fills_the_cache_beyond_the_threshold_begins_a_migration() {
+    let folder = folder();
+    let table = small(folder.path()).await;
+    let mut expected = rows(&table).await;
+    for number in 0..200 {
+        make(&table, Operation::Upsert, round(number)).await.unwrap();
+        let texts = round(number);
+        let s = texts.column(2).as_any().downcast_ref::<StringArray>().unwrap();
+        expected.extend((0..20).map(|at| (number * 20 + at, row(number as i32, s.value(at as usize)))));
+    }
+    table.wait_for_migration().await;
+    let info = table.updates_info().await.unwrap().unwrap();
+    assert_eq!(info.migration_threshold, Some(0.5));
+    let migrations = open(folder.path()).await.snapshot().await.unwrap().files().len();
+    assert!(migrations > 0 && folder.path().join("_lakemark/data").is_dir());
+    assert!(info.cache_share < 1.0, "{}", info.cache_share);
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+    assert_eq!(expected.len(), 4_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_cache_with_migration_failing_refuses_changes_and_loses_nothing() {
+    let folder = folder();
+    let table = small(folder.path()).await;
+    // Nothing can be written where new data files would go.
+    let obstacle = folder.path().join("_lakemark/data");
+    std::fs::write(&obstacle, "in the way").unwrap();
+    let mut expected = rows(&table).await;
+    let mut refused = None;
+    for number in 0..500 {
+        match make(&table, Operation::Upsert, round(number)).await {
+            Ok(_) => {
+                let texts = round(number);
+                let s = texts.column(2).as_any().downcast_ref::<StringArray>().unwrap();
+                expected.extend((0..20).map(|at| (number * 20 + at, row(number as i32, s.value(at as usize)))));
+            }
+            Err(error) => {
+                refused = Some((number, error));
+                break;
+            }
+        }
+    }
+    let (number, error) = refused.expect("the cache is never full");
+    assert_eq!(error.kind(), ErrorKind::CacheFull, "{error}");
+    assert!(error.to_string().contains("lakemark migrate"), "{error}");
+    table.wait_for_migration().await;
+    // A migration that is asked for says what is wrong.
+    let error = table.migrate(MigrateOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(make(&table, Operation::Upsert, round(number)).await.unwrap_err().kind(), ErrorKind::CacheFull);
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+    table.wait_for_migration().await;
+    // Once there is room, the next change that is refused begins a migration, and then changes are taken again.
+    std::fs::remove_file(&obstacle).unwrap();
+    assert_eq!(make(&table, Operation::Upsert, round(number)).await.unwrap_err().kind(), ErrorKind::CacheFull);
+    table.wait_for_migration().await;
+    assert_eq!(rows(&table).await, expected);
+    make(&table, Operation::Delete, keys(&[0])).await.unwrap();
+    expected.remove(&0);
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
 }

@@ -238,7 +238,7 @@ impl Trial {
 
     async fn migrate(&mut self) {
         let fraction = if self.random.random_bool(0.6) { 1.0 } else { self.random.random_range(0.05..0.9) };
-        let report = self.table.migrate(MigrateOptions { fraction, threshold: None }).await.unwrap();
+        let report = self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await.unwrap();
         assert!(report.delta_version.is_none() || self.is_delta);
         self.migrated = true;
         self.sliced |= fraction < 1.0;

@@ -33,7 +33,7 @@ async fn stepped(path: &Path) -> (Arc<Table>, BTreeMap<u64, BTreeMap<i64, Row>>)
     make(&table, Operation::Update, numbers(&[(1, Some(11)), (8, Some(88))])).await.unwrap();
     table.flush().await.unwrap();
     expected.insert(newest(&table).await, rows(&table).await);
-    table.migrate(MigrateOptions { fraction: 0.4, threshold: None }).await.unwrap();
+    table.migrate(MigrateOptions { fraction: 0.4, ..MigrateOptions::default() }).await.unwrap();
     expected.insert(newest(&table).await, rows(&table).await);
     make(&table, Operation::Upsert, batch(&[(1, Some(111), None)])).await.unwrap();
     table.migrate(MigrateOptions::default()).await.unwrap();

@@ -1,0 +1,168 @@
+//! Row groups as they are encoded in memory, each on a core of its own, before a file gets them in their order.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{filter_record_batch, interleave_record_batch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
+use futures::TryStreamExt;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::errors::ParquetError;
+
+use crate::error::{Error, Result};
+use crate::rewrite::conform::{Match, conform_batch};
+use crate::rewrite::copy::CopiedColumn;
+use crate::rewrite::file::{OldFile, Piece, unreadable};
+use crate::rewrite::part::Source;
+use crate::rewrite::reader::{self, BATCH_ROWS};
+use crate::rewrite::unfit;
+use crate::rewrite::writer::unwritten;
+
+/// A row group without a file.
+pub(super) struct RowGroup {
+    pub columns: Columns,
+    /// The columns of floats that have NaN, by place.
+    pub with_nan: BTreeSet<usize>,
+}
+
+pub(super) enum Columns {
+    Encoded(Vec<ArrowColumnChunk>),
+    Copied(Vec<CopiedColumn>),
+}
+
+/// Makes a row group of a piece of an old file.
+pub(super) async fn rewrite(
+    old: &OldFile,
+    piece: &Piece,
+    source: &Source,
+    factory: &ArrowRowGroupWriterFactory,
+) -> Result<RowGroup> {
+    if let Some(copying) = old.copying.as_ref().filter(|_| piece.is_whole)
+        && let Some(columns) = copying.read(old, piece.row_groups.start).await?
+    {
+        return Ok(RowGroup { columns: Columns::Copied(columns), with_nan: BTreeSet::new() });
+    }
+    let schema = &source.stored;
+    let mut places = old.places_in(&piece.rows);
+    let numbers: Vec<u32> = places.iter().map(|(_, new)| *new).collect();
+    let new = source.gather(&numbers).await?;
+    let mut taken = 0;
+    let mut encoder = Encoder::new(factory, schema)?;
+    let unreadable = |error| unreadable(&old.file.path, error);
+    let is_wanted = |column: &str| schema.field_with_name(column).is_ok();
+    let groups = (piece.row_groups.clone().collect(), None);
+    let mut batches =
+        reader::open(Arc::clone(&old.store), &old.file.meta, &old.footer, groups, is_wanted).map_err(unreadable)?;
+    let mut start = piece.rows.start;
+    while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
+        let batch =
+            conform_batch(&batch, schema, Match::Name).map_err(|error| unfit(&old.file.path).with_source(error))?;
+        let rows = start..start + batch.num_rows() as u32;
+        start = rows.end;
+        let (here, later) = places.split_at(places.partition_point(|(place, _)| *place < rows.end));
+        places = later;
+        encoder.write(&replaced(&batch, &rows, old, here, (&new, taken))?)?;
+        taken += here.len();
+    }
+    if start != piece.rows.end {
+        return Err(old.has_other_counts());
+    }
+    encoder.finish()
+}
+
+/// A batch without its hidden rows, with new rows, from one of them on, in the places that they take.
+fn replaced(
+    batch: &RecordBatch,
+    rows: &Range<u32>,
+    old: &OldFile,
+    places: &[(u32, u32)],
+    (new, mut next): (&RecordBatch, usize),
+) -> Result<RecordBatch> {
+    if old.hidden.count_in(rows.start, rows.end) == 0 {
+        return Ok(batch.clone());
+    }
+    let hidden = old.hidden.slice(rows.start, rows.end);
+    let failed = |error| Error::internal("rows cannot be replaced").with_source(error);
+    if places.is_empty() {
+        let kept: BooleanArray = (0..batch.num_rows() as u32).map(|row| Some(!hidden.contains(row))).collect();
+        return filter_record_batch(batch, &kept).map_err(failed);
+    }
+    let mut chosen = Vec::with_capacity(batch.num_rows());
+    let mut hidden = hidden.iter().peekable();
+    let mut places = places.iter().map(|(place, _)| place - rows.start).peekable();
+    for row in 0..batch.num_rows() as u32 {
+        let is_hidden = hidden.next_if_eq(&row).is_some();
+        if places.next_if_eq(&row).is_some() {
+            chosen.push((1, next));
+            next += 1;
+        } else if !is_hidden {
+            chosen.push((0, row as usize));
+        }
+    }
+    interleave_record_batch(&[batch, new], &chosen).map_err(failed)
+}
+
+/// Makes a row group of new rows that take nobody's place.
+pub(super) async fn encode_new(
+    rows: &[u32],
+    source: &Source,
+    factory: &ArrowRowGroupWriterFactory,
+) -> Result<RowGroup> {
+    let mut encoder = Encoder::new(factory, &source.stored)?;
+    for chunk in rows.chunks(BATCH_ROWS) {
+        encoder.write(&source.gather(chunk).await?)?;
+    }
+    encoder.finish()
+}
+
+/// A row group that is being encoded.
+struct Encoder {
+    schema: SchemaRef,
+    columns: Vec<ArrowColumnWriter>,
+    with_nan: BTreeSet<usize>,
+}
+
+impl Encoder {
+    fn new(factory: &ArrowRowGroupWriterFactory, schema: &SchemaRef) -> Result<Self> {
+        // The number of a row group matters to encrypted files only.
+        let columns = factory.create_column_writers(0).map_err(unwritten)?;
+        Ok(Self { schema: Arc::clone(schema), columns, with_nan: BTreeSet::new() })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.encode(batch).map_err(unwritten)?;
+        let with_nan = batch.columns().iter().enumerate().filter(|(_, column)| has_nan(column));
+        self.with_nan.extend(with_nan.map(|(at, _)| at));
+        Ok(())
+    }
+
+    fn encode(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        let mut writers = self.columns.iter_mut();
+        for (field, column) in self.schema.fields().iter().zip(batch.columns()) {
+            for leaf in compute_leaves(field, column)? {
+                let writer = writers.next().ok_or_else(|| ParquetError::General("too many columns".to_owned()))?;
+                writer.write(&leaf)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<RowGroup> {
+        let chunks = self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
+        let columns = Columns::Encoded(chunks.map_err(unwritten)?);
+        Ok(RowGroup { columns, with_nan: self.with_nan })
+    }
+}
+
+fn has_nan(column: &ArrayRef) -> bool {
+    match column.data_type() {
+        DataType::Float32 => column.as_primitive::<Float32Type>().iter().flatten().any(f32::is_nan),
+        DataType::Float64 => column.as_primitive::<Float64Type>().iter().flatten().any(f64::is_nan),
+        _ => false,
+    }
+}

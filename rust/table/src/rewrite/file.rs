@@ -1,0 +1,161 @@
+//! A data file that is written anew: what becomes of its rows, and the pieces in which that is done.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use futures::TryStreamExt;
+use lakemark_index::RowSet;
+use object_store::ObjectStore;
+use parquet::errors::ParquetError;
+
+use crate::error::{Error, Result};
+use crate::footer::Footer;
+use crate::moments::is_rebased;
+use crate::rewrite::conform::{Match, conform_batch};
+use crate::rewrite::copy::Copying;
+use crate::rewrite::rows::NewRows;
+use crate::rewrite::{Target, reader, unfit};
+use crate::snapshot::{DataFile, Snapshot};
+use crate::updates::selection;
+
+/// A data file with rows that newer ones replace.
+pub(super) struct OldFile {
+    pub store: Arc<dyn ObjectStore>,
+    pub file: DataFile,
+    pub footer: Footer,
+    /// Rows that are not in the new file: replaced, deleted, or hidden by a deletion vector.
+    pub hidden: RowSet,
+    /// Positions of hidden rows with the numbers of the new rows that take their places, in order.
+    pub places: Vec<(u32, u32)>,
+    /// How row groups get into the new file as they are; none if they cannot.
+    pub copying: Option<Copying>,
+}
+
+/// Row groups of a file that become one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub row_groups: Range<usize>,
+    /// Their rows.
+    pub rows: Range<u32>,
+    /// How many rows are left.
+    pub kept: u32,
+    /// Whether every row stays.
+    pub is_whole: bool,
+}
+
+impl OldFile {
+    /// Reads what says how the file is written anew, and gives new rows their places.
+    pub(super) async fn plan(
+        snapshot: &Snapshot,
+        file: &DataFile,
+        shadow: &RowSet,
+        new: &mut NewRows,
+        target: &Target<'_>,
+    ) -> Result<Self> {
+        let store = snapshot.object_store();
+        let footer = Footer::read(store.as_ref(), &file.meta, &file.path).await?;
+        check_rewritable(file, &footer, shadow)?;
+        let hidden = file.deleted.as_ref().map_or_else(|| shadow.clone(), |deleted| shadow.or(deleted));
+        let mut old = Self { store, file: file.clone(), footer, hidden, places: Vec::new(), copying: None };
+        if let Some(partition) = new.partition_of(&file.partition_values)? {
+            let keys = old.keys(shadow, new).await?;
+            let shadowed: Vec<u32> = shadow.iter().collect();
+            old.places = new.take_places(&keys, &shadowed, &file.partition_values, partition)?;
+        }
+        if old.pieces().iter().any(|piece| piece.is_whole) {
+            old.copying = Copying::of(&old, target).await?;
+        }
+        Ok(old)
+    }
+
+    /// The columns of the key of some rows, as they are stored.
+    async fn keys(&self, rows: &RowSet, new: &NewRows) -> Result<RecordBatch> {
+        let schema = new.key_schema();
+        let unreadable = |error| unreadable(&self.file.path, error);
+        let (row_groups, selection) = selection(&self.footer.row_groups, rows);
+        let chosen = (row_groups, Some(selection));
+        let is_key = |column: &str| schema.field_with_name(column).is_ok();
+        let mut batches = Vec::new();
+        let mut read =
+            reader::open(Arc::clone(&self.store), &self.file.meta, &self.footer, chosen, is_key).map_err(unreadable)?;
+        while let Some(batch) = read.try_next().await.map_err(unreadable)? {
+            let batch = conform_batch(&batch, schema, Match::Name);
+            batches.push(batch.map_err(|error| unfit(&self.file.path).with_source(error))?);
+        }
+        let keys = concat_batches(schema, &batches)
+            .map_err(|error| Error::internal("keys cannot be put together").with_source(error))?;
+        if keys.num_rows() != rows.len() as usize {
+            return Err(self.has_other_counts());
+        }
+        Ok(keys)
+    }
+
+    pub(super) fn has_other_counts(&self) -> Error {
+        Error::corrupt(format!(
+            "the data file {} has other row counts than its footer says; write it again",
+            self.file.path
+        ))
+    }
+
+    /// The pieces in which the file is written anew, without those of which nothing is left. A row group becomes one of the new
+    /// file; neighbours that shrank so much that they fit into one become one.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        let most = self.footer.row_groups.iter().copied().max().unwrap_or_default();
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut start = 0u32;
+        for (group, length) in self.footer.row_groups.iter().enumerate() {
+            let rows = start..start + length;
+            start = rows.end;
+            let hidden = self.hidden.count_in(rows.start, rows.end);
+            let kept = length - hidden + self.places_in(&rows).len() as u32;
+            let is_whole = hidden == 0;
+            match pieces.last_mut().filter(|last| !(last.is_whole && is_whole) && last.kept + kept <= most) {
+                Some(last) => {
+                    last.row_groups.end = group + 1;
+                    last.rows.end = rows.end;
+                    last.kept += kept;
+                    last.is_whole = false;
+                }
+                None => pieces.push(Piece { row_groups: group..group + 1, rows, kept, is_whole }),
+            }
+        }
+        pieces.retain(|piece| piece.kept > 0);
+        pieces
+    }
+
+    /// The new rows that take places among these rows.
+    pub(super) fn places_in(&self, rows: &Range<u32>) -> &[(u32, u32)] {
+        let at = |row: u32| self.places.partition_point(|(place, _)| *place < row);
+        self.places.get(at(rows.start)..at(rows.end)).unwrap_or_default()
+    }
+}
+
+/// A file whose values would mean something else in a new file, or that is not the one that was resolved against.
+fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result<()> {
+    let rows: u32 = footer.row_groups.iter().sum();
+    if shadow.universe() != rows {
+        return Err(Error::internal(format!(
+            "{} has {rows} rows, and its shadow is that of a file with {}",
+            file.path,
+            shadow.universe()
+        )));
+    }
+    match footer.schema.fields().iter().find(|field| is_rebased(field)) {
+        None => Ok(()),
+        Some(field) => Err(Error::unsupported(format!(
+            "the column {} of {} has dates of the calendar that old Spark wrote, which no new file can keep; \
+             rewrite the table with a newer Spark first",
+            field.name(),
+            file.path
+        ))),
+    }
+}
+
+pub(super) fn unreadable(name: &str, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(error) => Error::io(format!("the data file {name} cannot be read")).with_source(error),
+        error => Error::corrupt(format!("the data file {name} cannot be read; write it again")).with_source(error),
+    }
+}

@@ -1,0 +1,138 @@
+//! What a migration folds: chosen rows of runs, and the rows of data files that they hide.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lakemark_format::ManifestUpdates;
+use lakemark_index::RowSet;
+
+use super::key::Keys;
+use super::level::{Level, LevelRows, chosen};
+use super::overlay::{Overlay, Updated};
+use super::resolve::{Positions, positions};
+use super::rows::as_table;
+use super::settle::{Ground, Stacked};
+use crate::error::{Error, Result};
+use crate::rewrite::Part;
+
+/// Runs of together so many bytes are read once and held; rows of others are read as they are needed, file by file.
+const HELD_BYTES: u64 = 64 << 20;
+
+/// The rows that are folded, and those that they hide.
+pub(super) struct Slice {
+    /// Rows of data files that are replaced or deleted.
+    pub shadow: Vec<Option<Arc<RowSet>>>,
+    /// Rows that get into data files.
+    pub rows: Vec<Arc<dyn Part>>,
+}
+
+impl Slice {
+    pub(super) async fn of(
+        updated: &Updated<'_>,
+        ground: &Ground<'_>,
+        levels: &[Stacked],
+        overlay: &Overlay,
+        updates: &ManifestUpdates,
+    ) -> Result<Self> {
+        let table = ground.base.schema();
+        let mut shadow: Vec<Option<RowSet>> = vec![None; ground.base.files().len()];
+        let mut rows = Vec::new();
+        let files: Vec<usize> = (0..ground.base.files().len()).collect();
+        let slices = updates.migration.iter().flat_map(|migration| &migration.slices);
+        let slices: Vec<(u32, u32, u32)> = slices.copied().collect();
+        let (mut is_whole, mut folded_keys) = (true, Vec::new());
+        let mut held = 0;
+        for (number, (stacked, (_, live))) in levels.iter().zip(&overlay.live).enumerate() {
+            let mut slice = RowSet::empty(stacked.level.row_count());
+            for (_, start, end) in slices.iter().filter(|(run, _, _)| *run as usize == number) {
+                slice = slice.or(&RowSet::from_range(*start..*end, stacked.level.row_count()));
+            }
+            is_whole &= stacked.active().is_subset(&slice);
+            let wanted = live.and(&slice);
+            if !wanted.is_empty()
+                && let LevelRows::File(file) = &stacked.level.rows
+            {
+                held += file.meta().size;
+                rows.push(match held <= HELD_BYTES {
+                    true => {
+                        let part: Arc<dyn Part> =
+                            Arc::new(as_table(&stacked.level.read(&updated.schema, &wanted).await?, &table)?);
+                        part
+                    }
+                    false => Arc::new(OfRun { level: Arc::clone(&stacked.level), rows: wanted.iter().collect() }),
+                });
+            }
+            if !slice.is_empty() {
+                folded_keys.push((Arc::clone(&stacked.level), slice));
+            }
+        }
+        if is_whole {
+            for (slot, hidden) in shadow.iter_mut().zip(&overlay.shadow) {
+                *slot = hidden.as_ref().map(|(_, rows)| rows.as_ref().clone());
+            }
+            // Updates that were completed again in memory.
+            rows.extend(overlay.pending.batches.iter().cloned().map(in_memory));
+        } else {
+            let mut all_keys = Vec::with_capacity(folded_keys.len());
+            for (level, slice) in &folded_keys {
+                let keys = level.keys(&updated.key, slice).await?;
+                for Positions { file, rows, .. } in positions(ground.base, &updated.key, &keys, &files).await? {
+                    if let Some(slot) = shadow.get_mut(file).filter(|_| !rows.is_empty()) {
+                        *slot = Some(slot.take().map_or_else(|| rows.clone(), |have| have.or(&rows)));
+                    }
+                }
+                all_keys.push(keys);
+            }
+            rows.extend(completed_again(updated, &overlay.pending.batches, &all_keys)?.into_iter().map(in_memory));
+        }
+        let shadow = shadow.into_iter().map(|rows| rows.filter(|rows| !rows.is_empty()).map(Arc::new)).collect();
+        Ok(Self { shadow, rows })
+    }
+}
+
+/// The rows in memory with one of the keys.
+fn completed_again(updated: &Updated<'_>, batches: &[RecordBatch], keys: &[Keys]) -> Result<Vec<RecordBatch>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let encoded = updated.key.encode(batch)?;
+        let is_folded = |row: &[u8]| keys.iter().any(|keys| keys.contains(row));
+        let found = encoded.iter().zip(0u32..).filter(|(row, _)| is_folded(row.as_ref())).map(|(_, row)| row);
+        let found = RowSet::from_rows(found.collect(), u32::try_from(batch.num_rows()).unwrap_or(u32::MAX));
+        if !found.is_empty() {
+            rows.push(chosen(batch, &found)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn in_memory(rows: RecordBatch) -> Arc<dyn Part> {
+    Arc::new(rows)
+}
+
+/// Rows of a run that stay there until a file needs them.
+struct OfRun {
+    level: Arc<Level>,
+    /// Their places in the run.
+    rows: Vec<u32>,
+}
+
+impl Part for OfRun {
+    fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn read<'a>(&'a self, columns: &'a SchemaRef, rows: Option<&'a [u32]>) -> BoxFuture<'a, Result<RecordBatch>> {
+        async move {
+            let places: Option<Vec<u32>> = match rows {
+                None => Some(self.rows.clone()),
+                Some(rows) => rows.iter().map(|row| self.rows.get(*row as usize).copied()).collect(),
+            };
+            let places = places.ok_or_else(|| Error::internal("a row of a run out of range"))?;
+            self.level.read(columns, &RowSet::from_rows(places, self.level.row_count())).await
+        }
+        .boxed()
+    }
+}
