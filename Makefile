@@ -28,8 +28,13 @@ STEPS ?= 7
 SECONDS_EACH ?= 5
 UPDATED ?= 2000000
 SCALE ?= 1
-TRIALS ?= 60
+TRIALS ?= 120
+POWER_STATES ?= 2
+DISK_STRIDE ?= 13
 OPERATIONS ?= 20000
+STATEMENTS ?= 1000
+# Tests that sync all the time are quicker in memory, which keeps what it has as long as the machine runs.
+TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 PROCESSES_SECONDS ?= 240
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
@@ -135,15 +140,18 @@ bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 re
 	done
 	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
-crash-test: ## kills a writer TRIALS=60 times, at random instants and at named points; what it acknowledged must be there
-	LAKEMARK_CRASH_TRIALS=$(TRIALS) $(CARGO) test -p lakemark-table --features failpoints --test crash -- --nocapture
+crash-test: ## kills a writer TRIALS=120 times, at random instants and named points; full and failing disks, power cuts in between
+	TMPDIR=$(TEST_FOLDER) LAKEMARK_CRASH_TRIALS=$(TRIALS) LAKEMARK_POWER_STATES=$(POWER_STATES) LAKEMARK_DISK_STRIDE=$(DISK_STRIDE) \
+		$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk -- --nocapture
 
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	LAKEMARK_PROCESSES_SECONDS=$(PROCESSES_SECONDS) $(CARGO) test -p lakemark-table --test processes -- --nocapture
 
-model-test: ## OPERATIONS=20000 SEED=7: random changes, flushes, migrations and other writers against a map
-	LAKEMARK_MODEL_OPERATIONS=$(OPERATIONS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
-		$(CARGO) test -p lakemark-table --release --test it updates::model
+model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7: random changes, migrations, vacuums, other writers, and SQL, against a map
+	TMPDIR=$(TEST_FOLDER) LAKEMARK_MODEL_OPERATIONS=$(OPERATIONS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
+		$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
+	TMPDIR=$(TEST_FOLDER) LAKEMARK_MODEL_STATEMENTS=$(STATEMENTS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
+		$(CARGO) test --workspace --test it statements -- --nocapture
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries

@@ -5,7 +5,7 @@
 //! that are certainly or possibly chosen. Nothing here evaluates an expression or names an engine.
 //!
 //! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
-//! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase
+//! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase; `disk`: steps of the local file system
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `versions`: older states; `history`: which there are
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
@@ -23,6 +23,7 @@ mod cache;
 mod columns;
 mod compact;
 mod delta;
+mod disk;
 pub mod error;
 mod failpoint;
 mod fields;
@@ -50,6 +51,8 @@ mod verify;
 mod versions;
 mod walk;
 
+#[cfg(feature = "failpoints")]
+pub use disk::faults;
 pub use error::{Error, ErrorKind, Result};
 pub use kind::Kind;
 pub use lakemark_format::Operation;

@@ -5,8 +5,7 @@
 //! synced folder.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,8 +17,8 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload,
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
+use crate::disk::{self, Step, make_folder, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
 use crate::location::Place;
 use crate::rewrite::place_of;
 
@@ -203,6 +202,7 @@ impl Store {
         if files.is_empty() {
             return Ok(());
         }
+        self.attempt_removal(files.iter().map(|file| &file.meta.location))?;
         let paths: Vec<object_store::Result<Path>> = files.iter().map(|file| Ok(file.meta.location.clone())).collect();
         let mut deleted = self.place.object_store.delete_stream(stream::iter(paths).boxed());
         while let Some(outcome) = deleted.next().await {
@@ -368,9 +368,20 @@ impl Store {
         writer.finish().await.map(|_| ()).map_err(|error| self.unwritable(error))
     }
 
+    /// Lets tests know of files that are about to be removed, if they are local ones.
+    fn attempt_removal<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+        if !self.is_local() {
+            return Ok(());
+        }
+        let mut paths = paths.into_iter().map(|path| FsPath::new("/").join(path.as_ref()));
+        paths.try_for_each(|path| disk::attempt(Step::Remove(&path))).map_err(|error| self.unwritable(error))
+    }
+
     /// Removes a segment that no manifest names any more. Failing is harmless: the file is only waste.
     pub(crate) async fn discard(&self, relative: &str) {
-        if let Err(error) = self.place.object_store.delete(&self.object_path(relative)).await
+        let path = self.object_path(relative);
+        if self.attempt_removal([&path]).is_ok()
+            && let Err(error) = self.place.object_store.delete(&path).await
             && !matches!(error, object_store::Error::NotFound { .. })
         {
             tracing::warn!(segment = relative, %error, "an unused segment could not be deleted");
@@ -415,16 +426,16 @@ pub(crate) struct PendingFile {
 impl PendingFile {
     /// Starts a file with a name of its own in `folder`.
     pub(crate) fn create(folder: &FsPath) -> std::io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        make_folder(folder)?;
         let path = folder.join(format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4()));
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let file = disk::create(&path)?;
         Ok(Self { path, file: Some(file), length: 0 })
     }
 
     /// Appends bytes.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.write_all(bytes)?;
+        if let Some(file) = &self.file {
+            disk::write(file, &self.path, self.length, bytes)?;
             self.length += bytes.len() as u64;
         }
         Ok(())
@@ -438,13 +449,11 @@ impl PendingFile {
     /// Sees to it that the bytes are on the disk, then moves the file to its final place.
     fn rename(&mut self, target: &FsPath) -> std::io::Result<()> {
         if let Some(file) = self.file.take() {
-            file.sync_all()?;
+            disk::sync(&file, &self.path)?;
         }
         let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
         make_folder(folder)?;
-        reach("file-synced");
-        fs::rename(&self.path, target)?;
-        reach("file-renamed");
+        disk::rename(&self.path, target)?;
         sync_folder(folder)
     }
 }
@@ -452,44 +461,26 @@ impl PendingFile {
 impl Drop for PendingFile {
     fn drop(&mut self) {
         // After a rename there is nothing under this name any more.
-        let _ = fs::remove_file(&self.path);
+        let _ = disk::remove(&self.path);
     }
 }
 
 /// Writes `folder/name` if it does not exist; says whether it did not.
 pub(crate) fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
-    make_folder(folder)?;
     let mut pending = PendingFile::create(folder)?;
     pending.write(bytes)?;
     if let Some(file) = pending.file() {
-        file.sync_all()?;
+        disk::sync(file, &pending.path)?;
     }
-    reach("commit-synced");
-    match fs::hard_link(&pending.path, folder.join(name)) {
+    match disk::link(&pending.path, &folder.join(name)) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(error),
     }
-    reach("commit-linked");
-    sync_folder(folder)?;
+    // The name is seen from now on, so that an error would not be the whole truth: it is tried twice.
+    sync_folder(folder).or_else(|_| sync_folder(folder)).map_err(|error| {
+        let text = format!("it is made all the same, and may be lost if the machine stops: {error}");
+        std::io::Error::new(error.kind(), text)
+    })?;
     Ok(true)
-}
-
-/// Creates a folder so that it survives a crash: the name is synced in its parent.
-fn make_folder(folder: &FsPath) -> std::io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder)?;
-    for parent in folder.ancestors().skip(1).take(2) {
-        if parent.is_dir() {
-            sync_folder(parent)?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes the names in a folder survive a crash.
-pub(crate) fn sync_folder(folder: &FsPath) -> std::io::Result<()> {
-    File::open(folder)?.sync_all()
 }

@@ -11,12 +11,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use lakemark_table::{
-    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, WriteOptions,
+    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, VacuumOptions,
+    WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -29,27 +30,6 @@ const FIRST: &str = "LAKEMARK_CRASH_FIRST";
 const KEYS: i64 = 300;
 /// Changes that a victim makes if nobody kills it.
 const CHANGES: u64 = 120;
-/// Every point at which a process can be stopped.
-const POINTS: [&str; 17] = [
-    "log-append",
-    "log-written",
-    "log-synced",
-    "file-synced",
-    "file-renamed",
-    "commit-synced",
-    "commit-linked",
-    "run-written",
-    "resolution-written",
-    "log-created",
-    "run-committed",
-    "merge-written",
-    "merge-committed",
-    "migration-begun",
-    "migration-written",
-    "migration-folded",
-    "migration-ended",
-];
-
 type Rows = BTreeMap<i64, String>;
 
 /// One step, which follows from seed and number.
@@ -57,6 +37,26 @@ enum Step {
     Change(Operation, Vec<(i64, String)>),
     Flush,
     Migrate(f64),
+    Vacuum,
+}
+
+/// Every point at which a process can be stopped, as the source says: those of single writes, syncs, renames, links and removals, and
+/// those between the parts of a flush, a merge or a migration.
+fn points() -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let text = std::fs::read_to_string(path).unwrap();
+                let names = text.split("reach(\"").skip(1).filter_map(|rest| rest.split_once('"'));
+                found.extend(names.map(|(name, _)| name.to_owned()));
+            }
+        }
+    }
+    found.into_iter().collect()
 }
 
 fn step(seed: u64, number: u64) -> Step {
@@ -65,6 +65,7 @@ fn step(seed: u64, number: u64) -> Step {
         0..4 => return Step::Flush,
         4..6 => return Step::Migrate(1.0),
         6..8 => return Step::Migrate(0.3),
+        8..11 => return Step::Vacuum,
         _ => {}
     }
     let mut keys = BTreeSet::new();
@@ -97,6 +98,12 @@ async fn make(table: &Arc<Table>, step: &Step) {
             let options = MigrateOptions { fraction: *fraction, ..MigrateOptions::default() };
             table.migrate(options).await.unwrap();
         }
+        Step::Vacuum => {
+            for folder in ["manifest", "marks", "updates"] {
+                make_old(&folder_of(table).join("_lakemark").join(folder));
+            }
+            table.vacuum(VacuumOptions::default()).await.unwrap();
+        }
         Step::Change(operation, changes) => {
             let k: ArrayRef = Arc::new(Int64Array::from_iter_values(changes.iter().map(|(key, _)| *key)));
             let s: ArrayRef = Arc::new(StringArray::from_iter_values(changes.iter().map(|(_, value)| value)));
@@ -106,6 +113,34 @@ async fn make(table: &Arc<Table>, step: &Step) {
             }
             table.write(vec![Change { operation: *operation, rows }], WriteOptions::default()).await.unwrap();
         }
+    }
+}
+
+fn folder_of(table: &Table) -> std::path::PathBuf {
+    Path::new(table.location()).to_owned()
+}
+
+/// Files that a week has passed since.
+fn make_old(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let file = File::options().write(true).open(entry.unwrap().path()).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(8 * 24 * 60 * 60)).unwrap();
+    }
+}
+
+/// Sees to it that a point can be reached: a log is cut off where somebody left half a frame, folders are made where there are none.
+fn prepare(folder: &Path, point: Option<&str>) {
+    match point {
+        Some("cut" | "cut-off") => {
+            for entry in std::fs::read_dir(folder.join("_lakemark/updates")).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "lml") {
+                    File::options().append(true).open(path).unwrap().write_all(b"half a frame").unwrap();
+                }
+            }
+        }
+        Some("folder-made") => std::fs::remove_dir_all(folder.join("_lakemark/marks")).unwrap_or_default(),
+        _ => {}
     }
 }
 
@@ -160,7 +195,8 @@ fn read(snapshot: &Snapshot) -> Rows {
             assert_eq!(rows.insert(k.value(row), text.unwrap()), None, "the key {} is there twice", k.value(row));
         }
     };
-    let mut files: Vec<(String, Box<dyn Fn(u32) -> bool>)> = Vec::new();
+    type Counts = Box<dyn Fn(u32) -> bool>;
+    let mut files: Vec<(String, Counts)> = Vec::new();
     for file in snapshot.files() {
         let hidden = file.deleted.clone();
         files.push((
@@ -223,7 +259,8 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
     let (mut seed, mut first) = (0, 0);
     let mut folder = tempfile::tempdir().unwrap();
     let mut expected = create(folder.path(), false).await;
-    let (mut in_flight, mut died_at) = (0, BTreeMap::<&str, u64>::new());
+    let points = points();
+    let (mut in_flight, mut died_at, mut tried) = (0, BTreeMap::<&str, u64>::new(), BTreeMap::<&str, u64>::new());
     for trial in 0..trials {
         if trial % 25 == 24 {
             seed += 1;
@@ -231,9 +268,14 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
             folder = tempfile::tempdir().unwrap();
             expected = create(folder.path(), seed % 2 == 1).await;
         }
-        let point = random.random_bool(0.5).then(|| POINTS[random.random_range(0..POINTS.len())]);
-        let asked = point.map(|point| format!("{point}:{}", random.random_range(1..4)));
+        let named = usize::try_from(trial / 2).unwrap();
+        let point = (trial % 2 == 0).then(|| points[named % points.len()].as_str());
+        // Single writes are many, flushes and migrations few, and some things are done once.
+        let most = [1, 4, 40][named / points.len() % 3];
+        let asked = point.map(|point| format!("{point}:{}", random.random_range(1..=most)));
+        *tried.entry(point.unwrap_or("any instant")).or_default() += 1;
         let after = Duration::from_millis(random.random_range(1..250));
+        prepare(folder.path(), point);
         let (begun, done) = run_victim(folder.path(), seed, first, asked.as_deref(), after);
         (first..done).for_each(|at| apply(&mut expected, &step(seed, at)));
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
@@ -253,7 +295,10 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
     println!(
         "{trials} victims, {in_flight} of them with a change that was made and not acknowledged; died at {died_at:?}"
     );
+    let missed: Vec<_> = tried.iter().filter(|(point, _)| !died_at.contains_key(*point)).collect();
+    println!("{} named points; asked for, and not reached: {missed:?}", points.len());
     assert!(died_at.len() as u64 >= trials.min(30) / 6, "{died_at:?}");
+    assert!(missed.iter().all(|(_, tried)| **tried < 8), "nothing reaches {missed:?}");
 }
 
 /// A key that nobody declared is an error also here: the points do not change what is done.

@@ -331,7 +331,13 @@ async fn processes_that_write_at_once_lose_nothing_and_see_whole_changes_only() 
         let sums = run(processes, is_delta, seconds / 4.0).await;
         let rates = TOLD.iter().zip(sums).map(|(what, sum)| format!("{:.1} {what}", sum as f64 / (seconds / 4.0)));
         let format = if is_delta { "Delta" } else { "folder" };
-        println!("{processes} processes, {format}: {} per second", rates.collect::<Vec<_>>().join(", "));
+        let totals = TOLD.iter().zip(sums).map(|(what, sum)| format!("{sum} {what}"));
+        println!(
+            "{processes} processes, {format}, {:.0} s: {}; per second {}",
+            seconds / 4.0,
+            totals.collect::<Vec<_>>().join(", "),
+            rates.collect::<Vec<_>>().join(", ")
+        );
         assert!(sums[TRANSFERS] > 0 && sums[SNAPSHOTS] > 0, "{sums:?}");
     }
 }

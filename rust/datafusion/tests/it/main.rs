@@ -13,6 +13,7 @@ mod query;
 mod scan;
 mod shortcut;
 mod sql;
+mod statements;
 mod sums;
 mod updates;
 mod zone;

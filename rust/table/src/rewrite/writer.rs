@@ -21,11 +21,11 @@ use parquet::file::writer::SerializedFileWriter;
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 
+use crate::disk::{self, Step, sync_folder};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
 use crate::snapshot::DataFile;
-use crate::store::sync_folder;
 
 /// Bytes of a file of new rows.
 pub(super) const FILE_BYTES: u64 = 128 * 1024 * 1024;
@@ -111,7 +111,8 @@ impl Target<'_> {
         let sync = move || {
             let mut folders = BTreeSet::new();
             for path in &paths {
-                File::open(path)?.sync_all()?;
+                disk::attempt(Step::Stored(path))?;
+                disk::sync(&File::open(path)?, path)?;
                 folders.extend(path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root)));
             }
             if !paths.is_empty() {

@@ -15,6 +15,7 @@ use lakemark_format::{LogCommit, ManifestLog};
 use super::fold::Fold;
 use super::key::KeyColumns;
 use super::rows::changes;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::names::ColumnNames;
 
@@ -69,7 +70,7 @@ impl Tail {
         let read =
             read_log(&self.log, self.end, self.next, &bytes).map_err(|error| damaged(path).with_source(error))?;
         if !read.commits.is_empty() {
-            file.sync_data().map_err(|error| unreadable(path, error))?;
+            disk::sync_bytes(&file, path).map_err(|error| unreadable(path, error))?;
         }
         for (sequence, commit) in read.commits {
             self.apply(sequence, &commit, schema, names).map_err(|error| damaged(path).with_source(error))?;

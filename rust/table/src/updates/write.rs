@@ -8,7 +8,7 @@
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,8 +27,8 @@ use super::level::chosen;
 use super::overlay::{Overlay, Updated};
 use super::parameters::Parameters;
 use super::tail::{Tail, to_ipc};
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
@@ -117,7 +117,7 @@ impl WriterLock {
         let Some(path) = store.local_path("updates/lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)?;
+                disk::make_folder(folder)?;
             }
             let file = File::options().create(true).truncate(false).write(true).open(&path)?;
             file.lock()?;
@@ -125,8 +125,11 @@ impl WriterLock {
         });
         let locked = locked.await.map_err(|error| Error::task(&error))?;
         locked.map(Self).map_err(|error| {
-            Error::io(format!("the lock of writers in {} cannot be taken (no permission?)", store.text()))
-                .with_source(error)
+            Error::io(format!(
+                "the lock of writers in {} cannot be taken (disk full, or no permission?); mend that, and try again",
+                store.text()
+            ))
+            .with_source(error)
         })
     }
 }
@@ -388,18 +391,12 @@ enum Done {
 fn append(path: &Path, end: u64, frame: &[u8]) -> std::io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.seek(SeekFrom::Start(end))?;
-    reach("log-append");
-    let written = file.write_all(frame).and_then(|()| {
-        reach("log-written");
-        file.sync_data()
-    });
+    let written = disk::write(&file, path, end, frame).and_then(|()| disk::sync_bytes(&file, path));
     if written.is_err() {
         // The next writer cuts the rest off if this fails, too.
-        drop(file.set_len(end).and_then(|()| file.sync_data()));
+        drop(disk::cut(&file, path, end).and_then(|()| disk::sync_bytes(&file, path)));
     }
-    written?;
-    reach("log-synced");
-    Ok(())
+    written
 }
 
 /// Cuts off what a writer that died left behind the last good frame: nobody was told of it.
@@ -409,8 +406,8 @@ async fn cut(store: &Store, updates: &ManifestUpdates, end: u64, lock: &Arc<Writ
     let cut = tokio::task::spawn_blocking(move || {
         let _lock = lock;
         let file = File::options().write(true).open(&path)?;
-        file.set_len(end)?;
-        file.sync_data()
+        disk::cut(&file, &path, end)?;
+        disk::sync_bytes(&file, &path)
     });
     cut.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))
 }

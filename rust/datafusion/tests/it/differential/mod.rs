@@ -10,6 +10,7 @@ mod aggregate;
 mod aim;
 mod answer;
 mod column;
+mod keeping;
 mod pending;
 mod query;
 mod table;
@@ -27,6 +28,7 @@ use rand::{Rng, SeedableRng};
 
 use self::aim::Aim;
 use self::answer::{Answer, ask, same};
+use self::keeping::Keeper;
 use self::query::{Shape, Tree};
 use self::table::RandomTable;
 
@@ -186,13 +188,29 @@ async fn run_table(seed: u64, trials: std::ops::Range<u64>) -> Summary {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed);
     let pair = Pair::open(&table, &mut rng).await;
     let mut summary = Summary::default();
+    let keeper = match table.changed_rows() {
+        Some(rows) => Some(Keeper::new(table.location(), rows.clone(), seed).await),
+        None => None,
+    };
+    if let Some(keeper) = &keeper {
+        for trial in 0..trials.start {
+            keeper.before(trial).await.await;
+        }
+    }
     for trial in trials {
         let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(trial));
         let depth = rng.random_range(0..4);
         let aim = Aim::random(&mut rng, &table);
         let tree = Tree::random(&mut rng, aim, depth);
         let shape = Shape::random(&mut rng, &table.columns);
-        match pair.agreed(&shape, &tree).await {
+        let agreed = match &keeper {
+            Some(keeper) => {
+                let beside = keeper.before(trial).await;
+                tokio::join!(pair.agreed(&shape, &tree), beside).0
+            }
+            None => pair.agreed(&shape, &tree).await,
+        };
+        match agreed {
             Some(answer) => {
                 let rows = answer.table_rows(&shape);
                 summary.passed += 1;

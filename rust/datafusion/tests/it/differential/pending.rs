@@ -21,7 +21,7 @@ use super::column::pick;
 /// A table whose rows are those of the changed one.
 pub struct Twin {
     pub folder: TempDir,
-    pub rows: u64,
+    pub rows: RecordBatch,
     /// What was done.
     pub description: String,
 }
@@ -52,7 +52,7 @@ pub async fn change(rng: &mut StdRng, folder: &Path) -> Twin {
     let mut writer = ArrowWriter::try_new(file, rows.schema(), None).unwrap();
     writer.write(&rows).unwrap();
     writer.close().unwrap();
-    Twin { folder: twin, rows: rows.num_rows() as u64, description: done.join(", ") }
+    Twin { folder: twin, rows, description: done.join(", ") }
 }
 
 async fn read(folder: &Path) -> RecordBatch {

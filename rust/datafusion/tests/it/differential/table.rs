@@ -115,7 +115,7 @@ impl RandomTable {
         if dice.random_bool(0.4) {
             let changed = pending::change(&mut dice, folder.path()).await;
             description = format!("{description}; changes: {}", changed.description);
-            rows = changed.rows;
+            rows = changed.rows.num_rows() as u64;
             twin = Some(changed);
         }
         Self { columns, samples, rows, description, folder, twin }
@@ -124,6 +124,11 @@ impl RandomTable {
     /// Where rows are as they should be without any mark and with nothing pending.
     pub fn plain_location(&self) -> &Path {
         self.twin.as_ref().map_or(self.folder.path(), |twin| twin.folder.path())
+    }
+
+    /// The rows as they should be, if some are pending.
+    pub fn changed_rows(&self) -> Option<&RecordBatch> {
+        self.twin.as_ref().map(|twin| &twin.rows)
     }
 
     /// Where it is.

@@ -1,8 +1,10 @@
 //! All rows of a snapshot, read without any code of ours but what the snapshot says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Int32Type, Int64Type};
@@ -14,43 +16,77 @@ pub type Row = (Option<i32>, Option<String>);
 
 /// Rows by key, each key once.
 pub fn rows_of(snapshot: &Snapshot) -> BTreeMap<i64, Row> {
-    let mut rows = BTreeMap::new();
-    for file in snapshot.files() {
-        let hidden = file.deleted.as_deref();
-        read(&file.meta.location, |row| !hidden.is_some_and(|hidden| hidden.contains(row)), &mut rows);
-    }
-    if let Some(pending) = snapshot.pending() {
-        for file in &pending.files {
-            read(&file.meta.location, |row| file.rows.contains(row), &mut rows);
-        }
-        for batch in &pending.batches {
-            add(batch, 0, &|_| true, &mut rows);
-        }
-        let told = pending.row_count();
-        let counted: u64 = pending.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
-        assert!(told >= counted && told > 0, "{told} {counted}");
-    }
-    rows
+    Reader::default().rows_of(snapshot)
 }
 
-fn read(location: &object_store::path::Path, counts: impl Fn(u32) -> bool, rows: &mut BTreeMap<i64, Row>) {
-    let file = File::open(Path::new("/").join(location.as_ref())).unwrap();
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
-    let mut first = 0;
-    for batch in reader {
-        let batch = batch.unwrap();
-        add(&batch, first, &counts, rows);
-        first += batch.num_rows() as u32;
+/// Reads snapshots. A file that is as it was is not read again.
+#[derive(Default)]
+pub struct Reader(HashMap<PathBuf, FileRows>);
+
+/// Size and time of a file, and its rows in their order.
+type FileRows = (u64, SystemTime, Arc<Vec<(i64, Row)>>);
+
+impl Reader {
+    /// Rows by key, each key once.
+    pub fn rows_of(&mut self, snapshot: &Snapshot) -> BTreeMap<i64, Row> {
+        let mut rows = BTreeMap::new();
+        for file in snapshot.files() {
+            let hidden = file.deleted.as_deref();
+            let of = self.rows(&file.meta.location);
+            add(&of, |row| !hidden.is_some_and(|hidden| hidden.contains(row)), &mut rows);
+        }
+        if let Some(pending) = snapshot.pending() {
+            for file in &pending.files {
+                add(&self.rows(&file.meta.location), |row| file.rows.contains(row), &mut rows);
+            }
+            for batch in &pending.batches {
+                let mut of = Vec::new();
+                add_batch(batch, &mut of);
+                add(&of, |_| true, &mut rows);
+            }
+            let told = pending.row_count();
+            let counted: u64 = pending.files.iter().map(|file| u64::from(RowSet::len(&file.rows))).sum();
+            assert!(told >= counted && told > 0, "{told} {counted}");
+        }
+        rows
+    }
+
+    fn rows(&mut self, location: &object_store::path::Path) -> Arc<Vec<(i64, Row)>> {
+        let path = Path::new("/").join(location.as_ref());
+        let meta = std::fs::metadata(&path).unwrap();
+        let (size, modified) = (meta.len(), meta.modified().unwrap());
+        if let Some((_, _, rows)) = self.0.get(&path).filter(|have| (have.0, have.1) == (size, modified)) {
+            return Arc::clone(rows);
+        }
+        let mut rows = Vec::new();
+        add_rows(File::open(&path).unwrap(), &mut rows);
+        let rows = Arc::new(rows);
+        self.0.insert(path, (size, modified, Arc::clone(&rows)));
+        rows
     }
 }
 
-fn add(batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool, rows: &mut BTreeMap<i64, Row>) {
+/// Adds the rows that count.
+fn add(of: &[(i64, Row)], counts: impl Fn(u32) -> bool, rows: &mut BTreeMap<i64, Row>) {
+    for ((key, row), _) in of.iter().zip(0..).filter(|(_, position)| counts(*position)) {
+        let before = rows.insert(*key, row.clone());
+        assert_eq!(before, None, "the key {key} is there twice");
+    }
+}
+
+/// Adds all rows of a Parquet file.
+pub fn add_rows(file: File, rows: &mut Vec<(i64, Row)>) {
+    for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+        add_batch(&batch.unwrap(), rows);
+    }
+}
+
+fn add_batch(batch: &RecordBatch, rows: &mut Vec<(i64, Row)>) {
     let k = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>();
     let a = batch.column_by_name("a").unwrap().as_primitive::<Int32Type>();
     let s = batch.column_by_name("s").unwrap().as_string::<i32>();
-    for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
+    rows.extend((0..batch.num_rows()).map(|row| {
         let values = (a.is_valid(row).then(|| a.value(row)), s.is_valid(row).then(|| s.value(row).to_owned()));
-        let before = rows.insert(k.value(row), values);
-        assert_eq!(before, None, "the key {} is there twice", k.value(row));
-    }
+        (k.value(row), values)
+    }));
 }

@@ -1,0 +1,166 @@
+//! Steps of the disk that fail, and a journal of them: for tests.
+
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::Step;
+
+/// A step that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A folder was made.
+    MakeFolder(PathBuf),
+    /// An empty file was made.
+    Create(PathBuf),
+    /// Bytes were written.
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Their offset.
+        at: u64,
+        /// What was written.
+        bytes: Vec<u8>,
+    },
+    /// A file was cut off.
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// Its length from then on.
+        length: u64,
+    },
+    /// The bytes of a file were synced.
+    Sync(PathBuf),
+    /// A file got another name.
+    Rename {
+        /// The old one.
+        from: PathBuf,
+        /// The new one.
+        to: PathBuf,
+    },
+    /// A file got one more name.
+    Link {
+        /// The old one.
+        from: PathBuf,
+        /// The new one.
+        to: PathBuf,
+    },
+    /// A name was removed.
+    Remove(PathBuf),
+    /// The names in a folder were synced.
+    SyncFolder(PathBuf),
+}
+
+/// Which steps fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// None.
+    None,
+    /// The one of this number fails once, as if the device did.
+    Once(u64),
+    /// From this number on whatever needs room fails, as on a full disk.
+    Full(u64),
+}
+
+/// What happens below a folder.
+#[derive(Debug)]
+struct Watch {
+    root: PathBuf,
+    failure: Failure,
+    steps: u64,
+    has_failed: bool,
+    /// What was done, if that is to be written down.
+    journal: Option<Vec<Event>>,
+}
+
+static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
+
+/// Counts the steps below a folder from now on, and lets some of them fail.
+pub fn watch(root: &Path, failure: Failure, with_journal: bool) {
+    let watch =
+        Watch { root: root.to_owned(), failure, steps: 0, has_failed: false, journal: with_journal.then(Vec::new) };
+    let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    watches.retain(|have| have.root != root);
+    watches.push(watch);
+}
+
+/// Whether a step below the folder failed since it is watched, and how many there were.
+#[must_use]
+pub fn seen(root: &Path) -> (bool, u64) {
+    let watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    watches.iter().find(|have| have.root == root).map_or((false, 0), |watch| (watch.has_failed, watch.steps))
+}
+
+/// The journal of a folder so far.
+#[must_use]
+pub fn journal(root: &Path) -> Vec<Event> {
+    let watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    watches.iter().find(|have| have.root == root).and_then(|watch| watch.journal.clone()).unwrap_or_default()
+}
+
+/// Lets everything succeed again.
+pub fn mend(root: &Path) {
+    let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    watches.iter_mut().filter(|have| have.root == root).for_each(|watch| watch.failure = Failure::None);
+}
+
+pub(super) fn attempt(step: Step<'_>) -> Result<()> {
+    let path = of(step);
+    let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
+    watch.steps += 1;
+    let failed = match watch.failure {
+        Failure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
+        // Names are changed and given up, and bytes that have room are synced.
+        Failure::Full(at) if watch.steps >= at && needs_room(step) => Some(Error::from_raw_os_error(28)),
+        Failure::None | Failure::Once(_) | Failure::Full(_) => None,
+    };
+    if let Some(error) = failed {
+        watch.has_failed = true;
+        return Err(error);
+    }
+    if let Some(journal) = &mut watch.journal {
+        journal.extend(events(step)?);
+    }
+    Ok(())
+}
+
+fn of(step: Step<'_>) -> &Path {
+    match step {
+        Step::MakeFolder(path)
+        | Step::Create(path)
+        | Step::Write { path, .. }
+        | Step::Cut { path, .. }
+        | Step::Sync(path)
+        | Step::Rename { from: path, .. }
+        | Step::Link { from: path, .. }
+        | Step::Remove(path)
+        | Step::SyncFolder(path)
+        | Step::Stored(path) => path,
+    }
+}
+
+fn needs_room(step: Step<'_>) -> bool {
+    match step {
+        Step::MakeFolder(_) | Step::Create(_) | Step::Write { .. } | Step::Link { .. } | Step::Stored(_) => true,
+        Step::Cut { .. } | Step::Sync(_) | Step::Rename { .. } | Step::Remove(_) | Step::SyncFolder(_) => false,
+    }
+}
+
+fn events(step: Step<'_>) -> Result<Vec<Event>> {
+    Ok(match step {
+        Step::MakeFolder(path) => vec![Event::MakeFolder(path.to_owned())],
+        Step::Create(path) => vec![Event::Create(path.to_owned())],
+        Step::Write { path, at, bytes } => vec![Event::Write { path: path.to_owned(), at, bytes: bytes.to_vec() }],
+        Step::Cut { path, length } => vec![Event::Cut { path: path.to_owned(), length }],
+        Step::Sync(path) => vec![Event::Sync(path.to_owned())],
+        Step::Rename { from, to } => vec![Event::Rename { from: from.to_owned(), to: to.to_owned() }],
+        Step::Link { from, to } => vec![Event::Link { from: from.to_owned(), to: to.to_owned() }],
+        Step::Remove(path) => vec![Event::Remove(path.to_owned())],
+        Step::SyncFolder(path) => vec![Event::SyncFolder(path.to_owned())],
+        Step::Stored(path) => {
+            let bytes = std::fs::read(path)?;
+            vec![Event::Create(path.to_owned()), Event::Write { path: path.to_owned(), at: 0, bytes }]
+        }
+    })
+}
