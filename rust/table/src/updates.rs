@@ -11,7 +11,7 @@
 //! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
 //! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
-//! - `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
 //! - `parameters`: how large everything is
@@ -36,6 +36,7 @@ mod rows;
 mod runs;
 mod settle;
 mod slice;
+mod stack;
 mod tail;
 mod write;
 

@@ -94,6 +94,9 @@ mod tests {
         let (mut most, mut last, mut runs) = (0f64, 0.0, 0);
         loop {
             let length = parameters.buffer_bytes(updates.runs.len());
+            // The buffer, and a page for each run: the memory of a scan.
+            let held = length / parameters.page_bytes + updates.runs.len() as u64;
+            assert!(held <= parameters.memory_pages(), "{held} pages");
             if updates.run_bytes() + length > parameters.cache_bytes {
                 return (most, last, runs);
             }

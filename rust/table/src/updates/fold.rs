@@ -52,6 +52,11 @@ impl Fold {
         Self { schema, key, batches: Vec::new(), entries: HashMap::new() }
     }
 
+    /// No changes, for the same table.
+    pub(crate) fn emptied(&self) -> Self {
+        Self::new(Arc::clone(&self.schema), Arc::clone(&self.key))
+    }
+
     /// Changes that come after all that were added.
     pub(crate) fn add(&mut self, changes: RecordBatch) -> Result<()> {
         let keys = self.key.encode(&changes)?;

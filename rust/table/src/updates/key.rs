@@ -147,6 +147,23 @@ impl Keys {
         self.places.contains_key(key)
     }
 
+    /// The places of those that are in these rows, which are in the order of keys.
+    pub(crate) fn places_in(&self, rows: &Rows) -> Vec<u32> {
+        let (mut found, mut from) = (Vec::new(), 0);
+        for (key, _) in &self.sorted {
+            let (mut low, mut high) = (from, rows.num_rows());
+            while low < high {
+                let middle = low.midpoint(high);
+                if rows.row(middle).as_ref() < key.as_ref() { low = middle + 1 } else { high = middle }
+            }
+            from = low;
+            if from < rows.num_rows() && rows.row(from).as_ref() == key.as_ref() {
+                found.extend(u32::try_from(from));
+            }
+        }
+        found
+    }
+
     /// Whether a key begins with a value from `low` to `high`, both inclusive.
     pub(crate) fn meets(&self, low: &[u8], high: &[u8]) -> bool {
         let from = self.sorted.partition_point(|(key, _)| key.as_ref() < low);

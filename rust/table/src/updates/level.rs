@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::array::RecordBatch;
 use arrow::compute::take_record_batch;
 use arrow::datatypes::SchemaRef;
+use arrow::row::Rows;
 use lakemark_format::{KeyFilter, Operation};
 use lakemark_index::RowSet;
 
@@ -55,6 +56,8 @@ pub(crate) struct Level {
     pub partial: RowSet,
     /// A filter of its keys, if its run has one.
     pub filter: OnceLock<KeyFilter>,
+    /// The keys of rows in memory as bytes, once they were looked at.
+    encoded: OnceLock<Rows>,
     hits: Mutex<HashMap<FileIdentity, Arc<Hits>>>,
     /// Rows of older levels that this one replaces, by their ids.
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
@@ -63,8 +66,8 @@ pub(crate) struct Level {
 impl Level {
     /// A level of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {
-        let filter = OnceLock::new();
-        Self { id, rows, whole, partial, filter, hits: Mutex::default(), replaced: Mutex::default() }
+        let (filter, encoded) = (OnceLock::new(), OnceLock::new());
+        Self { id, rows, whole, partial, filter, encoded, hits: Mutex::default(), replaced: Mutex::default() }
     }
 
     /// A level in memory.
@@ -139,9 +142,14 @@ impl Level {
                 file.rows_with(key, within.as_ref().unwrap_or(keys), None).await
             }
             LevelRows::Memory(batch) => {
-                let rows = key.encode(batch)?;
-                let found = rows.iter().zip(0u32..).filter(|(row, _)| keys.contains(row.as_ref()));
-                Ok(RowSet::from_rows(found.map(|(_, row)| row).collect(), self.row_count()))
+                let rows = match self.encoded.get() {
+                    Some(rows) => rows,
+                    None => {
+                        let rows = key.encode(batch)?;
+                        self.encoded.get_or_init(|| rows)
+                    }
+                };
+                Ok(RowSet::from_rows(keys.places_in(rows), self.row_count()))
             }
             LevelRows::None => Err(Error::internal("the rows of a level are nowhere")),
         }

@@ -23,6 +23,7 @@ use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
 use super::runs::RunCache;
 use super::settle::{Ground, Settled, Stacked, memory_rows};
+use super::stack::{Laid, Stack};
 use super::tail::Tail;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
@@ -89,8 +90,32 @@ pub(crate) struct OverlayCache {
     /// What the writer knows of it; not shared, so that taking changes in copies nothing.
     pub(super) writer: TailSlot,
     last: Mutex<Option<(Made, Arc<Overlay>)>>,
-    /// The buffer of that, settled.
-    settled: Mutex<Option<(Made, Settled)>>,
+    lower: Mutex<Option<Arc<Lower>>>,
+}
+
+/// The least number of keys with which a buffer is settled as a whole again.
+const FRESH_KEYS: usize = 256;
+
+/// The runs, and the buffer as it was: what changes that come later are laid over.
+struct Lower {
+    /// What it was made of, but for the log's end.
+    of: Made,
+    /// The sequence number of the first change that is not in.
+    next: u64,
+    /// Keys of the buffer.
+    buffered: usize,
+    levels: Vec<Stacked>,
+    stack: Stack,
+    /// The changes that came since, settled, and the sequence number of the first that is not in.
+    fresh: Mutex<Option<(u64, Settled)>>,
+}
+
+impl Lower {
+    /// Whether what came since is apart in the tail, and little beside what is in: the buffer is settled again each time that it
+    /// has grown by a part, so that all of it costs a few times what it costs once.
+    fn takes(&self, tail: &Tail) -> bool {
+        tail.since(self.next).is_some_and(|fresh| fresh.len() <= FRESH_KEYS.max(self.buffered / 4))
+    }
 }
 
 impl std::fmt::Debug for OverlayCache {
@@ -106,6 +131,15 @@ pub(crate) struct TailSlot(Mutex<Option<Tail>>);
 impl TailSlot {
     fn take(&self) -> Option<Tail> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Folds what comes after this apart, unless somebody read on meanwhile.
+    fn split(&self, tail: &Tail) {
+        if let Some(known) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            && (known.log, known.next) == (tail.log, tail.next)
+        {
+            known.split();
+        }
     }
 
     pub(crate) fn put(&self, tail: Tail) {
@@ -196,22 +230,10 @@ impl<'a> Updated<'a> {
         {
             return Ok(Arc::clone(overlay));
         }
-        let mut levels = self.levels(base, cache).await?;
         let ground = Ground { base, key: &self.key, schema: &self.schema };
-        if tail.fold.len() > 0 {
-            let before = cache.settled.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let before = before.filter(|(of, _)| *of == Made { end: of.end, ..made.clone() }).map(|(_, before)| before);
-            let changes = tail.fold.finish()?;
-            let level = match &before {
-                Some(before) => ground.settle_on(before, tail.log, changes, &levels).await?,
-                None => ground.settle(tail.log, changes, &levels).await?,
-            };
-            let settled = Settled::new(Arc::new(level), &self.key)?;
-            let (level, migrated) = (Arc::clone(&settled.level), RowSet::empty(settled.level.row_count()));
-            levels.push(Stacked { level, migrated });
-            *cache.settled.lock().unwrap_or_else(PoisonError::into_inner) = Some((made.clone(), settled));
-        }
-        let overlay = Arc::new(self.stack(&ground, &levels, tail.next).await?);
+        let lower = self.lower(&ground, cache, &made, &tail).await?;
+        let stack = self.upper(&ground, &lower, &tail).await?;
+        let overlay = Arc::new(self.seen(&ground, stack, tail.next).await?);
         *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, Arc::clone(&overlay)));
         Ok(overlay)
     }
@@ -223,41 +245,68 @@ impl<'a> Updated<'a> {
         self.stack(&ground, &levels, self.updates.log.first_sequence).await
     }
 
+    /// The runs and most of the buffer, laid once for a manifest, the files and that part of the log.
+    async fn lower(&self, ground: &Ground<'_>, cache: &OverlayCache, made: &Made, tail: &Tail) -> Result<Arc<Lower>> {
+        let of = Made { end: 0, ..made.clone() };
+        let known = cache.lower.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.of == of && known.takes(tail)) {
+            return Ok(known);
+        }
+        let mut levels = self.levels(ground.base, cache).await?;
+        let mut buffered = 0;
+        if tail.fold.len() > 0 {
+            let level = Arc::new(ground.settle(tail.log, tail.fold.finish()?, &levels).await?);
+            buffered = tail.fold.len();
+            levels.push(Stacked { migrated: RowSet::empty(level.row_count()), level });
+        }
+        let stack = self.laid(ground, &levels).await?;
+        let lower = Arc::new(Lower { of, next: tail.next, buffered, levels, stack, fresh: Mutex::default() });
+        *cache.lower.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lower));
+        cache.reader.split(tail);
+        Ok(lower)
+    }
+
+    /// The changes that came since, laid over the others.
+    async fn upper(&self, ground: &Ground<'_>, lower: &Lower, tail: &Tail) -> Result<Stack> {
+        let mut stack = lower.stack.clone();
+        let Some(fresh) = tail.since(lower.next).filter(|fresh| fresh.len() > 0) else { return Ok(stack) };
+        // Another level than the one below, which has the id of the log.
+        let id = tail.log.map(|byte| !byte);
+        let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Others may have read further.
+        let level = match before.filter(|(next, _)| *next <= tail.next) {
+            Some((_, before)) => ground.settle_on(&before, id, fresh.finish()?, &lower.levels).await?,
+            None => ground.settle(id, fresh.finish()?, &lower.levels).await?,
+        };
+        let settled = Settled::new(Arc::new(level), &self.key)?;
+        let migrated = RowSet::empty(settled.level.row_count());
+        stack.add(self, ground, &Stacked { level: Arc::clone(&settled.level), migrated }).await?;
+        *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some((tail.next, settled));
+        Ok(stack)
+    }
+
     /// Lays levels over the data files.
     pub(crate) async fn stack(&self, ground: &Ground<'_>, levels: &[Stacked], next: u64) -> Result<Overlay> {
-        let base = ground.base;
-        let mut shadow: Vec<Option<(Vec<u32>, RowSet)>> = vec![None; base.files().len()];
-        let (mut live, mut pending) = (Vec::new(), PendingRows::default());
-        for (place, Stacked { level, migrated }) in levels.iter().enumerate() {
-            let mut dead = migrated.clone();
-            for above in levels.get(place + 1..).unwrap_or_default() {
-                dead = dead.or(self.replaced(above, level).await?.as_ref());
-            }
-            let mut completed = RowSet::empty(level.row_count());
-            for (file, hits) in self.hits(ground, levels.get(place)).await?.into_iter().enumerate() {
-                let Some(hits) = hits else { continue };
-                // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
-                let deleted = base.files().get(file).and_then(|file| file.deleted.as_ref());
-                if deleted.is_none_or(|deleted| deleted.and(&hits.shadowed).is_empty()) {
-                    completed = completed.or(&hits.completed);
-                }
-                if hits.shadowed.is_empty() {
-                    continue;
-                }
-                if let Some(slot) = shadow.get_mut(file) {
-                    *slot = Some(match slot.take() {
-                        None => (hits.row_groups.clone(), hits.shadowed.as_ref().clone()),
-                        Some((row_groups, rows)) => (row_groups, rows.or(&hits.shadowed)),
-                    });
-                }
-            }
-            let rows = level.whole.or(&completed).minus(&dead);
-            let open = level.partial.minus(&completed).minus(&dead);
-            self.add_rows(ground, level, (&rows, &open), &mut pending).await?;
-            live.push((Arc::clone(level), rows));
+        let stack = self.laid(ground, levels).await?;
+        self.seen(ground, stack, next).await
+    }
+
+    async fn laid(&self, ground: &Ground<'_>, levels: &[Stacked]) -> Result<Stack> {
+        let mut stack = Stack::new(ground);
+        for level in levels {
+            stack.add(self, ground, level).await?;
         }
-        let shadow = shadow.into_iter().map(|shade| shade.map(|(groups, rows)| (groups, Arc::new(rows)))).collect();
-        Ok(Overlay { next, shadow, pending: Arc::new(pending), live })
+        Ok(stack)
+    }
+
+    /// What a snapshot sees of levels.
+    async fn seen(&self, ground: &Ground<'_>, stack: Stack, next: u64) -> Result<Overlay> {
+        let mut pending = PendingRows::default();
+        for Laid { level, rows, open } in &stack.levels {
+            self.add_rows(ground, level, (rows, open), &mut pending).await?;
+        }
+        let live = stack.levels.into_iter().map(|laid| (laid.level, laid.rows)).collect();
+        Ok(Overlay { next, shadow: stack.shadow, pending: Arc::new(pending), live })
     }
 
     /// Adds the rows of a level that count, and those of its updates that now have a row in a data file which was not there when
@@ -272,7 +321,9 @@ impl<'a> Updated<'a> {
         let table = ground.base.schema();
         match &level.rows {
             LevelRows::Memory(batch) if !rows.is_empty() => {
-                pending.batches.push(as_table(&chosen(batch, rows)?, &table)?);
+                for part in parts(batch, rows)? {
+                    pending.batches.push(as_table(&part, &table)?);
+                }
             }
             LevelRows::File(file) if !rows.is_empty() => {
                 let (meta, row_groups) = (file.meta().clone(), file.row_groups.clone());
@@ -304,8 +355,8 @@ impl<'a> Updated<'a> {
     }
 
     /// What the keys of a level are in each data file.
-    async fn hits(&self, ground: &Ground<'_>, stacked: Option<&Stacked>) -> Result<Vec<Option<Arc<Hits>>>> {
-        let Some(Stacked { level, migrated }) = stacked else { return Ok(Vec::new()) };
+    pub(crate) async fn hits(&self, ground: &Ground<'_>, stacked: &Stacked) -> Result<Vec<Option<Arc<Hits>>>> {
+        let Stacked { level, migrated } = stacked;
         let files = ground.base.files();
         let mut hits: Vec<Option<_>> = files.iter().map(|file| level.hits(&identity(file))).collect();
         let unknown: Vec<usize> =
@@ -367,6 +418,16 @@ impl Overlay {
         }
         Ok(None)
     }
+}
+
+/// The rows of a batch at these positions, without a copy where they are few ranges.
+fn parts(batch: &RecordBatch, rows: &RowSet) -> Result<Vec<RecordBatch>> {
+    const MOST: usize = 8;
+    let ranges: Vec<_> = rows.iter_ranges().take(MOST + 1).collect();
+    if ranges.len() > MOST {
+        return Ok(vec![chosen(batch, rows)?]);
+    }
+    Ok(ranges.into_iter().map(|range| batch.slice(range.start as usize, (range.end - range.start) as usize)).collect())
 }
 
 /// The first row of a set.

@@ -31,6 +31,8 @@ pub(crate) struct Tail {
     pub torn: bool,
     /// What the commits come to.
     pub fold: Arc<Fold>,
+    /// What those from a sequence number on come to, folded apart, if anybody asked for it.
+    recent: Option<(u64, Arc<Fold>)>,
     /// Rows of changes, before they were folded.
     pub rows: u64,
 }
@@ -44,8 +46,19 @@ impl Tail {
             next: log.first_sequence,
             torn: false,
             fold: Arc::new(Fold::new(Arc::clone(schema), Arc::clone(key))),
+            recent: None,
             rows: 0,
         }
+    }
+
+    /// Folds what comes from here on apart as well.
+    pub(crate) fn split(&mut self) {
+        self.recent = Some((self.next, Arc::new(self.fold.emptied())));
+    }
+
+    /// What the commits from this sequence number on come to, if they were folded apart.
+    pub(crate) fn since(&self, sequence: u64) -> Option<&Fold> {
+        self.recent.as_ref().filter(|(since, _)| *since == sequence).map(|(_, fold)| fold.as_ref())
     }
 
     /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
@@ -91,7 +104,11 @@ impl Tail {
         for change in &commit.changes {
             for rows in from_ipc(&change.rows, names)? {
                 self.rows += rows.num_rows() as u64;
-                fold.add(changes(schema, change.operation, sequence, &as_typed(rows, schema)?)?)?;
+                let rows = changes(schema, change.operation, sequence, &as_typed(rows, schema)?)?;
+                if let Some((_, recent)) = &mut self.recent {
+                    Arc::make_mut(recent).add(rows.clone())?;
+                }
+                fold.add(rows)?;
             }
         }
         self.next = sequence + 1;

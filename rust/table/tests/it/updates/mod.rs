@@ -4,6 +4,7 @@ mod filters;
 mod migration;
 mod model;
 mod reading;
+mod snapshots;
 mod speed;
 mod versions;
 mod writes;

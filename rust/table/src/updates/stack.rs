@@ -1,0 +1,71 @@
+//! Levels laid over the data files and over each other, oldest first.
+//!
+//! Adding a level only takes rows away from those below it, so that what is below changes together (runs, and most of the buffer) is
+//! laid once, and few changes that came later are laid over that.
+
+use std::sync::Arc;
+
+use lakemark_index::RowSet;
+
+use super::level::Level;
+use super::overlay::Updated;
+use super::settle::{Ground, Stacked};
+use crate::error::Result;
+
+/// A level that was laid.
+#[derive(Clone)]
+pub(crate) struct Laid {
+    pub level: Arc<Level>,
+    /// Its rows that count.
+    pub rows: RowSet,
+    /// Its updates of some columns that no data file has completed.
+    pub open: RowSet,
+}
+
+/// Levels laid over data files.
+#[derive(Clone)]
+pub(crate) struct Stack {
+    /// For each data file its row groups and the rows that are hidden, if any are.
+    pub shadow: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    pub levels: Vec<Laid>,
+}
+
+impl Stack {
+    /// Data files alone.
+    pub(crate) fn new(ground: &Ground<'_>) -> Self {
+        Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
+    }
+
+    /// Lays a level over all others.
+    pub(crate) async fn add(&mut self, updated: &Updated<'_>, ground: &Ground<'_>, stacked: &Stacked) -> Result<()> {
+        for below in &mut self.levels {
+            let replaced = updated.replaced(stacked, &below.level).await?;
+            if !replaced.is_empty() {
+                (below.rows, below.open) = (below.rows.minus(&replaced), below.open.minus(&replaced));
+            }
+        }
+        let Stacked { level, migrated } = stacked;
+        let mut completed = RowSet::empty(level.row_count());
+        for (file, hits) in updated.hits(ground, stacked).await?.into_iter().enumerate() {
+            let Some(hits) = hits else { continue };
+            // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
+            let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
+            if deleted.is_none_or(|deleted| deleted.and(&hits.shadowed).is_empty()) {
+                completed = completed.or(&hits.completed);
+            }
+            if hits.shadowed.is_empty() {
+                continue;
+            }
+            if let Some(slot) = self.shadow.get_mut(file) {
+                *slot = Some(match slot.take() {
+                    None => (hits.row_groups.clone(), Arc::clone(&hits.shadowed)),
+                    Some((row_groups, rows)) => (row_groups, Arc::new(rows.or(&hits.shadowed))),
+                });
+            }
+        }
+        let rows = level.whole.or(&completed).minus(migrated);
+        let open = level.partial.minus(&completed).minus(migrated);
+        self.levels.push(Laid { level: Arc::clone(level), rows, open });
+        Ok(())
+    }
+}
