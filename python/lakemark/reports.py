@@ -18,6 +18,7 @@ __all__ = [
     "IndexVerdict",
     "Leaf",
     "MigrateReport",
+    "PublishReport",
     "RunInfo",
     "Snapshot",
     "TableInfo",
@@ -608,6 +609,28 @@ class Version:
         rest = dict(values)
         time = rest.pop("time_ms")
         return cls(time=None if time is None else datetime.fromtimestamp(time / 1000, tz=timezone.utc), **rest)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishReport:
+    """What a publication did.
+
+    Attributes:
+        files_published: Data files of the store that are files of the folder now.
+        originals_moved: Files of the folder that they replace, which are in the store now.
+        bytes_published: Bytes of the published files.
+        seconds: Wall time.
+    """
+
+    files_published: int
+    originals_moved: int
+    bytes_published: int
+    seconds: float
+
+    @classmethod
+    def from_json(cls, text: str) -> PublishReport:
+        """Makes a report from its JSON form."""
+        return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)

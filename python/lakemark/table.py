@@ -18,6 +18,7 @@ from lakemark.reports import (
     ExplainReport,
     Index,
     MigrateReport,
+    PublishReport,
     Snapshot,
     TableInfo,
     UpdatesInfo,
@@ -202,7 +203,7 @@ class Table:
         with _shown("key", progress) as tell:
             return self._inner.declare_key(_names(columns), texts, tell)
 
-    def insert(self, rows: object) -> Written:
+    def insert(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Adds rows whose keys are not there.
 
         As every change it is made as a whole or not at all, and it is durable and seen by every reader when this
@@ -211,6 +212,9 @@ class Table:
         Args:
             rows: An Arrow stream or array (pyarrow, Polars, DuckDB, rows of Lakemark), a `pandas.DataFrame`, a dict of
                 columns or a list of dicts. Columns that are missing are NULL.
+            txn_app_id: A name for whoever makes the change, so that it is made once, however often it is called.
+            txn_version: The number of the change, from 0 on: if the name made one with this number, or a higher one,
+                before, nothing is done and the result has 0 rows. As Spark hands a batch to `foreachBatch`.
 
         Returns:
             The sequence number of the change, and its number of rows.
@@ -221,9 +225,9 @@ class Table:
             SchemaMismatchError: The table lacks a column, or a value does not fit its column.
             CacheFullError: There is no room for more pending updates.
         """
-        return self._write("insert", _arrow.rows(rows, self._schema, may_lack=True))
+        return self._write("insert", _arrow.rows(rows, self._schema, may_lack=True), txn_app_id, txn_version)
 
-    def upsert(self, rows: object) -> Written:
+    def upsert(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Adds rows, in the place of rows with the same keys.
 
         >>> import lakemark
@@ -235,6 +239,9 @@ class Table:
 
         Args:
             rows: As for `insert`. Columns that are missing are NULL: `update` leaves them as they are.
+            txn_app_id: A name for whoever makes the change, so that it is made once, however often it is called.
+            txn_version: The number of the change, from 0 on: if the name made one with this number, or a higher one,
+                before, nothing is done and the result has 0 rows. As Spark hands a batch to `foreachBatch`.
 
         Returns:
             The sequence number of the change, and its number of rows.
@@ -244,9 +251,9 @@ class Table:
             SchemaMismatchError: As for `insert`.
             CacheFullError: There is no room for more pending updates.
         """
-        return self._write("upsert", _arrow.rows(rows, self._schema, may_lack=True))
+        return self._write("upsert", _arrow.rows(rows, self._schema, may_lack=True), txn_app_id, txn_version)
 
-    def update(self, rows: object) -> Written:
+    def update(self, rows: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Sets some columns of the rows with these keys; the other columns stay, and absent keys change nothing.
 
         >>> import lakemark
@@ -258,6 +265,9 @@ class Table:
 
         Args:
             rows: As for `insert`: the key and the columns to set, the same ones for each row. None sets NULL.
+            txn_app_id: A name for whoever makes the change, so that it is made once, however often it is called.
+            txn_version: The number of the change, from 0 on: if the name made one with this number, or a higher one,
+                before, nothing is done and the result has 0 rows. As Spark hands a batch to `foreachBatch`.
 
         Returns:
             The sequence number of the change, and its number of rows, absent keys included.
@@ -267,9 +277,9 @@ class Table:
             SchemaMismatchError: As for `insert`.
             CacheFullError: There is no room for more pending updates.
         """
-        return self._write("update", _arrow.rows(rows, self._schema, may_lack=False))
+        return self._write("update", _arrow.rows(rows, self._schema, may_lack=False), txn_app_id, txn_version)
 
-    def delete(self, keys: object) -> Written:
+    def delete(self, keys: object, *, txn_app_id: str | None = None, txn_version: int | None = None) -> Written:
         """Removes the rows with these keys; absent keys change nothing.
 
         >>> import lakemark
@@ -282,6 +292,9 @@ class Table:
         Args:
             keys: A list of keys (tuples where the key has several columns), an Arrow array of them, or rows as for
                 `insert`, of which only the key counts.
+            txn_app_id: A name for whoever makes the change, so that it is made once, however often it is called.
+            txn_version: The number of the change, from 0 on: if the name made one with this number, or a higher one,
+                before, nothing is done and the result has 0 rows. As Spark hands a batch to `foreachBatch`.
 
         Returns:
             The sequence number of the change, and its number of keys, absent ones included.
@@ -291,10 +304,19 @@ class Table:
             SchemaMismatchError: As for `insert`.
             CacheFullError: There is no room for more pending updates.
         """
-        return self._write("delete", _arrow.key_rows(keys, lambda: self.key or (), self._schema))
+        return self._write(
+            "delete", _arrow.key_rows(keys, lambda: self.key or (), self._schema), txn_app_id, txn_version
+        )
 
-    def _write(self, operation: str, rows: object) -> Written:
-        return Written(*self._inner.write(operation, rows))
+    def _write(self, operation: str, rows: object, application: str | None, version: int | None) -> Written:
+        transaction = None
+        if application is not None and version is not None:
+            if version < 0:
+                raise InvalidInputError(f"txn_version is {version}; give a number from 0 on")
+            transaction = (application, version)
+        elif application is not None or version is not None:
+            raise InvalidInputError("txn_app_id and txn_version go together; give both or none")
+        return Written(*self._inner.write(operation, rows, transaction))
 
     def flush(self) -> None:
         """Writes the buffer of pending updates to a run now, and not only when it is full. Answers stay the same.
@@ -306,7 +328,12 @@ class Table:
         self._inner.flush()
 
     def migrate(
-        self, fraction: float = 1.0, *, threshold: float | None = None, progress: Progress = True
+        self,
+        fraction: float = 1.0,
+        *,
+        threshold: float | None = None,
+        publish: bool = False,
+        progress: Progress = True,
     ) -> MigrateReport:
         """Folds pending rows into the data files. Queries and changes go on meanwhile.
 
@@ -316,6 +343,7 @@ class Table:
         Args:
             fraction: How much of what is pending, above 0 up to 1: the rows with the lowest keys first.
             threshold: Nothing is migrated while less of the cache than this is full, from 0 to 1.
+            publish: Whether to `publish` afterwards.
             progress: As for `build`: rows that are rewritten first, then rows that are indexed.
 
         Returns:
@@ -327,7 +355,36 @@ class Table:
             UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
         """
         with _shown("migrate", progress) as tell:
-            return MigrateReport.from_json(self._inner.migrate(fraction, threshold, tell))
+            report = MigrateReport.from_json(self._inner.migrate(fraction, threshold, tell))
+        if publish:
+            self.publish()
+        return report
+
+    def publish(self) -> PublishReport:
+        """Lets the new data files of a migrated folder be files of the folder, so that every program sees them.
+
+        The files that they replace go to the store, where `vacuum(originals=True)` removes them when no version needs
+        them. Readers of Lakemark see the same rows all the time. Others that list the folder at the moment of the
+        change may miss rows, and never see one twice; see docs/updates.md. A migration of a Delta table is seen by
+        every reader anyway.
+
+        >>> import lakemark
+        >>> table = lakemark.Table(getfixture("flights"), key="flight")
+        >>> table.delete([1, 2, 3]).rows
+        3
+        >>> table.migrate().rows_hidden
+        3
+        >>> table.publish().files_published
+        1
+
+        Returns:
+            What was published.
+
+        Raises:
+            ConflictError: A migration or another publication is running, or a file that was replaced has been changed.
+            UnsupportedError: The table is a glob or one file, or not on a local file system.
+        """
+        return PublishReport.from_json(self._inner.publish())
 
     def create_index(
         self,
@@ -479,14 +536,18 @@ class Table:
         """
         return VerifyReport.from_json(self._inner.verify())
 
-    def vacuum(self, *, dry_run: bool = False, older_than: timedelta = timedelta(days=7)) -> VacuumReport:
-        """Removes old manifests, segments that no manifest names any more, and files that a crash left unfinished.
+    def vacuum(
+        self, *, dry_run: bool = False, older_than: timedelta = timedelta(days=7), originals: bool = False
+    ) -> VacuumReport:
+        """Removes old manifests, what only they name (segments, runs, logs, data files in the store), unfinished files.
 
-        The data and everything that is in use stay, as does whatever was in use within the age.
+        The data and everything that is in use stay, as does whatever was in use within the age. Versions of a folder
+        whose manifests go are expired.
 
         Args:
             dry_run: Whether only to tell what would be removed.
             older_than: The age; at least one hour.
+            originals: Whether data files that `publish` took out of the folder go, too, once no version needs them.
 
         Returns:
             What was removed, or would be.
@@ -496,7 +557,7 @@ class Table:
         """
         # A negative age is too young as well.
         seconds = max(0, int(older_than.total_seconds()))
-        return VacuumReport.from_json(self._inner.vacuum(seconds, dry_run))
+        return VacuumReport.from_json(self._inner.vacuum(seconds, dry_run, originals))
 
     def scan(
         self,

@@ -22,6 +22,9 @@ Range = tuple[int, int]
 class Fields(Protocol):
     """What is used of the cursor of the second reader."""
 
+    at: int
+    data: bytes
+
     def take(self, length: int) -> bytes: ...
     def number(self, width: int) -> int: ...
     def signed(self, width: int) -> int: ...
@@ -49,6 +52,15 @@ class Run:
 
 
 @dataclass
+class Publication:
+    """Files that changed places between the store and the table's folder."""
+
+    manifest: int
+    files: list[tuple[str, str, int]]
+    originals: list[tuple[str, str, int, int]]
+
+
+@dataclass
 class Updates:
     """The part of a manifest about updates."""
 
@@ -61,6 +73,8 @@ class Updates:
     replaced: list[tuple[str, int, int]]
     data: list[tuple[str, int]]
     written: list[int] = field(default_factory=list)
+    transactions: list[tuple[str, int, int]] = field(default_factory=list)
+    publications: list[Publication] = field(default_factory=list)
 
 
 def unique(values: Sequence[Hashable]) -> None:
@@ -136,7 +150,33 @@ def read_updates(cursor: Fields) -> Updates:
     data = [(read_path(cursor), cursor.varint()) for _ in range(cursor.varint())]
     unique([path for path, *_ in replaced])
     unique([path for path, _ in data])
-    return Updates(key, options, log, runs, migration, migrations, replaced, data, [cursor.varint() for _ in range(5)])
+    written = [cursor.varint() for _ in range(5)]
+    kept = read_kept(cursor, log[2]) if cursor.at < len(cursor.data) else ([], [])
+    return Updates(key, options, log, runs, migration, migrations, replaced, data, written, *kept)
+
+
+def read_kept(cursor: Fields, log_begins: int) -> tuple[list[tuple[str, int, int]], list[Publication]]:
+    """The part behind the updates, from the tag on."""
+    assert cursor.number(1) == 2
+    transactions = [(cursor.string(), cursor.varint(), cursor.varint()) for _ in range(cursor.varint())]
+    unique([application for application, *_ in transactions])
+    assert all(application and sequence < log_begins for application, _, sequence in transactions)
+    publications = []
+    for _ in range(cursor.varint()):
+        manifest = cursor.varint()
+        files = [(read_path(cursor), read_path(cursor), cursor.varint()) for _ in range(cursor.varint())]
+        originals = [
+            (read_path(cursor), read_path(cursor), cursor.varint(), cursor.signed(8)) for _ in range(cursor.varint())
+        ]
+        for pairs in (files, originals):
+            unique([pair[0] for pair in pairs])
+            unique([pair[1] for pair in pairs])
+        publications.append(Publication(manifest, files, originals))
+    numbers = [publication.manifest for publication in publications]
+    done = numbers[:-1] if numbers and numbers[-1] == 0 else numbers
+    assert all(before < after for before, after in itertools.pairwise([0, *done]))
+    assert transactions or publications
+    return transactions, publications
 
 
 Commit = tuple[int, str, list[tuple[str, bytes]]]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from format_reader import ENCODINGS, Segment, read_log, read_manifest, read_resolution, read_segment
-from format_updates import Resolved, Run
+from format_updates import Publication, Resolved, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +131,16 @@ def test_golden_updates_are_read_by_the_second_reader() -> None:
     assert idle is not None
     assert (idle.key, idle.log, idle.runs, idle.migration) == (["id"], (bytes(16), "l", 0), [], None)
     assert (idle.options, idle.migrations, idle.replaced, idle.data, idle.written) == ([], 0, [], [], [0] * 5)
+    assert (updates.transactions, updates.publications, idle.publications) == ([], [], [])
+    kept = read_manifest((GOLDEN / "kept.lmm").read_bytes()).updates
+    assert kept is not None
+    assert kept.transactions == [("größe of loads", 2**64 - 1, 40), ("b", 0, 0)]
+    year = "year=2024"
+    moved = (f"{year}/größe.parquet", f"originals/7/{year}/größe.parquet", 1_234_567, -3)
+    assert kept.publications == [
+        Publication(8, [(f"data/7/{year}/part-1.parquet", f"{year}/part-1.parquet", 4321)], [moved]),
+        Publication(0, [("data/8/a.parquet", "a.parquet", 0)], []),
+    ]
 
 
 def test_the_golden_resolution_is_read_by_the_second_reader() -> None:

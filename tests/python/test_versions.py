@@ -112,3 +112,49 @@ def test_versions_of_a_folder_in_python_and_sql(tmp_path: Path) -> None:
         session.sql('SELECT * FROM "is" VERSION AS OF 1')
     with pytest.raises(lakemark.InvalidInputError, match="opened at version"):
         old.upsert({"id": [1], "v": [1]})
+
+
+def test_a_folder_is_published_for_every_reader(tmp_path: Path) -> None:
+    pq.write_table(rows(0), tmp_path / "a.parquet")
+    pq.write_table(rows(100), tmp_path / "b.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    table.update({"id": [1, 2], "v": [-1, -2]})
+    table.insert({"id": [1000], "v": [3]})
+    table.delete([3])
+    before = table.history(1)[0].version
+    table.migrate(publish=True)
+    expected = by_id(rows(0, 200))
+    expected[1]["v"], expected[2]["v"], expected[1000] = -1, -2, {"id": 1000, "v": 3}
+    del expected[3]
+    assert by_id(pq.read_table(tmp_path)) == expected
+    assert by_id(table.scan().to_arrow()) == expected
+    assert min(path.name for path in tmp_path.glob("*.parquet")) == "b.parquet"
+    assert len(list(tmp_path.glob(".*"))) == 0
+    assert lakemark.Table(tmp_path, version=before).count() == 200
+    assert table.publish().files_published == 0
+    assert table.history(1)[0].operation in {"publish", "build indexes"}
+    assert table.vacuum(originals=True).removed == []
+    with pytest.raises(lakemark.UnsupportedError, match="a glob or a single file"):
+        lakemark.Table(str(tmp_path / "*.parquet"), store=tmp_path / "_other").publish()
+
+
+@pytest.mark.parametrize("is_delta", [False, True])
+def test_a_call_is_made_once(tmp_path: Path, is_delta: bool) -> None:
+    if is_delta:
+        deltalake.write_deltalake(str(tmp_path), rows(0))
+    else:
+        pq.write_table(rows(0), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    first = table.insert({"id": [500], "v": [1]}, txn_app_id="loader", txn_version=17)
+    assert (first.sequence, first.rows) == (1, 1)
+    for step in (table.flush, table.migrate, table.publish):
+        for version in (17, 3):
+            again = lakemark.Table(tmp_path).insert({"id": [501], "v": [1]}, txn_app_id="loader", txn_version=version)
+            assert (again.sequence, again.rows) == (1, 0)
+        step()
+    assert table.delete([500], txn_app_id="loader", txn_version=18).rows == 1
+    assert table.count() == 100
+    with pytest.raises(lakemark.InvalidInputError, match="go together"):
+        table.delete([1], txn_app_id="loader")
+    with pytest.raises(lakemark.InvalidInputError, match="from 0 on"):
+        table.delete([1], txn_app_id="loader", txn_version=-1)

@@ -76,6 +76,7 @@ made as a whole or not at all, is durable when the command ends, and every reade
 Examples:
   lakemark insert flights/ new.parquet --key flight
   lakemark upsert flights/ late.csv
+  lakemark upsert flights/ 17.csv --txn-app-id loader --txn-version 17     made once, however often it is run
   echo 'flight,delay
   4711,15' | lakemark update flights/ -
   lakemark sql --format csv -c \"SELECT 4711 AS flight\" | lakemark delete flights/ -";
@@ -100,7 +101,8 @@ at any point is finished, or begun again, by the next one.
 Examples:
   lakemark migrate flights/                        everything that is pending
   lakemark migrate flights/ --threshold 50%        only if half of the cache is full (for cron)
-  lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left";
+  lakemark migrate flights/ --fraction 0.1         a tenth of it: the lowest keys that are left
+  lakemark migrate flights/ --publish              what was migrated, for programs that list flights/*.parquet, too";
 
 const HISTORY_EXAMPLES: &str = "\
 A version of a Delta table is what every reader of Delta calls so, without changes that are pending. Of other tables it is the number of a manifest of the \
@@ -164,7 +166,7 @@ pub enum Verb {
     /// Fold pending rows into the data files: by one commit of a Delta table, or into the store of a folder
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
-    /// Remove old manifests and marks that nobody needs any more; the data stays as it is
+    /// Remove old manifests, marks and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
 }
 
@@ -449,6 +451,12 @@ pub struct ChangeArgs {
     /// Declare these columns as the key if the table has none yet
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
     pub key: Option<Vec<String>>,
+    /// A name for whoever makes the change, so that it is made once: see --txn-version
+    #[arg(long, value_name = "NAME", requires = "txn_version")]
+    pub txn_app_id: Option<String>,
+    /// The number of the change: if NAME made one with this number, or a higher one, before, nothing is done
+    #[arg(long, value_name = "NUMBER", requires = "txn_app_id")]
+    pub txn_version: Option<u64>,
     /// No progress bar while a key is declared
     #[arg(long, short)]
     pub quiet: bool,
@@ -477,6 +485,9 @@ pub struct MigrateArgs {
     /// Do nothing while less of the cache than this is full, such as 50%
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub threshold: Option<f64>,
+    /// Let the new data files of a folder be files of the folder, for every reader; those that they replace go to the store
+    #[arg(long)]
+    pub publish: bool,
     /// No progress bar
     #[arg(long, short)]
     pub quiet: bool,
@@ -497,6 +508,9 @@ pub struct VacuumArgs {
     /// What has been out of use for so long is removed, e.g. 12h or 30d; at least 1h
     #[arg(long, value_name = "AGE", value_parser = age, default_value = "7d")]
     pub older_than: Duration,
+    /// Also remove data files of yours that `migrate --publish` took out of the folder, once no version needs them
+    #[arg(long)]
+    pub originals: bool,
     /// How the report is printed
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,

@@ -221,7 +221,7 @@ fn verify_text(report: &VerifyReport) -> String {
 }
 
 pub(crate) async fn vacuum(args: VacuumArgs) -> Result<(), Failure> {
-    let options = VacuumOptions { older_than: args.older_than, dry_run: args.dry_run };
+    let options = VacuumOptions { older_than: args.older_than, dry_run: args.dry_run, originals: args.originals };
     let report = open(&args.at).await?.vacuum(options).await?;
     match args.format {
         TextFormat::Json => output::json_value(&report),

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Progress, Table, UpdatesInfo, WriteOptions,
+    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Progress, PublishReport, Table,
+    Transaction, UpdatesInfo, WriteOptions,
 };
+use serde_json::json;
 
 use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, TextFormat, Tuning};
 use crate::ask::open;
@@ -45,7 +47,10 @@ pub(crate) async fn change(operation: Operation, args: ChangeArgs) -> Result<(),
     if let Some(key) = &args.key {
         declare(&table, key, &BTreeMap::new(), &Tuning { quiet: args.quiet, ..Tuning::default() }).await?;
     }
-    let written = table.write(vec![Change { operation, rows }], WriteOptions::default()).await;
+    let transaction = args.txn_app_id.zip(args.txn_version);
+    let transaction = transaction.map(|(application, version)| Transaction { application, version });
+    let options = WriteOptions { transaction, ..WriteOptions::default() };
+    let written = table.write(vec![Change { operation, rows }], options).await;
     // The process ends with the command: what it began would end, too.
     table.wait_for_migration().await;
     let written = written?;
@@ -75,14 +80,30 @@ pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
     let progress = if args.quiet { None } else { Some(Arc::new(Bar::new()) as Arc<dyn Progress>) };
     let options = MigrateOptions { fraction: args.fraction, threshold: args.threshold, progress };
     let report = table.migrate(options).await?;
+    let published = if args.publish { Some(table.publish().await?) } else { None };
     if args.format == TextFormat::Json {
-        return output::json_value(&report);
+        return match published {
+            Some(published) => output::json_value(&json!({ "migrated": report, "published": published })),
+            None => output::json_value(&report),
+        };
     }
+    let mut text = migrated_text(&report);
+    if let Some(PublishReport { files_published, originals_moved, bytes_published, seconds }) = published {
+        // Writing into a String cannot fail.
+        let _ = write!(
+            text,
+            "\npublished {files_published} files, {bytes_published} bytes, in the place of {originals_moved}, {seconds:.2} s"
+        );
+    }
+    output::text(&text)
+}
+
+fn migrated_text(report: &MigrateReport) -> String {
     if report.files_replaced + report.files_written == 0 {
-        return output::text("nothing to migrate");
+        return "nothing to migrate".to_owned();
     }
     let version = report.delta_version.map_or(String::new(), |version| format!(", Delta version {version}"));
-    output::text(&format!(
+    format!(
         "folded {} rows, {} replaced or removed: {} files replaced by {}, {} bytes, {:.2} s{version}",
         report.rows,
         report.rows_hidden,
@@ -90,7 +111,7 @@ pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
         report.files_written,
         report.bytes_written,
         report.seconds
-    ))
+    )
 }
 
 /// How pending updates stand, in lines for `info`.

@@ -49,7 +49,7 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<
     let Some(key) = snapshot.key_columns() else { return Err(no_key(&table)) };
     let statement_name = statement.op.name().to_owned();
     let input = statement.input.as_ref().clone();
-    let mut options = WriteOptions { read_at: snapshot.sequence() };
+    let mut options = WriteOptions { read_at: snapshot.sequence(), ..WriteOptions::default() };
     let changes = match statement.op {
         WriteOp::Insert(InsertOp::Append) => {
             // Rows that are there already are an error of their own.

@@ -4,6 +4,7 @@
 //! Its id is the store's. References between its parts are checked at both ends: [`Manifest::encode`] refuses what
 //! [`Manifest::decode`] would refuse.
 
+mod kept;
 mod updates;
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
 
+pub use kept::{ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 pub use updates::{
     MAX_KEY_COLUMNS, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile,
     StoreFile, WriteCounters,

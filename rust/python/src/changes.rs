@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, Field, Schema};
 use lakemark_datafusion::from_engine;
-use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, WriteOptions, Written};
+use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Table, Transaction, WriteOptions, Written};
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyArray;
 
@@ -49,13 +49,18 @@ impl Given {
 }
 
 /// Writes a change.
-pub(crate) async fn write(table: Arc<Table>, operation: String, given: Given) -> Result<Written> {
+pub(crate) async fn write(
+    table: Arc<Table>,
+    operation: String,
+    given: Given,
+    transaction: Option<Transaction>,
+) -> Result<Written> {
     let known = [Operation::Insert, Operation::Upsert, Operation::Update, Operation::Delete];
     let Some(operation) = known.into_iter().find(|known| known.name() == operation) else {
         return Err(invalid(format!("there is no operation {operation}")));
     };
     let rows = given.batch(&table, operation).await?;
-    table.write(vec![Change { operation, rows }], WriteOptions::default()).await
+    table.write(vec![Change { operation, rows }], WriteOptions { transaction, ..WriteOptions::default() }).await
 }
 
 /// Values as the column of a key that has one.

@@ -8,7 +8,9 @@ use datafusion::catalog::TableProvider;
 use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
-use lakemark_table::{BuildOptions, CancelFlag, IndexSpec, MigrateOptions, Progress, TableOptions, VacuumOptions};
+use lakemark_table::{
+    BuildOptions, CancelFlag, IndexSpec, MigrateOptions, Progress, TableOptions, Transaction, VacuumOptions,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::PyArray;
@@ -143,11 +145,18 @@ impl Table {
 
     /// Makes a change; `rows` is an Arrow array or a stream of them, of structs or, for `delete`, of keys. Gives the
     /// sequence number and the number of rows.
-    fn write(&self, py: Python<'_>, operation: String, rows: AnyArray) -> PyResult<(u64, u64)> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        operation: String,
+        rows: AnyArray,
+        transaction: Option<(String, u64)>,
+    ) -> PyResult<(u64, u64)> {
         let (table, given) = (Arc::clone(&self.0), Given::read(py, rows)?);
+        let transaction = transaction.map(|(application, version)| Transaction { application, version });
         let written = wait_finished(
             py,
-            move || changes::write(table, operation, given),
+            move || changes::write(table, operation, given, transaction),
             |written| format!("the change was made all the same, with the sequence number {}", written.sequence),
         )?;
         Ok((written.sequence, written.rows))
@@ -179,6 +188,14 @@ impl Table {
         to_json(py, &report)
     }
 
+    /// Lets what was migrated be files of the folder; a report as JSON.
+    fn publish(&self, py: Python<'_>) -> PyResult<String> {
+        let table = Arc::clone(&self.0);
+        let published = move || async move { table.publish().await };
+        let report = wait_finished(py, published, |_| "the publication was finished all the same".to_owned())?;
+        to_json(py, &report)
+    }
+
     /// How pending updates stand, as JSON.
     fn updates(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let table = Arc::clone(&self.0);
@@ -199,9 +216,9 @@ impl Table {
         to_json(py, &report)
     }
 
-    fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool) -> PyResult<String> {
+    fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool, originals: bool) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run };
+        let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };
         let report = wait(py, move || async move { table.vacuum(options).await })?;
         to_json(py, &report)
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::report::VersionInfo;
 use crate::table::{Table, TableFormat};
+use crate::updates::under_way;
 use crate::versions::DeltaLog;
 
 /// The newest versions, newest first.
@@ -135,6 +136,13 @@ fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<
     }
     if after.migrations > before.migrations {
         return Some(Step::of(format!("begin migration {}", after.migrations)));
+    }
+    if after.publications.len() > before.publications.len() {
+        return Some(Step::of("begin publication"));
+    }
+    if let (Some(published), None) = (under_way(before), under_way(after)) {
+        let (files_added, files_removed) = (published.files.len() as u64, published.originals.len() as u64);
+        return Some(Step { files_added, files_removed, ..Step::of("publish") });
     }
     let run = after.runs.iter().find(|run| !before.runs.iter().any(|have| have.id == run.id))?;
     let operation = if run.passes > 1 { "merge runs" } else { "flush changes" };

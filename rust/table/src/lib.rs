@@ -66,9 +66,9 @@ pub use options::{
 };
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
-    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport, RunInfo,
-    UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
+    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport,
+    PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};
-pub use updates::{Change, Parameters, PendingFile, PendingRows, WriteOptions, Written};
+pub use updates::{Change, Parameters, PendingFile, PendingRows, Transaction, WriteOptions, Written};

@@ -1,13 +1,13 @@
 //! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_format::{ManifestUpdates, ReplacedFile, StoreFile};
+use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, ReplacedFile, StoreFile};
 use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
@@ -69,8 +69,17 @@ impl Listing {
         Ok(Self { files, partition_columns, columns })
     }
 
-    /// The data files that were listed, with those in the store in the place of those that migrations replaced.
-    pub(crate) async fn migrated(mut files: Vec<ListedFile>, store: &Store, updates: &ManifestUpdates) -> Result<Self> {
+    /// The data files that were listed, with those in the store in the place of those that migrations replaced, and as they were before
+    /// these publications.
+    pub(crate) async fn migrated(
+        mut files: Vec<ListedFile>,
+        store: &Store,
+        updates: &ManifestUpdates,
+        later: &[&ManifestPublication],
+    ) -> Result<Self> {
+        let published: HashSet<&str> =
+            later.iter().flat_map(|later| &later.files).map(|file| file.path.as_str()).collect();
+        files.retain(|file| !published.contains(file.path.as_str()));
         let replaced: HashMap<&str, &ReplacedFile> =
             updates.replaced.iter().map(|file| (file.path.as_str(), file)).collect();
         let mut changed = None;
@@ -94,6 +103,12 @@ impl Listing {
         }
         for file in &updates.data {
             files.push(store_file(store, file).await?);
+        }
+        for file in moved_of(updates, later) {
+            // It is still there while it is being moved.
+            if !files.iter().any(|have| have.path == file.path) {
+                files.push(moved_file(store, file).await?);
+            }
         }
         Self::sorted(files)
     }
@@ -120,6 +135,21 @@ async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
     }
     let folders = file.path.split('/').filter_map(hive_folder).collect();
     Ok(ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders })
+}
+
+/// The files that counted before these publications and that they moved into the store.
+pub(crate) fn moved_of<'a>(updates: &'a ManifestUpdates, later: &'a [&ManifestPublication]) -> Vec<&'a MovedFile> {
+    let came: HashSet<&str> = later.iter().flat_map(|later| &later.files).map(|file| file.path.as_str()).collect();
+    let replaced: HashSet<&str> = updates.replaced.iter().map(|file| file.path.as_str()).collect();
+    let moved = later.iter().flat_map(|later| &later.originals);
+    moved.filter(|file| !came.contains(file.path.as_str()) && !replaced.contains(file.path.as_str())).collect()
+}
+
+/// A file of the folder that is in the store now, under the path that it had.
+async fn moved_file(store: &Store, file: &MovedFile) -> Result<ListedFile> {
+    let meta = store.object_store().head(&store.data_path(&file.stored)).await?;
+    let folders = file.path.split('/').filter_map(hive_folder).collect();
+    Ok(ListedFile { meta, path: file.path.clone(), folders })
 }
 
 async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {

@@ -106,11 +106,13 @@ pub struct VacuumOptions {
     pub older_than: Duration,
     /// Only tell what would be removed.
     pub dry_run: bool,
+    /// Whether files of the user's that a publication took out of the folder go, too, once no version needs them.
+    pub originals: bool,
 }
 
 impl Default for VacuumOptions {
     fn default() -> Self {
-        Self { older_than: Duration::from_secs(7 * 24 * 60 * 60), dry_run: false }
+        Self { older_than: Duration::from_secs(7 * 24 * 60 * 60), dry_run: false, originals: false }
     }
 }
 

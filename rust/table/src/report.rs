@@ -176,6 +176,19 @@ pub struct VacuumReport {
     pub seconds: f64,
 }
 
+/// What a publication did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PublishReport {
+    /// Data files of the store that are files of the folder now.
+    pub files_published: u64,
+    /// Files of the folder that they replace, which are in the store now.
+    pub originals_moved: u64,
+    /// Bytes of the published files.
+    pub bytes_published: u64,
+    /// Wall time.
+    pub seconds: f64,
+}
+
 /// A version of a table: a commit of a Delta table, or a manifest of its store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VersionInfo {

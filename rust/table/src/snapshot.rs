@@ -8,7 +8,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex, column};
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestPublication, ManifestUpdates, column};
 use lakemark_index::{Predicate, RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
@@ -27,7 +27,7 @@ use crate::report::{IndexInfo, ProbeReport};
 use crate::schema;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
-use crate::updates::{Overlay, PendingRows, Updated, application};
+use crate::updates::{Overlay, PendingRows, Updated, application, under_way};
 use crate::versions;
 
 /// Footers that are read at a time.
@@ -166,7 +166,9 @@ impl Snapshot {
             TableFormat::Parquet => {
                 let (manifest, files) = futures::join!(newest_manifest(table), listed(&table.location));
                 let (manifest, files) = (manifest?, files?);
-                let listing = listing_of(table, manifest.as_deref(), files).await?;
+                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+                let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
+                let listing = listing_of(table, updates, &later, files).await?;
                 Self::pin_listing(table, manifest, listing).await
             }
             TableFormat::Delta => {
@@ -494,12 +496,18 @@ impl Snapshot {
     }
 }
 
-/// The data files of a table of Parquet files, as a manifest has them.
-pub(crate) async fn listing_of(table: &Table, manifest: Option<&Manifest>, files: Vec<ListedFile>) -> Result<Listing> {
-    let updates = manifest.and_then(|manifest| manifest.updates.as_ref());
+/// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
+pub(crate) async fn listing_of(
+    table: &Table,
+    updates: Option<&ManifestUpdates>,
+    later: &[&ManifestPublication],
+    files: Vec<ListedFile>,
+) -> Result<Listing> {
     match (updates, table.store.as_ref()) {
-        (Some(updates), Some(store)) if !updates.replaced.is_empty() || !updates.data.is_empty() => {
-            Listing::migrated(files, store, updates).await
+        (Some(updates), Some(store))
+            if !updates.replaced.is_empty() || !updates.data.is_empty() || !later.is_empty() =>
+        {
+            Listing::migrated(files, store, updates, later).await
         }
         _ => Listing::of(&table.location, files),
     }

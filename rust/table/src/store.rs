@@ -26,6 +26,8 @@ const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
 const UPDATES: &str = "updates";
 const DATA: &str = "data";
+/// The folder of data files that a publication took out of the table's folder.
+pub(crate) const ORIGINALS: &str = "originals";
 const MANIFEST_SUFFIX: &str = ".lmm";
 const SEGMENT_SUFFIX: &str = ".lmx";
 const LOG_SUFFIX: &str = ".lml";
@@ -52,6 +54,8 @@ pub(crate) enum Kind {
     Update,
     /// A data file that a migration wrote.
     Data,
+    /// A data file that was the user's, before a publication.
+    Original,
     /// A file that is, or was, being written.
     Unfinished,
 }
@@ -189,10 +193,12 @@ impl Store {
                 }
             }
         }
-        for meta in self.listed(self.place.object_store.list(Some(&self.object_path(DATA)))).await? {
-            let Some(parts) = meta.location.prefix_match(&self.place.prefix) else { continue };
-            let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
-            files.push(StoredFile { path, kind: Kind::Data, meta });
+        for (folder, kind) in [(DATA, Kind::Data), (ORIGINALS, Kind::Original)] {
+            for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
+                let Some(parts) = meta.location.prefix_match(&self.place.prefix) else { continue };
+                let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
+                files.push(StoredFile { path, kind, meta });
+            }
         }
         Ok(files)
     }

@@ -19,7 +19,9 @@ use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
-use crate::report::{BuildReport, CompactReport, MigrateReport, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo};
+use crate::report::{
+    BuildReport, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo,
+};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
@@ -192,6 +194,16 @@ impl Table {
     /// process that ends without waiting stops it; the next one begins it again.
     pub fn wait_for_migration(&self) -> BoxFuture<'_, ()> {
         Box::pin(updates::wait_for_migration(self))
+    }
+
+    /// Lets the data files that migrations wrote into the store be files of the table's folder, in the place of those that they replace, so that
+    /// every reader of the folder sees what was migrated. The originals go to the store: see [`VacuumOptions::originals`]. A migration of a
+    /// Delta table is seen by every reader anyway.
+    ///
+    /// # Errors
+    /// A migration or another publication is running (`Conflict`), or the table is no local folder (`Unsupported`).
+    pub fn publish(self: &Arc<Self>) -> BoxFuture<'_, Result<PublishReport>> {
+        Box::pin(updates::publish(self))
     }
 
     /// How the pending updates stand; none if the table takes none, as at a version.

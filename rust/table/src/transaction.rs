@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use lakemark_format::{
-    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestRun, ManifestSegment,
-    ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
+    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun,
+    ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
 };
 use uuid::Uuid;
 
@@ -32,13 +32,23 @@ pub(crate) enum Edit {
     /// Declares the key of the table.
     DeclareKey { updates: Box<ManifestUpdates> },
     /// Adds the run that a log became, and begins a new log.
-    AddRun { of_log: [u8; 16], run: Box<ManifestRun>, log: ManifestLog, written: WriteCounters },
+    AddRun {
+        of_log: [u8; 16],
+        run: Box<ManifestRun>,
+        log: ManifestLog,
+        written: WriteCounters,
+        transactions: Vec<ManifestTransaction>,
+    },
     /// Says which slices of runs a migration folds.
     BeginMigration { migration: ManifestMigration },
     /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
     FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
     /// Forgets the slices of a migration that is done.
     EndMigration { number: u64 },
+    /// Says which files are going to be published, if they are all that migrations wrote.
+    BeginPublication { publication: ManifestPublication },
+    /// Lets files of the folder count again, as those that were to be published are there.
+    EndPublication,
     /// Puts a run in the place of neighbours that it was merged of.
     MergeRuns { replaced: Vec<[u8; 16]>, run: Box<ManifestRun>, written: WriteCounters },
 }
@@ -135,12 +145,13 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             Some(_) => Ok((None, Committed::default())),
             None => Ok(changed(Manifest { updates: Some(updates.as_ref().clone()), ..base.clone() })),
         },
-        Edit::AddRun { of_log, run, log, written } => Ok(with_updates(base, |updates| {
+        Edit::AddRun { of_log, run, log, written, transactions } => Ok(with_updates(base, |updates| {
             // The lock of writers sees to it that the log is still the one that was flushed.
             let is_live = updates.log.id == *of_log;
             if is_live {
                 updates.runs.push(run.as_ref().clone());
                 updates.log = log.clone();
+                add_transactions(&mut updates.transactions, transactions);
                 add_counters(&mut updates.written, written);
             }
             is_live
@@ -166,6 +177,22 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
                 end_migration(updates);
             }
             is_current
+        })),
+        Edit::BeginPublication { publication } => Ok(with_updates(base, |updates| {
+            let is_all =
+                updates.data.iter().map(|file| &file.path).eq(publication.files.iter().map(|file| &file.stored));
+            let is_next = is_all && updates.publications.last().is_none_or(|last| last.manifest != 0);
+            if is_next {
+                updates.publications.push(publication.clone());
+            }
+            is_next
+        })),
+        Edit::EndPublication => Ok(with_updates(base, |updates| {
+            let Some(begun) = updates.publications.last_mut().filter(|last| last.manifest == 0) else { return false };
+            begun.manifest = base.number + 1;
+            updates.data.clear();
+            updates.replaced.clear();
+            true
         })),
         Edit::MergeRuns { replaced, run, written } => Ok(with_updates(base, |updates| {
             let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
@@ -213,6 +240,12 @@ fn end_migration(updates: &mut ManifestUpdates) {
         }
     }
     updates.runs.retain(|run| run.migrated != [(0, run.rows)]);
+}
+
+/// The last call of each application.
+fn add_transactions(have: &mut Vec<ManifestTransaction>, newer: &[ManifestTransaction]) {
+    have.retain(|have| !newer.iter().any(|newer| newer.application == have.application));
+    have.extend(newer.iter().cloned());
 }
 
 fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {

@@ -14,6 +14,7 @@
 //! - `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
+//! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
 mod automatic;
@@ -31,6 +32,7 @@ mod merge;
 mod migrate;
 mod overlay;
 mod parameters;
+mod publication;
 mod resolve;
 mod rows;
 mod runs;
@@ -40,7 +42,7 @@ mod stack;
 mod tail;
 mod write;
 
-pub use change::{Change, WriteOptions, Written};
+pub use change::{Change, Transaction, WriteOptions, Written};
 pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
 
@@ -49,6 +51,7 @@ pub(crate) use declare::declare_key;
 pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
 pub(crate) use info::info;
-pub(crate) use migrate::{application, migrate};
+pub(crate) use migrate::{application, lock_migrations, migrate};
 pub(crate) use overlay::{Overlay, OverlayCache, Updated};
+pub(crate) use publication::{publish, under_way};
 pub(crate) use write::{WriteQueue, Writing, write};

@@ -1,4 +1,4 @@
-//! Removing what no reader needs any more: old manifests, segments that only they name, and files that nobody finished.
+//! Removing what no reader needs any more: old manifests, segments, runs, logs and data files that only they name, and files that nobody finished.
 //!
 //! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
 //! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use lakemark_format::ManifestPublication;
 use object_store::ObjectMeta;
 
 use crate::error::{Error, Result};
@@ -16,6 +17,7 @@ use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::store::{Kind, Store, StoredFile};
 use crate::table::Table;
+use crate::updates;
 
 /// A commit or a query that is under way is younger than this.
 const SHORTEST_AGE: Duration = Duration::from_secs(60 * 60);
@@ -29,6 +31,11 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
         ));
     }
     let store = table.writable_store()?;
+    // What a publication has prepared is named by no manifest yet.
+    let _publishes_nothing = match options.originals {
+        true => updates::lock_migrations(store).await?,
+        false => None,
+    };
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
     let before = Utc::now().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
@@ -38,6 +45,8 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let is_waste = |file: &&StoredFile| match file.kind {
         Kind::Manifest(_) => false,
         Kind::Segment | Kind::Update | Kind::Data => !named.contains(&file.path) && file.meta.last_modified < before,
+        // Their times are those that the user's program gave them; what counts is that no version needs them.
+        Kind::Original => options.originals && !named.contains(&file.path),
         Kind::Unfinished => file.meta.last_modified < before,
     };
     let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
@@ -63,7 +72,7 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
         .iter()
         .filter_map(|file| match file.kind {
             Kind::Manifest(number) => Some((number, file)),
-            Kind::Segment | Kind::Update | Kind::Data | Kind::Unfinished => None,
+            Kind::Segment | Kind::Update | Kind::Data | Kind::Original | Kind::Unfinished => None,
         })
         .collect();
     all.sort_unstable_by_key(|(number, _)| *number);
@@ -74,9 +83,12 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
     (old.to_vec(), kept.to_vec())
 }
 
-/// The segments, logs and runs that manifests name. One that cannot be read stops the vacuum: nobody knows what it names.
+/// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their publication.
+/// A manifest that cannot be read stops the vacuum: nobody knows what it names.
 async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<String>> {
     let mut named = HashSet::new();
+    let oldest =
+        manifests.first().and_then(|file| if let Kind::Manifest(number) = file.kind { Some(number) } else { None });
     for file in manifests {
         let Kind::Manifest(number) = file.kind else { continue };
         let manifest = store.read_manifest(number, &file.meta).await?;
@@ -84,6 +96,9 @@ async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<St
         let Some(updates) = manifest.updates else { continue };
         named.insert(updates.log.path);
         named.extend(updates.data.into_iter().map(|file| file.path));
+        let is_needed = |of: &ManifestPublication| of.manifest == 0 || oldest.is_none_or(|oldest| of.manifest > oldest);
+        let needed = updates.publications.into_iter().filter(is_needed);
+        named.extend(needed.flat_map(|of| of.originals).map(|file| file.stored));
         for run in updates.runs {
             named.insert(run.path);
             named.extend(run.resolution.map(|resolution| resolution.path));

@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
-use lakemark_format::{Manifest, ManifestUpdates};
+use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, Result};
-use crate::listing::{listed, objects};
+use crate::listing::{listed, moved_of, objects};
 use crate::snapshot::{Snapshot, listing_of};
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
@@ -40,15 +40,17 @@ async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
     let numbered = store.manifests().await?;
     let Some(meta) = numbered.get(&version) else { return Err(no_manifest(table, version, &numbered)) };
     let manifest = store.read_manifest(version, meta).await?;
-    if let Some(updates) = &manifest.updates
-        && let Some(gone) = first_gone(store, updates).await?
-    {
-        let rest = readable(store, &numbered, version).await?;
+    let newest = store.newest().await?.manifest?;
+    let publications = publications(newest.as_deref());
+    let updates = manifest.updates.clone().unwrap_or_default();
+    let later = after(publications, version);
+    if let Some(gone) = first_gone(store, &updates, &later).await? {
+        let rest = readable(store, &numbered, version, publications).await?;
         return Err(expired(table, version, &format!("{gone} of it is gone"), &rest));
     }
     let files = listed(&table.location).await?;
-    let listing = listing_of(table, Some(&manifest), files).await?;
-    let marked = with_marks_of_today(store, manifest).await;
+    let listing = listing_of(table, Some(&updates), &later, files).await?;
+    let marked = with_marks_of(newest.as_deref(), manifest);
     let mut snapshot = Snapshot::pin_listing(table, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
         let updated = Updated::of(&snapshot, store, updates, (version, false))?;
@@ -59,18 +61,32 @@ async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
 }
 
 /// The segments that an old manifest names may be gone, those of the newest are there.
-async fn with_marks_of_today(store: &Store, old: Manifest) -> Arc<Manifest> {
-    match store.newest().await.and_then(|newest| newest.manifest) {
-        Ok(Some(newest)) => Arc::new(Manifest { number: old.number, updates: old.updates, ..newest.as_ref().clone() }),
-        Ok(None) | Err(_) => Arc::new(old),
-    }
+fn with_marks_of(newest: Option<&Manifest>, old: Manifest) -> Arc<Manifest> {
+    Arc::new(match newest {
+        Some(newest) => Manifest { number: old.number, updates: old.updates, ..newest.clone() },
+        None => old,
+    })
 }
 
-/// The first run or data file of the store that a manifest names and that is not there.
-async fn first_gone(store: &Store, updates: &ManifestUpdates) -> Result<Option<String>> {
+fn publications(newest: Option<&Manifest>) -> &[ManifestPublication] {
+    newest.and_then(|newest| newest.updates.as_ref()).map_or(&[], |updates| &updates.publications)
+}
+
+/// Publications that a version does not have.
+fn after(publications: &[ManifestPublication], version: u64) -> Vec<&ManifestPublication> {
+    publications.iter().filter(|of| of.manifest == 0 || of.manifest > version).collect()
+}
+
+/// The first file of the store that a version needs and that is not there.
+async fn first_gone(
+    store: &Store,
+    updates: &ManifestUpdates,
+    later: &[&ManifestPublication],
+) -> Result<Option<String>> {
     let runs = updates.runs.iter().map(|run| ("the run", &run.path));
     let data = updates.data.iter().map(|file| ("the data file", &file.path));
-    for (what, path) in runs.chain(data) {
+    let moved = moved_of(updates, later).into_iter().map(|file| ("the data file", &file.stored));
+    for (what, path) in runs.chain(data).chain(moved) {
         if !store.has(path).await? {
             return Ok(Some(format!("{what} {path}")));
         }
@@ -79,15 +95,17 @@ async fn first_gone(store: &Store, updates: &ManifestUpdates) -> Result<Option<S
 }
 
 /// The versions other than `but` of which nothing is gone.
-async fn readable(store: &Store, numbered: &BTreeMap<u64, ObjectMeta>, but: u64) -> Result<BTreeSet<u64>> {
+async fn readable(
+    store: &Store,
+    numbered: &BTreeMap<u64, ObjectMeta>,
+    but: u64,
+    publications: &[ManifestPublication],
+) -> Result<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     for (number, meta) in numbered.iter().filter(|(number, _)| **number != but) {
         let Ok(manifest) = store.read_manifest(*number, meta).await else { continue };
-        let gone = match &manifest.updates {
-            Some(updates) => first_gone(store, updates).await?,
-            None => None,
-        };
-        if gone.is_none() {
+        let updates = manifest.updates.unwrap_or_default();
+        if first_gone(store, &updates, &after(publications, *number)).await?.is_none() {
             found.insert(*number);
         }
     }

@@ -119,7 +119,11 @@ impl Process {
                 // The owner stays who it was.
                 false => Change { operation: Operation::Update, rows: rows_of(&moved).project(&[0, 1, 2]).unwrap() },
             };
-            match self.table.write(vec![change], WriteOptions { read_at: Some(sequence) }).await {
+            match self
+                .table
+                .write(vec![change], WriteOptions { read_at: Some(sequence), ..WriteOptions::default() })
+                .await
+            {
                 Ok(written) => {
                     assert!(written.sequence > sequence, "{} after {sequence}", written.sequence);
                     self.sequence.fetch_max(written.sequence, Ordering::SeqCst);

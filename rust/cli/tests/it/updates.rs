@@ -327,3 +327,33 @@ fn older_versions_are_listed_and_read() {
     let stderr = fails(1, ["sql", "-c", &create, "-c", "DELETE FROM t WHERE id = 77"]);
     assert!(stderr.contains("opened at version 3"), "{stderr}");
 }
+
+#[test]
+fn a_call_with_a_number_is_made_once() {
+    let things = Things::keyed();
+    let rows = things.file("rows.csv", "id\n0\n3\n");
+    let call = ["--txn-app-id", "loader", "--txn-version", "4"];
+    assert_eq!(things.change("delete", &[&[rows.as_str()], call.as_slice()].concat()), made(2, 1));
+    ok(with_path(&["flush"], &things.path(), &[]));
+    let others = things.file("others.csv", "id\n5\n");
+    assert_eq!(things.change("delete", &[&[others.as_str()], call.as_slice()].concat()), made(0, 1));
+    assert_eq!(ok(with_path(&["count"], &things.path(), &[])), "8\n");
+    fails(2, with_path(&["delete"], &things.path(), &[&others, "--txn-app-id", "loader"]));
+}
+
+#[test]
+fn a_migrated_folder_is_published() {
+    let things = Things::keyed();
+    let rows = things.file("rows.csv", "id\n0\n3\n");
+    things.change("delete", &[&rows]);
+    let said = ok(with_path(&["migrate"], &things.path(), &["--publish"]));
+    assert!(said.contains("\npublished 1 files, ") && said.contains(" in the place of 1, "), "{said}");
+    assert!(!things.path().join("part-0.parquet").exists() && things.path().join("part-1.parquet").exists());
+    assert_eq!(ok(with_path(&["count"], &things.path(), &[])), "8\n");
+    assert!(ok(with_path(&["history"], &things.path(), &[])).contains("publish"));
+    let said = ok(with_path(&["vacuum"], &things.path(), &["--originals", "--dry-run"]));
+    assert!(said.starts_with("would remove 0 files"), "{said}");
+    let said = ok(with_path(&["migrate"], &things.path(), &["--publish", "--format", "json"]));
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["migrated"]["rows"], &said["published"]["files_published"]), (&Value::from(0), &Value::from(0)));
+}

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::kept::{self, ManifestPublication, ManifestTransaction};
 use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
@@ -31,6 +32,10 @@ pub struct ManifestUpdates {
     pub data: Vec<StoreFile>,
     /// What was written so far.
     pub written: WriteCounters,
+    /// The last call of each application that numbers its calls; names are unique.
+    pub transactions: Vec<ManifestTransaction>,
+    /// What was published of a Parquet folder, oldest first; the last may be under way.
+    pub publications: Vec<ManifestPublication>,
 }
 
 /// A log file.
@@ -171,6 +176,9 @@ impl ManifestUpdates {
         for count in [rows, log_bytes, flushed_bytes, merged_bytes, merged_rows] {
             out.varint(count);
         }
+        if !self.transactions.is_empty() || !self.publications.is_empty() {
+            kept::encode(&self.transactions, &self.publications, out)?;
+        }
         Ok(())
     }
 
@@ -214,7 +222,11 @@ impl ManifestUpdates {
             merged_bytes: input.varint()?,
             merged_rows: input.varint()?,
         };
-        Ok(Self { key, options, log, runs, migration, migrations, replaced, data, written })
+        let (transactions, publications) = match input.remaining() {
+            0 => (Vec::new(), Vec::new()),
+            _ => kept::decode(input)?,
+        };
+        Ok(Self { key, options, log, runs, migration, migrations, replaced, data, written, transactions, publications })
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -241,7 +253,8 @@ impl ManifestUpdates {
             migration.validate(self)?;
         }
         check_paths("the path of a replaced file", self.replaced.iter().map(|file| file.path.as_str()))?;
-        check_paths("the path of a file of the store", self.data.iter().map(|file| file.path.as_str()))
+        check_paths("the path of a file of the store", self.data.iter().map(|file| file.path.as_str()))?;
+        kept::validate(&self.transactions, &self.publications, self.log.first_sequence)
     }
 }
 
@@ -346,7 +359,7 @@ impl ManifestMigration {
 }
 
 /// Checks that paths are unique and lead nowhere else.
-fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<()> {
+pub(super) fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = HashSet::new();
     for path in paths {
         check_path(what, path)?;

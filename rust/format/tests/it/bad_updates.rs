@@ -24,7 +24,7 @@ fn raw(name: &str, wrong: &'static str, change: impl FnOnce(&mut Vec<u8>, usize)
 }
 
 pub fn updates() -> Vec<Bad> {
-    [bytes(), keys(), runs(), migrations(), files()].into_iter().flatten().collect()
+    [bytes(), keys(), runs(), migrations(), files(), kept()].into_iter().flatten().collect()
 }
 
 const HUGE: [u8; 9] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
@@ -153,6 +153,46 @@ fn files() -> Vec<Bad> {
         }),
         with("store-path-absolute.lmm", "a path of a file of the store starts with a slash", |updates| {
             updates.data[0].path = "/data".into();
+        }),
+    ]
+}
+
+/// Of the part behind the updates.
+fn kept() -> Vec<Bad> {
+    let with = |name: &str, wrong: &'static str, change: &dyn Fn(&mut ManifestUpdates)| {
+        let mut manifest = samples::kept();
+        change(manifest.updates.as_mut().unwrap());
+        bad(name, "DamagedUpdates", wrong, forge::manifest(&manifest))
+    };
+    vec![
+        raw("kept-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0])),
+        raw("kept-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0])),
+        raw("kept-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0])),
+        with("application-twice.lmm", "an application is listed twice", &|updates| {
+            updates.transactions[1].application = updates.transactions[0].application.clone();
+        }),
+        with("application-without-name.lmm", "an application has no name", &|updates| {
+            updates.transactions[1].application.clear();
+        }),
+        with("application-of-log.lmm", "the call of an application is in the log", &|updates| {
+            updates.transactions[0].sequence = updates.log.first_sequence;
+        }),
+        with("publication-0-first.lmm", "a publication under way is not the last", &|updates| {
+            updates.publications.reverse();
+        }),
+        with("publications-descend.lmm", "a publication is older than the one before", &|updates| {
+            updates.publications[1].manifest = 8;
+        }),
+        with("published-path-escapes.lmm", "the path of a published file leads out of the table", &|updates| {
+            updates.publications[0].files[0].path = "a/../../b".into();
+        }),
+        with("published-twice.lmm", "two files are published under one path", &|updates| {
+            let mut again = updates.publications[0].files[0].clone();
+            again.stored = "data/9".into();
+            updates.publications[0].files.push(again);
+        }),
+        with("original-stored-path-absolute.lmm", "an original is stored outside of the store", &|updates| {
+            updates.publications[0].originals[0].stored = "/etc/a".into();
         }),
     ]
 }

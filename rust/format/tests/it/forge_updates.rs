@@ -44,7 +44,36 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     }
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
     numbers(&mut out, &[rows, log_bytes, flushed_bytes, merged_bytes, merged_rows]);
+    if !updates.transactions.is_empty() || !updates.publications.is_empty() {
+        kept(&mut out, updates);
+    }
     out.into_vec()
+}
+
+/// The part behind the updates, with the byte before it.
+fn kept(out: &mut Writer, updates: &ManifestUpdates) {
+    out.u8(2);
+    out.varint(updates.transactions.len() as u64);
+    for ManifestTransaction { application, version, sequence } in &updates.transactions {
+        blob(out, application.as_bytes());
+        numbers(out, &[*version, *sequence]);
+    }
+    out.varint(updates.publications.len() as u64);
+    for ManifestPublication { manifest, files, originals } in &updates.publications {
+        numbers(out, &[*manifest, files.len() as u64]);
+        for file in files {
+            blob(out, file.stored.as_bytes());
+            blob(out, file.path.as_bytes());
+            out.varint(file.size);
+        }
+        out.varint(originals.len() as u64);
+        for file in originals {
+            blob(out, file.path.as_bytes());
+            blob(out, file.stored.as_bytes());
+            out.varint(file.size);
+            out.bytes(&file.modified_ns.to_le_bytes());
+        }
+    }
 }
 
 fn numbers(out: &mut Writer, numbers: &[u64]) {

@@ -226,6 +226,7 @@ pub fn manifests() -> Vec<(&'static str, Manifest)> {
         ("empty.lmm", samples::empty_manifest()),
         ("table.lmm", samples::manifest()),
         ("key-only.lmm", samples_updates::key_only()),
+        ("kept.lmm", samples_updates::kept()),
         ("updates.lmm", samples_updates::manifest()),
     ]
 }

@@ -105,8 +105,48 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
                     merged_bytes: counts[4],
                     merged_rows: counts[5],
                 },
+                ..ManifestUpdates::default()
             }
         })
+        .prop_flat_map(|updates| (Just(updates), kept()))
+        .prop_map(|(updates, (transactions, publications))| {
+            let sequence = updates.log.first_sequence.checked_sub(1);
+            let transactions = (0..).zip(transactions).filter_map(|(number, version)| {
+                Some(ManifestTransaction { application: format!("application {number}"), version, sequence: sequence? })
+            });
+            let transactions = transactions.collect();
+            ManifestUpdates { transactions, publications, ..updates }
+        })
+}
+
+/// Numbers of calls, and publications of which the last may be under way.
+fn kept() -> impl Strategy<Value = (Vec<u64>, Vec<ManifestPublication>)> {
+    let publication = (vec(any::<u64>(), 0..3), vec((any::<u64>(), any::<i64>()), 0..3));
+    (vec(any::<u64>(), 0..3), vec(publication, 0..3), any::<bool>()).prop_map(|(versions, publications, under_way)| {
+        let mut publications: Vec<ManifestPublication> = (1..)
+            .zip(publications)
+            .map(|(manifest, (files, originals))| ManifestPublication {
+                manifest,
+                files: (0..)
+                    .zip(files)
+                    .map(|(n, size)| PublishedFile { stored: format!("data/{n}"), path: format!("p{n}"), size })
+                    .collect(),
+                originals: (0..)
+                    .zip(originals)
+                    .map(|(n, (size, modified_ns))| MovedFile {
+                        path: format!("o{n}"),
+                        stored: format!("originals/{n}"),
+                        size,
+                        modified_ns,
+                    })
+                    .collect(),
+            })
+            .collect();
+        if let Some(last) = publications.last_mut().filter(|_| under_way) {
+            last.manifest = 0;
+        }
+        (versions, publications)
+    })
 }
 
 /// Some of `rows` rows.

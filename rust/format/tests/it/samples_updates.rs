@@ -49,7 +49,37 @@ pub fn updates() -> ManifestUpdates {
             merged_bytes: 4_000_000,
             merged_rows: u64::MAX,
         },
+        ..ManifestUpdates::default()
     }
+}
+
+/// What stands behind the updates: two applications, a publication that is done and one that is under way.
+pub fn kept() -> Manifest {
+    let of = |application: &str, version, sequence| ManifestTransaction {
+        application: application.into(),
+        version,
+        sequence,
+    };
+    let published = PublishedFile {
+        stored: "data/7/year=2024/part-1.parquet".into(),
+        path: "year=2024/part-1.parquet".into(),
+        size: 4321,
+    };
+    let moved = MovedFile {
+        path: "year=2024/größe.parquet".into(),
+        stored: "originals/7/year=2024/größe.parquet".into(),
+        size: 1_234_567,
+        modified_ns: -3,
+    };
+    let done = ManifestPublication { manifest: 8, files: vec![published.clone()], originals: vec![moved] };
+    let file = PublishedFile { stored: "data/8/a.parquet".into(), path: "a.parquet".into(), size: 0 };
+    let under_way = ManifestPublication { manifest: 0, files: vec![file], originals: vec![] };
+    let updates = ManifestUpdates {
+        transactions: vec![of("größe of loads", u64::MAX, 40), of("b", 0, 0)],
+        publications: vec![done, under_way],
+        ..updates()
+    };
+    Manifest { updates: Some(updates), ..samples::empty_manifest() }
 }
 
 /// A manifest with them.

@@ -9,6 +9,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::util::display::array_value_to_string;
 use lakemark_format::Operation;
+use lakemark_format::manifest::MAX_NAME_LENGTH;
 
 use super::key::KeyColumns;
 use super::rows::batch;
@@ -30,14 +31,50 @@ pub struct WriteOptions {
     /// The sequence number up to which the caller has seen the table, where the changes depend on that: a key that was changed
     /// since then is a conflict.
     pub read_at: Option<u64>,
+    /// What the caller calls it, so that it is made once, however often it is asked for.
+    pub transaction: Option<Transaction>,
+}
+
+/// A number that an application gives to a call: what Delta calls an application transaction (`txnAppId`, `txnVersion`).
+///
+/// A call is left out if the application made one with this number, or a higher one, before: also after a crash, from another process, and when
+/// the changes are in the data files by then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// The application's name.
+    pub application: String,
+    /// The number, which ascends from call to call.
+    pub version: u64,
+}
+
+impl Transaction {
+    /// How the log has it.
+    pub(super) fn tag(&self) -> Result<String> {
+        if self.application.is_empty() || self.application.len() > MAX_NAME_LENGTH / 2 {
+            return Err(Error::invalid(format!(
+                "the name of an application has {} bytes; give one of 1 to {}",
+                self.application.len(),
+                MAX_NAME_LENGTH / 2
+            )));
+        }
+        Ok(format!("{} {}", self.version, self.application))
+    }
+
+    /// What a tag of the log says, if it says that.
+    pub(super) fn of_tag(tag: &str) -> Option<Self> {
+        let (version, application) = tag.split_once(' ')?;
+        let is_number = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+        let version = version.parse().ok().filter(|_| is_number && !application.is_empty())?;
+        Some(Self { application: application.to_owned(), version })
+    }
 }
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// The sequence number of the changes.
+    /// The sequence number of the changes; of a call that was made before its own, or a later one's.
     pub sequence: u64,
-    /// Rows of them.
+    /// Rows of them; none of a call that was made before.
     pub rows: u64,
 }
 

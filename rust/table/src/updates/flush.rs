@@ -1,7 +1,7 @@
 //! From the buffer to a run on the disk, and from many runs to few.
 
 use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{KeyFilter, ManifestLog, ManifestResolution, ManifestRun, WriteCounters};
+use lakemark_format::{KeyFilter, ManifestLog, ManifestResolution, ManifestRun, ManifestTransaction, WriteCounters};
 use uuid::Uuid;
 
 use super::level::Level;
@@ -42,7 +42,13 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
         flushed_bytes: run.length,
         ..WriteCounters::default()
     };
-    let edit = Edit::AddRun { of_log: writing.updates.log.id, run: Box::new(run), log, written };
+    let calls = writing.tail.transactions.iter().map(|(application, (version, sequence))| ManifestTransaction {
+        application: application.clone(),
+        version: *version,
+        sequence: *sequence,
+    });
+    let (of_log, transactions) = (writing.updates.log.id, calls.collect());
+    let edit = Edit::AddRun { of_log, run: Box::new(run), log, written, transactions };
     if !commit(writing.store, &edit).await?.changed {
         return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
     }

@@ -71,10 +71,10 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
 }
 
 /// Only one migration at a time; dies with its process.
-struct MigrationLock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+pub(crate) struct MigrationLock(#[expect(dead_code, reason = "the lock goes with the file")] File);
 
 impl MigrationLock {
-    async fn take(store: &Store) -> Result<Self> {
+    pub(super) async fn take(store: &Store) -> Result<Self> {
         let Some(path) = store.local_path("updates/migration.lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             let file = File::options().create(true).truncate(false).write(true).open(&path)?;
@@ -90,6 +90,15 @@ impl MigrationLock {
             }
             Err(error) => Err(Error::io("the lock of migrations cannot be taken (no permission?)").with_source(error)),
         }
+    }
+}
+
+/// Keeps migrations and publications from running, if the table takes updates.
+pub(crate) async fn lock_migrations(store: &Store) -> Result<Option<MigrationLock>> {
+    let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
+    match takes_updates && store.is_local() {
+        true => MigrationLock::take(store).await.map(Some),
+        false => Ok(None),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The log as it is read: its commits, folded. It is the buffer of MaSM, and the newest of the levels.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -12,6 +13,7 @@ use arrow::ipc::writer::StreamWriter;
 use lakemark_format::log::{LOG_START, check_log_header, read_log};
 use lakemark_format::{LogCommit, ManifestLog};
 
+use super::change::Transaction;
 use super::fold::Fold;
 use super::key::KeyColumns;
 use super::rows::changes;
@@ -35,6 +37,8 @@ pub(crate) struct Tail {
     recent: Option<(u64, Arc<Fold>)>,
     /// Rows of changes, before they were folded.
     pub rows: u64,
+    /// Number and sequence number of the last call of each application.
+    pub transactions: BTreeMap<String, (u64, u64)>,
 }
 
 impl Tail {
@@ -48,6 +52,7 @@ impl Tail {
             fold: Arc::new(Fold::new(Arc::clone(schema), Arc::clone(key))),
             recent: None,
             rows: 0,
+            transactions: BTreeMap::new(),
         }
     }
 
@@ -110,6 +115,9 @@ impl Tail {
                 }
                 fold.add(rows)?;
             }
+        }
+        if let Some(Transaction { application, version }) = Transaction::of_tag(&commit.tag) {
+            self.transactions.insert(application, (version, sequence));
         }
         self.next = sequence + 1;
         Ok(())

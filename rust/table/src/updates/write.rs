@@ -20,12 +20,13 @@ use lakemark_index::RowSet;
 use tokio::sync::oneshot;
 
 use super::automatic;
-use super::change::{Change, WriteOptions, Written, fitted};
+use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::flush::flush;
 use super::key::{KeyColumns, Keys};
 use super::level::chosen;
 use super::overlay::{Overlay, Updated};
 use super::parameters::Parameters;
+use super::publication;
 use super::tail::{Tail, to_ipc};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -185,7 +186,10 @@ impl<'a> Writing<'a> {
             return Err(not_local(store));
         }
         let lock = Arc::new(WriterLock::take(store).await?);
-        let base = Snapshot::pin_base(table).await?;
+        let mut base = Snapshot::pin_base(table).await?;
+        if publication::end_if_begun(table, &base).await? {
+            base = Snapshot::pin_base(table).await?;
+        }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
         let parameters = Parameters::of(&updates.options)?;
@@ -233,8 +237,12 @@ impl<'a> Writing<'a> {
 
     /// Checks changes and takes them in.
     async fn accept(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Written> {
+        if let Some(sequence) = options.transaction.as_ref().and_then(|transaction| self.made(transaction)) {
+            return Ok(Written { sequence, rows: 0 });
+        }
         let schema = self.base.schema();
-        let mut commit = LogCommit::default();
+        let tag = options.transaction.as_ref().map(Transaction::tag).transpose()?.unwrap_or_default();
+        let mut commit = LogCommit { tag, ..LogCommit::default() };
         let mut rows = 0;
         let mut fits = Vec::with_capacity(changes.len());
         for change in changes {
@@ -254,6 +262,16 @@ impl<'a> Writing<'a> {
         self.tail.apply(sequence, &commit, &self.schema, names.as_deref())?;
         self.commits.push(commit);
         Ok(Written { sequence, rows })
+    }
+
+    /// The sequence number of a call that was made before.
+    fn made(&self, call: &Transaction) -> Option<u64> {
+        let in_log = self.tail.transactions.get(&call.application).copied();
+        let kept = || {
+            let found = self.updates.transactions.iter().find(|kept| kept.application == call.application);
+            found.map(|kept| (kept.version, kept.sequence))
+        };
+        in_log.or_else(kept).filter(|(version, _)| *version >= call.version).map(|(_, sequence)| sequence)
     }
 
     /// Whether keys that are inserted are there already, and whether somebody was faster.

@@ -112,9 +112,9 @@ async fn a_manifest_that_was_in_use_within_the_age_stays_with_its_segments() {
     assert_eq!((report.manifests_kept, report.segments_kept), (2, 2));
     // Everything is younger than a month.
     let (folder, _) = used_store(5).await;
-    let options = VacuumOptions { older_than: 30 * DAY, dry_run: false };
+    let options = VacuumOptions { older_than: 30 * DAY, dry_run: false, originals: false };
     assert_eq!(open(folder.path()).await.vacuum(options).await.unwrap().removed, []);
-    let options = VacuumOptions { older_than: Duration::MAX, dry_run: false };
+    let options = VacuumOptions { older_than: Duration::MAX, dry_run: false, originals: false };
     assert_eq!(open(folder.path()).await.vacuum(options).await.unwrap().removed, []);
 }
 
@@ -162,7 +162,7 @@ async fn what_cannot_be_told_apart_is_not_removed() {
     let (folder, _) = used_store(5).await;
     let before = files(folder.path());
     let table = open(folder.path()).await;
-    let soon = VacuumOptions { older_than: Duration::from_secs(59 * 60), dry_run: false };
+    let soon = VacuumOptions { older_than: Duration::from_secs(59 * 60), dry_run: false, originals: false };
     assert_eq!(table.vacuum(soon).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     // Manifest 4 stays because of its age; nobody knows which segments it names.
     let path = store(folder.path()).join(manifest(4));

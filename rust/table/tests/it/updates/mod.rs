@@ -3,7 +3,9 @@
 mod filters;
 mod migration;
 mod model;
+mod publishing;
 mod reading;
+mod repeated;
 mod snapshots;
 mod speed;
 mod versions;
@@ -224,7 +226,7 @@ async fn a_key_that_was_changed_after_it_was_read_is_a_conflict() {
     let table = keyed(folder.path()).await;
     let read_at = table.snapshot().await.unwrap().sequence();
     make(&table, Operation::Upsert, batch(&[(2, Some(1), None)])).await.unwrap();
-    let options = WriteOptions { read_at };
+    let options = WriteOptions { read_at, ..WriteOptions::default() };
     let change = |key| vec![Change { operation: Operation::Delete, rows: keys(&[key]) }];
     for _ in 0..2 {
         let error = table.write(change(2), options.clone()).await.unwrap_err();
@@ -238,7 +240,7 @@ async fn a_key_that_was_changed_after_it_was_read_is_a_conflict() {
     table.migrate(MigrateOptions::default()).await.unwrap();
     assert_eq!(table.write(change(2), options).await.unwrap_err().kind(), ErrorKind::Conflict);
     let read_at = table.snapshot().await.unwrap().sequence();
-    table.write(change(2), WriteOptions { read_at }).await.unwrap();
+    table.write(change(2), WriteOptions { read_at, ..WriteOptions::default() }).await.unwrap();
     assert_eq!(rows(&table).await.len(), 298);
 }
 

@@ -204,7 +204,7 @@ impl Trial {
 
     async fn write(&self, calls: &[Call], read_at: Option<u64>) -> Result<Written, ErrorKind> {
         let changes = calls.iter().map(|call| Change { operation: call.operation, rows: given(call) }).collect();
-        let written = self.table.write(changes, WriteOptions { read_at }).await;
+        let written = self.table.write(changes, WriteOptions { read_at, ..WriteOptions::default() }).await;
         written.map_err(|error| error.kind())
     }
 
