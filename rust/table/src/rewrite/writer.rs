@@ -13,9 +13,9 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use tokio::io::AsyncWriteExt;
@@ -243,6 +243,16 @@ fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Err
     .with_source(error)
 }
 
+/// Whether all values of a column chunk are in its dictionary. A writer that gave its dictionary up would do so again, after it
+/// has hashed most of the values.
+fn dictionary_paid(chunk: &ColumnChunkMetaData) -> bool {
+    let is_dictionary = |encoding| matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+    match chunk.page_encoding_stats_mask() {
+        Some(pages) => pages.encodings().all(is_dictionary),
+        None => chunk.encodings().any(is_dictionary),
+    }
+}
+
 /// How files of new rows are written.
 pub(super) fn new_properties() -> WriterProperties {
     usual().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build()
@@ -255,7 +265,8 @@ fn usual() -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::Page)
 }
 
-/// As the file with this footer was written: the size of its row groups, and the compression of each column.
+/// As the file with this footer was written: the size of its row groups, and of each column the compression and whether
+/// a dictionary paid.
 pub(super) fn properties_like(footer: &Footer) -> WriterProperties {
     let rows = footer.row_groups.iter().max().map_or(ROW_GROUP_ROWS, |rows| (*rows as usize).max(1));
     let mut properties = usual().set_max_row_group_row_count(Some(rows));
@@ -269,7 +280,9 @@ pub(super) fn properties_like(footer: &Footer) -> WriterProperties {
             other => other,
         };
         compressions.entry(format!("{compression:?}")).or_insert((0, compression)).0 += 1;
-        properties = properties.set_column_compression(chunk.column_path().clone(), compression);
+        properties = properties
+            .set_column_compression(chunk.column_path().clone(), compression)
+            .set_column_dictionary_enabled(chunk.column_path().clone(), dictionary_paid(chunk));
     }
     // Columns that the file lacks are compressed as most of it.
     if let Some((_, compression)) = compressions.into_values().max_by_key(|(columns, _)| *columns) {

@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, LargeStringArray, RecordBatch}
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use parquet::basic::Compression;
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{ReaderProperties, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, ReaderProperties, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::serialized_reader::ReadOptionsBuilder;
 use uuid::Uuid;
@@ -68,6 +68,26 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
     assert_eq!(pairs(&folder.path().join("a.parquet")).len(), 10);
     let made = walk(&PathBuf::from(table.store_location().unwrap()));
     assert_eq!(made.len(), 2, "{made:?}");
+}
+
+#[tokio::test]
+async fn a_dictionary_that_was_given_up_is_not_begun_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let properties = WriterProperties::builder().set_dictionary_page_size_limit(64).set_data_page_row_count_limit(50);
+    let batch = old_rows(0, 1000);
+    let properties = properties.set_write_batch_size(50).set_statistics_enabled(EnabledStatistics::Page).build();
+    write_with(&folder.path().join("a.parquet"), &batch, properties);
+    let dictionaries = |path: PathBuf| {
+        let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+        let group = reader.metadata().row_group(0);
+        [0, 1].map(|column| group.column(column).dictionary_page_offset().is_some())
+    };
+    assert_eq!(dictionaries(folder.path().join("a.parquet")), [true, true]);
+    let table = open(folder.path()).await;
+    let folded = migrate(&table, &Pending::new(vec![shadow(&[7], 1000)], vec![rows(&[(7, "new")])])).await.unwrap();
+    let [again] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
+    assert_eq!(dictionaries(place(&table, again)), [false, true]);
+    assert_eq!(pairs(&place(&table, again)).len(), 1000);
 }
 
 fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
