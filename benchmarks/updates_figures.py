@@ -80,7 +80,10 @@ table = lakemark.Table(place)
 print("ready", flush=True)
 for number in range(10**9):
     keys = np.random.default_rng([number, 1]).choice(2 * rows, min(batch, rows), replace=False)
-    table.upsert(records(keys, number))
+    try:
+        table.upsert(records(keys, number))
+    except lakemark.CacheFullError:
+        table.migrate()
     print(number + 1, flush=True)
     time.sleep(pause)
 """
