@@ -196,7 +196,7 @@ def speeds(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any
         table = open_table(folder, store, cache_bytes=cache_of(rows))
         fill(table, rows, 0.5, 7)
         table.flush()
-        apply(table, changes(rows, min(speed, rows // 2), 99), commits=20)
+        apply(table, changes(rows, min(speed, rows // 100), 99), commits=20)
         asks[f"{speed:,}"] = session_of(folder, store)
     return {"scans": scans(asks, rows, rounds, [folder, scratch])}
 
@@ -247,17 +247,19 @@ def sustained(folder: Path, scratch: Path, rows: int, seconds: float) -> dict[st
         copy = scratch / f"sustained-{part}"
         shutil.copytree(folder, copy)
         table = lakemark.Table(copy)
-        table.declare_key("k", cache_bytes=cache_of(rows) // part)
+        cache = cache_of(rows) // part
+        table.declare_key("k", cache_bytes=cache, page_bytes=PAGES["coarse" if cache >= 16 << 20 else "fine"])
+        batch = min(10_000, cache // RECORD_BYTES // 20)
         updated, migrations, number, began = 0, 0, 0, time.perf_counter()
         while migrations == 0 or time.perf_counter() - began < seconds:
             number += 1
-            keys = np.random.default_rng(number).choice(2 * rows, min(10_000, rows), replace=False)
+            keys = np.random.default_rng(number).choice(2 * rows, batch, replace=False)
             table.upsert(records(keys, number))
             updated += len(keys)
             if table.updates.cache_share >= 0.5:
                 table.migrate()
                 migrations += 1
-        rates[named(cache_of(rows) // part)] = updated / (time.perf_counter() - began)
+        rates[named(cache)] = updated / (time.perf_counter() - began)
     place = scratch / "sustained-in-place"
     deltalake.write_deltalake(str(place), pq.read_table(folder))
     writer = Writer(IN_PLACE, place, rows, IN_PLACE_BATCH)
