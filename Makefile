@@ -140,18 +140,25 @@ bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 re
 	done
 	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
+# What tests are told is exported: in front of CARGO, which changes the folder first, it would be told to cd.
+crash-test model-test: export TMPDIR := $(TEST_FOLDER)
+crash-test: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
+crash-test: export LAKEMARK_POWER_STATES = $(POWER_STATES)
+crash-test: export LAKEMARK_DISK_STRIDE = $(DISK_STRIDE)
+process-test: export LAKEMARK_PROCESSES_SECONDS = $(PROCESSES_SECONDS)
+model-test: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
+model-test: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
+model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
+
 crash-test: ## kills a writer TRIALS=120 times, at random instants and named points; full and failing disks, power cuts in between
-	TMPDIR=$(TEST_FOLDER) LAKEMARK_CRASH_TRIALS=$(TRIALS) LAKEMARK_POWER_STATES=$(POWER_STATES) LAKEMARK_DISK_STRIDE=$(DISK_STRIDE) \
-		$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk -- --nocapture
+	$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk -- --nocapture
 
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
-	LAKEMARK_PROCESSES_SECONDS=$(PROCESSES_SECONDS) $(CARGO) test -p lakemark-table --test processes -- --nocapture
+	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
 model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7: random changes, migrations, vacuums, other writers, and SQL, against a map
-	TMPDIR=$(TEST_FOLDER) LAKEMARK_MODEL_OPERATIONS=$(OPERATIONS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
-		$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
-	TMPDIR=$(TEST_FOLDER) LAKEMARK_MODEL_STATEMENTS=$(STATEMENTS) LAKEMARK_MODEL_SEED=$(or $(SEED),7) \
-		$(CARGO) test --workspace --test it statements -- --nocapture
+	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
+	$(CARGO) test --workspace --test it statements -- --nocapture
 
 fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
