@@ -5,6 +5,8 @@
 //! after, and dies. Then the table is opened and compared with a map.
 #![cfg(feature = "failpoints")]
 
+mod counted;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -23,6 +25,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use self::counted::for_each_row;
 
 const FOLDER: &str = "LAKEMARK_CRASH_FOLDER";
 const SEED: &str = "LAKEMARK_CRASH_SEED";
@@ -190,39 +194,12 @@ fn run_victim(folder: &Path, seed: u64, first: u64, point: Option<&str>, after: 
 
 fn read(snapshot: &Snapshot) -> Rows {
     let mut rows = Rows::new();
-    let mut add = |batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool| {
-        let k = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>().clone();
-        let s = batch.column_by_name("s").unwrap().clone();
-        for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
-            let text = s.is_valid(row).then(|| s.as_string::<i32>().value(row).to_owned());
-            assert_eq!(rows.insert(k.value(row), text.unwrap()), None, "the key {} is there twice", k.value(row));
-        }
-    };
-    type Counts = Box<dyn Fn(u32) -> bool>;
-    let mut files: Vec<(String, Counts)> = Vec::new();
-    for file in snapshot.files() {
-        let hidden = file.deleted.clone();
-        files.push((
-            file.meta.location.to_string(),
-            Box::new(move |row| !hidden.as_ref().is_some_and(|set| set.contains(row))),
-        ));
-    }
-    for file in snapshot.pending().iter().flat_map(|pending| &pending.files) {
-        let rows = file.rows.clone();
-        files.push((file.meta.location.to_string(), Box::new(move |row| rows.contains(row))));
-    }
-    for (location, counts) in files {
-        let file = File::open(Path::new("/").join(location)).unwrap();
-        let mut first = 0;
-        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
-            let batch = batch.unwrap();
-            add(&batch, first, &counts);
-            first += batch.num_rows() as u32;
-        }
-    }
-    for batch in snapshot.pending().iter().flat_map(|pending| &pending.batches) {
-        add(batch, 0, &|_| true);
-    }
+    for_each_row(snapshot, |batch, at| {
+        let key = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>().value(at);
+        let s = batch.column_by_name("s").unwrap();
+        let text = s.is_valid(at).then(|| s.as_string::<i32>().value(at).to_owned());
+        assert_eq!(rows.insert(key, text.unwrap()), None, "the key {key} is there twice");
+    });
     rows
 }
 

@@ -4,6 +4,7 @@
 //! one that fails to the next, `LAKEMARK_POWER_STATES` how many states are made after a step that is followed by a power cut.
 #![cfg(feature = "failpoints")]
 
+mod counted;
 #[path = "disk/power.rs"]
 mod power;
 
@@ -20,10 +21,10 @@ use lakemark_table::{
     WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use self::counted::for_each_row;
 use self::power::Disk;
 
 type Rows = BTreeMap<i64, String>;
@@ -147,32 +148,12 @@ async fn declare(folder: &Path) -> Result<(), Error> {
 
 fn read(snapshot: &Snapshot) -> Rows {
     let mut rows = Rows::new();
-    let mut add = |batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool| {
-        let k = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>().clone();
-        let s = batch.column_by_name("s").unwrap().clone();
-        for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
-            let text = s.is_valid(row).then(|| s.as_string::<i32>().value(row).to_owned());
-            assert_eq!(rows.insert(k.value(row), text.unwrap()), None, "the key {} is there twice", k.value(row));
-        }
-    };
-    let mut scan = |location: &str, counts: &dyn Fn(u32) -> bool| {
-        let file = File::open(Path::new("/").join(location)).unwrap();
-        let mut first = 0;
-        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
-            let batch = batch.unwrap();
-            add(&batch, first, counts);
-            first += batch.num_rows() as u32;
-        }
-    };
-    for file in snapshot.files() {
-        scan(file.meta.location.as_ref(), &|row| !file.deleted.as_ref().is_some_and(|set| set.contains(row)));
-    }
-    for file in snapshot.pending().iter().flat_map(|pending| &pending.files) {
-        scan(file.meta.location.as_ref(), &|row| file.rows.contains(row));
-    }
-    for batch in snapshot.pending().iter().flat_map(|pending| &pending.batches) {
-        add(batch, 0, &|_| true);
-    }
+    for_each_row(snapshot, |batch, at| {
+        let key = batch.column_by_name("k").unwrap().as_primitive::<Int64Type>().value(at);
+        let s = batch.column_by_name("s").unwrap();
+        let text = s.is_valid(at).then(|| s.as_string::<i32>().value(at).to_owned());
+        assert_eq!(rows.insert(key, text.unwrap()), None, "the key {key} is there twice");
+    });
     rows
 }
 

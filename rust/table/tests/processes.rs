@@ -9,6 +9,8 @@
 //!
 //! The test starts this program again for each process. `LAKEMARK_PROCESSES_SECONDS` is how long it takes.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -23,9 +25,10 @@ use lakemark_table::{
     BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, TableOptions, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+
+use self::counted::for_each_row;
 
 const FOLDER: &str = "LAKEMARK_PROCESSES_FOLDER";
 const NUMBER: &str = "LAKEMARK_PROCESSES_NUMBER";
@@ -203,32 +206,11 @@ fn rows_of(accounts: &[(i64, Account)]) -> RecordBatch {
 /// All accounts, each of which is there once.
 fn read(snapshot: &Snapshot) -> Accounts {
     let mut accounts = Accounts::new();
-    let mut add = |batch: &RecordBatch, first: u32, counts: &dyn Fn(u32) -> bool| {
-        let column = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().clone();
-        let (keys, amounts, counters, owners) = (column("key"), column("amount"), column("counter"), column("owner"));
-        for row in (0..batch.num_rows()).filter(|row| counts(first + *row as u32)) {
-            let (key, account) = (keys.value(row), (amounts.value(row), counters.value(row), owners.value(row)));
-            assert_eq!(accounts.insert(key, account), None, "the account {key} is there twice");
-        }
-    };
-    let mut scan = |location: &str, counts: &dyn Fn(u32) -> bool| {
-        let file = File::open(Path::new("/").join(location)).unwrap();
-        let mut first = 0;
-        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
-            let batch = batch.unwrap();
-            add(&batch, first, counts);
-            first += batch.num_rows() as u32;
-        }
-    };
-    for file in snapshot.files() {
-        scan(file.meta.location.as_ref(), &|row| !file.deleted.as_ref().is_some_and(|set| set.contains(row)));
-    }
-    for file in snapshot.pending().iter().flat_map(|pending| &pending.files) {
-        scan(file.meta.location.as_ref(), &|row| file.rows.contains(row));
-    }
-    for batch in snapshot.pending().iter().flat_map(|pending| &pending.batches) {
-        add(batch, 0, &|_| true);
-    }
+    for_each_row(snapshot, |batch, at| {
+        let value = |name: &str| batch.column_by_name(name).unwrap().as_primitive::<Int64Type>().value(at);
+        let (key, account) = (value("key"), (value("amount"), value("counter"), value("owner")));
+        assert_eq!(accounts.insert(key, account), None, "the account {key} is there twice");
+    });
     accounts
 }
 

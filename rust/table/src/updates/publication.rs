@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::migrate::MigrationLock;
 use super::write::{WriterLock, no_key, unwritable};
-use crate::disk::sync_folder;
+use crate::disk::{link, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::location::Shape;
@@ -183,7 +183,7 @@ impl Places {
             let path = self.folder.join(&file.path);
             // What somebody wrote in its place meanwhile is a file of its own.
             if is_unchanged(&path, file)? {
-                fs::remove_file(&path)?;
+                remove(&path)?;
                 folders.extend(path.parent().map(Path::to_owned));
                 reach("publish-original-gone");
             }
@@ -195,7 +195,7 @@ impl Places {
                 if !waiting.exists() {
                     second_name(&self.store.join(&file.stored), &waiting, &mut folders)?;
                 }
-                fs::rename(&waiting, &path)?;
+                rename(&waiting, &path)?;
                 reach("publish-file-there");
             }
             folders.extend(path.parent().map(Path::to_owned));
@@ -227,12 +227,12 @@ fn second_name(from: &Path, to: &Path, folders: &mut BTreeSet<PathBuf>) -> io::R
         // The names of new folders must last as well.
         folders.extend(folder.ancestors().take(3).filter(|folder| folder.is_dir()).map(Path::to_owned));
     }
-    match fs::remove_file(to) {
+    match remove(to) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    if fs::hard_link(from, to).is_ok() {
+    if link(from, to).is_ok() {
         return Ok(());
     }
     fs::copy(from, to)?;
