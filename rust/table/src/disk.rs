@@ -52,11 +52,12 @@ pub(crate) fn attempt(_step: Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Creates a folder so that it survives a crash: its name is synced in its parent, and that of its parent.
+/// Creates a folder, and those above it, so that it survives a crash: its name is synced in its parent, and that of its parent.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
+    folder.parent().map_or(Ok(()), make_folder)?;
     attempt(Step::MakeFolder(folder))?;
     fs::create_dir_all(folder)?;
     reach("folder-made");

@@ -31,6 +31,8 @@ use self::counted::for_each_row;
 const FOLDER: &str = "LAKEMARK_CRASH_FOLDER";
 const SEED: &str = "LAKEMARK_CRASH_SEED";
 const FIRST: &str = "LAKEMARK_CRASH_FIRST";
+/// A point and how often it is reached before the process stops there, as the library reads it.
+const AT: &str = "LAKEMARK_CRASH_AT";
 const KEYS: i64 = 300;
 /// Changes that a victim makes if nobody kills it.
 const CHANGES: u64 = 120;
@@ -64,15 +66,26 @@ fn points() -> Vec<String> {
     found.into_iter().collect()
 }
 
-fn step(seed: u64, number: u64) -> Step {
+/// Of a hundred steps, those that are no change of rows: flushes, migrations, migrations of a part, vacuums and publications. A victim
+/// that is to die in a merge, a migration or a publication makes more of what leads there.
+fn mix(point: Option<&str>) -> [u32; 5] {
+    match point.and_then(|point| point.split_once('-')) {
+        Some(("merge" | "run" | "resolution" | "log", _)) => [50, 0, 1, 1, 0],
+        Some(("migration", _)) => [5, 15, 15, 2, 2],
+        Some(("publish", _)) => [5, 15, 10, 2, 20],
+        _ => [4, 2, 2, 3, 3],
+    }
+}
+
+fn step(seed: u64, number: u64, point: Option<&str>) -> Step {
     let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
-    match random.random_range(0..100) {
-        0..4 => return Step::Flush,
-        4..6 => return Step::Migrate(1.0),
-        6..8 => return Step::Migrate(0.3),
-        8..11 => return Step::Vacuum,
-        11..14 => return Step::Publish,
-        _ => {}
+    let mut drawn = random.random_range(0..100);
+    let others = [Step::Flush, Step::Migrate(1.0), Step::Migrate(0.3), Step::Vacuum, Step::Publish];
+    for (step, share) in others.into_iter().zip(mix(point)) {
+        if drawn < share {
+            return step;
+        }
+        drawn -= share;
     }
     let mut keys = BTreeSet::new();
     for _ in 0..random.random_range(1..30) {
@@ -156,11 +169,13 @@ async fn victim() {
     let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let folder = std::env::var(FOLDER).unwrap();
     let (seed, first) = (number(SEED), number(FIRST));
+    let at_point = std::env::var(AT).ok();
+    let point = at_point.as_deref().and_then(|asked| asked.split_once(':')).map(|(point, _)| point);
     let table = open(Path::new(&folder)).await;
     let mut out = std::io::stdout();
     for at in first..first + CHANGES {
         writeln!(out, "\nbegin {at}").and_then(|()| out.flush()).unwrap();
-        make(&table, &step(seed, at)).await;
+        make(&table, &step(seed, at, point)).await;
         writeln!(out, "\ndone {at}").and_then(|()| out.flush()).unwrap();
     }
 }
@@ -171,7 +186,7 @@ fn run_victim(folder: &Path, seed: u64, first: u64, point: Option<&str>, after: 
     command.args(["--exact", "killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged", "--nocapture"]);
     command.env(FOLDER, folder).env(SEED, seed.to_string()).env(FIRST, first.to_string());
     if let Some(point) = point {
-        command.env("LAKEMARK_CRASH_AT", point);
+        command.env(AT, point);
     }
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap());
@@ -273,7 +288,7 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
         let after = Duration::from_millis(random.random_range(1..250));
         prepare(folder.path(), point);
         let (begun, done) = run_victim(folder.path(), seed, first, asked.as_deref(), after);
-        (first..done).for_each(|at| apply(&mut expected, &step(seed, at)));
+        (first..done).for_each(|at| apply(&mut expected, &step(seed, at, point)));
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
         let found = read(&snapshot);
         if !folder.path().join("_delta_log").exists() {
@@ -282,7 +297,7 @@ async fn killed_at_any_instant_a_writer_loses_nothing_that_it_acknowledged() {
         first = done;
         if found != expected {
             assert_eq!(begun, done + 1, "trial {trial}, {asked:?}: acknowledged changes are lost");
-            apply(&mut expected, &step(seed, done));
+            apply(&mut expected, &step(seed, done, point));
             in_flight += 1;
         }
         // A step in flight may be whole without an answer; it is made again otherwise, which must come to the same.

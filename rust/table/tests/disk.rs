@@ -35,10 +35,12 @@ enum Call {
     Change(Operation, i64, i64),
     Flush,
     Migrate(f64),
+    /// Of a Delta table there is nothing to publish.
+    Publish,
 }
 
-/// Changes in the log, runs of them, a merge, and migrations of a part and of the whole.
-const CALLS: [Call; 22] = [
+/// Changes in the log, runs of them, a merge, migrations of a part and of the whole, and publications of both.
+const CALLS: [Call; 25] = [
     Call::Change(Operation::Upsert, 0, 12),
     Call::Change(Operation::Delete, 4, 7),
     Call::Flush,
@@ -51,6 +53,7 @@ const CALLS: [Call; 22] = [
     Call::Flush,
     Call::Change(Operation::Upsert, 3, 30),
     Call::Migrate(0.4),
+    Call::Publish,
     Call::Change(Operation::Delete, 28, 33),
     // Larger than the buffer.
     Call::Change(Operation::Upsert, 200, 700),
@@ -60,7 +63,9 @@ const CALLS: [Call; 22] = [
     Call::Flush,
     Call::Change(Operation::Delete, 105, 205),
     Call::Migrate(1.0),
+    Call::Publish,
     Call::Change(Operation::Upsert, 1, 3),
+    Call::Publish,
     Call::Change(Operation::Delete, 2, 3),
 ];
 
@@ -76,6 +81,7 @@ fn one_thread() -> BuildOptions {
 async fn make(table: &Arc<Table>, number: usize, call: Call) -> Result<(), Error> {
     match call {
         Call::Flush => table.flush().await,
+        Call::Publish => table.publish().await.map(|_| ()),
         Call::Migrate(fraction) => {
             table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await.map(|_| ())
         }

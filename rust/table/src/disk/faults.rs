@@ -3,6 +3,7 @@
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use super::Step;
 
@@ -29,8 +30,13 @@ pub enum Event {
         /// Its length from then on.
         length: u64,
     },
-    /// The bytes of a file were synced.
-    Sync(PathBuf),
+    /// The bytes of a file were synced, and with them when it was changed last.
+    Sync {
+        /// The file.
+        path: PathBuf,
+        /// Its time of modification.
+        modified: SystemTime,
+    },
     /// A file got another name.
     Rename {
         /// The old one.
@@ -153,7 +159,9 @@ fn events(step: Step<'_>) -> Result<Vec<Event>> {
         Step::Create(path) => vec![Event::Create(path.to_owned())],
         Step::Write { path, at, bytes } => vec![Event::Write { path: path.to_owned(), at, bytes: bytes.to_vec() }],
         Step::Cut { path, length } => vec![Event::Cut { path: path.to_owned(), length }],
-        Step::Sync(path) => vec![Event::Sync(path.to_owned())],
+        Step::Sync(path) => {
+            vec![Event::Sync { path: path.to_owned(), modified: std::fs::metadata(path)?.modified()? }]
+        }
         Step::Rename { from, to } => vec![Event::Rename { from: from.to_owned(), to: to.to_owned() }],
         Step::Link { from, to } => vec![Event::Link { from: from.to_owned(), to: to.to_owned() }],
         Step::Remove(path) => vec![Event::Remove(path.to_owned())],

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::migrate::MigrationLock;
 use super::write::{WriterLock, no_key, unwritable};
-use crate::disk::{link, remove, rename, sync_folder};
+use crate::disk::{link, make_folder, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::location::Shape;
@@ -223,9 +223,8 @@ fn is_unchanged(path: &Path, file: &MovedFile) -> io::Result<bool> {
 /// Gives a file another name; on another file system a copy with the same time. `folders` are those to sync.
 fn second_name(from: &Path, to: &Path, folders: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
-        // The names of new folders must last as well.
-        folders.extend(folder.ancestors().take(3).filter(|folder| folder.is_dir()).map(Path::to_owned));
+        make_folder(folder)?;
+        folders.insert(folder.to_owned());
     }
     match remove(to) {
         Ok(()) => {}

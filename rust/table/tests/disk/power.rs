@@ -23,7 +23,7 @@ struct Bytes {
     synced: Vec<u8>,
     /// What came later, in its order.
     later: Vec<Change>,
-    /// When a file was written that was there before.
+    /// When it was changed last, unless something of that is not synced.
     modified: Option<SystemTime>,
 }
 
@@ -133,8 +133,9 @@ impl Disk {
             }
             Event::Write { path, at, bytes } => self.write(path, Change::Write(*at, bytes.clone())),
             Event::Cut { path, length } => self.write(path, Change::Cut(*length)),
-            Event::Sync(path) => {
+            Event::Sync { path, modified } => {
                 let file = &mut self.files[self.seen[path]];
+                file.modified = Some(*modified);
                 let later = std::mem::take(&mut file.later);
                 later.iter().for_each(|change| Bytes::change(&mut file.synced, change));
             }
