@@ -8,10 +8,10 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
-use jni::objects::{JClass, JString};
+use jni::objects::{JByteArray, JClass, JString};
 use jni::sys::{jboolean, jlong};
 use jni::{Env, EnvUnowned};
-use lakemark_table::{ErrorKind, Table, TableOptions};
+use lakemark_table::ErrorKind;
 
 use crate::aggregate;
 use crate::error::{NativeError, Result, Throw};
@@ -22,13 +22,15 @@ use crate::runtime::block_on;
 use crate::split::{ScanSpec, Split};
 use crate::stores::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
+use crate::tables::Named;
 use crate::types::spark_schema;
 
 fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
     if text.is_null() { Ok(None) } else { Ok(Some(text.try_to_string(env)?)) }
 }
 
-/// `long openTable(String path, String storeOrNull, boolean useIndex)`: opens a table and pins its newest state.
+/// `long openTable(String path, String storeOrNull, boolean useIndex, long version)`: opens a table and pins its newest state, or a
+/// version that is not negative.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
     mut env: EnvUnowned<'l>,
@@ -36,20 +38,20 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
     path: JString<'l>,
     store: JString<'l>,
     use_index: jboolean,
+    version: jlong,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
-        let location = path.try_to_string(env)?;
-        let store = optional(env, &store)?;
-        let pinned = block_on(pin(location, store, use_index))??;
+        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let pinned = block_on(pin(Named { location, store, version: u64::try_from(version).ok() }, use_index))??;
         remember_stores(&pinned.location, pinned.store.as_deref(), &pinned.snapshot);
         Ok(handle::give(pinned))
     })
     .resolve::<Throw>()
 }
 
-async fn pin(location: String, store: Option<String>, use_index: bool) -> Result<Pinned> {
-    let options = TableOptions { store: store.clone(), ..TableOptions::default() };
-    let snapshot = Table::open(&location, options).await?.snapshot().await?;
+async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
+    let snapshot = named.open().await?.snapshot().await?;
+    let Named { location, store, .. } = named;
     if snapshot.column_names().is_some() {
         return Err(NativeError::new(
             ErrorKind::Unsupported,
@@ -134,7 +136,8 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_aggregate<'l>(
     .resolve::<Throw>()
 }
 
-/// `String plan(long table, String filter, String columns)`: the splits, as JSON; `columns` is a JSON list of names.
+/// `byte[] plan(long table, String filter, String columns)`: the splits, as [`plan::Plan::encode`] writes them; `columns` is a JSON list of
+/// names.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
     mut env: EnvUnowned<'l>,
@@ -142,30 +145,32 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
     table: jlong,
     filter: JString<'l>,
     columns: JString<'l>,
-) -> JString<'l> {
-    env.with_env(|env| -> Result<JString<'l>> {
+) -> JByteArray<'l> {
+    env.with_env(|env| -> Result<JByteArray<'l>> {
         let filter = filter.try_to_string(env)?;
         let columns: Vec<String> = serde_json::from_str(&columns.try_to_string(env)?)?;
         let pinned = handle::get(table)?;
         let plan = block_on(plan::plan(&pinned, &filter, &columns))??;
-        Ok(env.new_string(serde_json::to_string(&plan)?)?)
+        Ok(env.byte_array_from_slice(&plan.encode()?)?)
     })
     .resolve::<Throw>()
 }
 
-/// `void openSplit(String scan, String split, long outStream)`: the record batches of a split, as an Arrow C stream.
+/// `void openSplit(String scan, String split, byte[] attachment, long outStream)`: the record batches of a split, as an Arrow C stream.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     scan: JString<'l>,
     split: JString<'l>,
+    attachment: JByteArray<'l>,
     out_stream: jlong,
 ) {
     env.with_env(|env| -> Result<()> {
         let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
         let split: Split = serde_json::from_str(&split.try_to_string(env)?)?;
-        let reader = block_on(SplitReader::open(&scan, &split))??;
+        let attachment = env.convert_byte_array(&attachment)?;
+        let reader = block_on(SplitReader::open(&scan, &split, &attachment))??;
         export(reader, out_stream)
     })
     .resolve::<Throw>()

@@ -1,8 +1,8 @@
 //! The Spark connector's native half: table snapshots, plans and record batches for a JVM.
 //!
-//! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, aggregates ([`aggregate`]), a plan. A plan is JSON
-//! with one [`split`] per task, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]). Filters come
-//! as JSON too ([`filter`]) and only with conditions that mean the same to Spark and to the index.
+//! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, aggregates ([`aggregate`]), a plan. A plan has
+//! one [`split`] per task as JSON, with its pending rows if it has some, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]).
+//! Tables stay open between queries ([`tables`]). Filters come as JSON, too ([`filter`]), and only with conditions that mean the same to Spark and to the index.
 //!
 //! With the Python binding this is the only crate that may use `unsafe`; each use is in [`calls`] or [`handle`]. Errors and
 //! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's
@@ -22,4 +22,5 @@ mod runtime;
 mod split;
 mod stores;
 mod stream;
+mod tables;
 mod types;

@@ -1,19 +1,20 @@
 //! Splits of pending rows: rows that are in no data file yet.
 //!
-//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel in the splits themselves. The
+//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The
 //! marks know nothing of either, so that all of them are read, and Spark evaluates every filter.
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::SchemaRef;
 use lakemark_table::PendingRows;
 
 use crate::error::{NativeError, Result};
 use crate::plan::{Input, PlannedSplit};
-use crate::split::{Home, Split, encode};
+use crate::split::{Home, Split, to_ipc};
 
-/// A split takes about so many bytes of rows in memory, as text: it is sent to an executor with its task.
-const BODY_BYTES: usize = 1 << 20;
+/// A split takes at most so many bytes of rows in memory: they are sent to an executor with its task, and Spark warns of tasks of more
+/// than 1,000 KiB.
+const ATTACHED_BYTES: usize = 960 << 10;
 
 /// Adds the splits of pending rows; `schema` has the scan's columns with Spark's types.
 pub(crate) fn splits(pending: &PendingRows, schema: &SchemaRef, out: &mut Vec<PlannedSplit>) -> Result<()> {
@@ -22,10 +23,22 @@ pub(crate) fn splits(pending: &PendingRows, schema: &SchemaRef, out: &mut Vec<Pl
         let input = Input { home: Home::Store, meta: &file.meta, constants: None };
         input.known_splits(&file.row_groups, &file.rows, out)?;
     }
-    for batch in &pending.batches {
-        memory_splits(&in_spark_types(batch, schema)?, out)?;
+    // Each split is a task, so that a few rows here and there go together.
+    let batches = pending.batches.iter().map(|batch| in_spark_types(batch, schema)).collect::<Result<Vec<_>>>()?;
+    match batches.as_slice() {
+        [] => Ok(()),
+        [batch] => memory_splits(batch, out),
+        several => memory_splits(&in_one(schema, several)?, out),
     }
-    Ok(())
+}
+
+fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+    if schema.fields().is_empty() {
+        let rows = batches.iter().map(RecordBatch::num_rows).sum();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        return Ok(RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options)?);
+    }
+    Ok(concat_batches(schema, batches)?)
 }
 
 fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
@@ -41,20 +54,22 @@ fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)?)
 }
 
-/// Halves the rows until each part is small enough, or one row.
+/// Cuts the rows into equal parts until each is small enough, or one row.
 fn memory_splits(batch: &RecordBatch, out: &mut Vec<PlannedSplit>) -> Result<()> {
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(());
     }
-    let body = encode(&batch.schema(), Some(batch))?;
-    if body.len() > BODY_BYTES && rows > 1 {
-        let half = rows / 2;
-        memory_splits(&batch.slice(0, half), out)?;
-        return memory_splits(&batch.slice(half, rows - half), out);
+    let attachment = to_ipc(&batch.schema(), Some(batch))?;
+    if attachment.len() > ATTACHED_BYTES && rows > 1 {
+        let parts = (attachment.len() / ATTACHED_BYTES + 1).min(rows);
+        drop(attachment);
+        let cut = |part: usize| part * rows / parts;
+        return (0..parts).try_for_each(|part| memory_splits(&batch.slice(cut(part), cut(part + 1) - cut(part)), out));
     }
-    let bytes = body.len() as u64;
-    out.push(PlannedSplit { body: serde_json::to_string(&Split::Memory(body))?, rows: Some(rows as u64), bytes });
+    let bytes = attachment.len() as u64;
+    let body = serde_json::to_string(&Split::Memory)?;
+    out.push(PlannedSplit { body, rows: Some(rows as u64), bytes, attachment });
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::handle::Pinned;
 use crate::plan;
 use crate::read::SplitReader;
 use crate::runtime::block_on;
-use crate::split::ScanSpec;
+use crate::split::{ScanSpec, of_ipc};
 
 const ALL_ROWS: &str = r#"{"op":"true"}"#;
 /// Three runs are merged into one as soon as they are there.
@@ -113,24 +113,40 @@ fn expected() -> Vec<Row> {
     rows
 }
 
-/// A plan as Java gets it.
-async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Value {
-    let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-    serde_json::to_value(plan::plan(pinned, filter, &columns).await.expect("a plan")).expect("JSON")
+/// A plan as Java gets it, taken apart as Java does.
+struct Planned {
+    json: Value,
+    attachments: Vec<Vec<u8>>,
 }
 
-fn bodies(plan: &Value) -> Vec<&str> {
-    let splits = plan["splits"].as_array().expect("splits");
+async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
+    let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+    let plan = plan::plan(pinned, filter, &columns).await.expect("a plan").encode().expect("bytes");
+    let (length, rest) = plan.split_first_chunk::<4>().expect("a length");
+    let (json, mut rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+    let json: Value = serde_json::from_slice(json).expect("JSON");
+    let mut attachments = Vec::new();
+    for split in json["splits"].as_array().expect("splits") {
+        let (attachment, after) = rest.split_at(split["attached"].as_u64().expect("a length") as usize);
+        attachments.push(attachment.to_vec());
+        rest = after;
+    }
+    assert!(rest.is_empty(), "{} bytes belong to no split", rest.len());
+    Planned { json, attachments }
+}
+
+fn bodies(plan: &Planned) -> Vec<&str> {
+    let splits = plan.json["splits"].as_array().expect("splits");
     splits.iter().map(|split| split["body"].as_str().expect("a body")).collect()
 }
 
 /// The batches of all splits, as tasks read them; each split gives as many rows as it was planned to.
-async fn run(plan: &Value) -> Vec<RecordBatch> {
-    let scan: ScanSpec = serde_json::from_str(plan["scan"].as_str().expect("a scan")).expect("a scan");
+async fn run(plan: &Planned) -> Vec<RecordBatch> {
+    let scan: ScanSpec = serde_json::from_str(plan.json["scan"].as_str().expect("a scan")).expect("a scan");
     let mut batches = Vec::new();
-    for split in plan["splits"].as_array().expect("splits") {
+    for (split, attachment) in plan.json["splits"].as_array().expect("splits").iter().zip(&plan.attachments) {
         let body: Split = serde_json::from_str(split["body"].as_str().expect("a body")).expect("a split");
-        let mut reader = SplitReader::open(&scan, &body).await.expect("a reader");
+        let mut reader = SplitReader::open(&scan, &body, attachment).await.expect("a reader");
         let before: usize = batches.iter().map(RecordBatch::num_rows).sum();
         while let Some(batch) = reader.next().await.expect("rows") {
             batches.push(batch);
@@ -141,7 +157,7 @@ async fn run(plan: &Value) -> Vec<RecordBatch> {
     batches
 }
 
-async fn rows_of(plan: &Value) -> Vec<Row> {
+async fn rows_of(plan: &Planned) -> Vec<Row> {
     let mut rows = Vec::new();
     for batch in run(plan).await {
         let column = |name: &str| batch.column_by_name(name).expect("a column");
@@ -167,12 +183,12 @@ fn rows_in_memory_and_in_runs_are_read_with_those_of_the_files() {
         let fixture = Fixture::new().await;
         fixture.change().await;
         let in_memory = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
-        assert_eq!(in_memory["pendingRows"], 4);
+        assert_eq!(in_memory.json["pendingRows"], 4);
         assert!(bodies(&in_memory).iter().any(|body| body.contains("memory")));
         assert_eq!(rows_of(&in_memory).await, expected());
         fixture.table.flush().await.expect("a run");
         let in_run = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
-        assert_eq!(in_run["pendingRows"], 4);
+        assert_eq!(in_run.json["pendingRows"], 4);
         assert!(bodies(&in_run).iter().any(|body| body.contains(".lmr")));
         assert!(!bodies(&in_run).iter().any(|body| body.contains("memory")));
         assert_eq!(rows_of(&in_run).await, expected());
@@ -259,7 +275,7 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
         assert_eq!(rows_of(&of_memory).await, expected());
         assert_eq!(rows_of(&of_run).await, expected());
         let migrated = plan(&fixture.pin().await, ALL_ROWS, &COLUMNS).await;
-        assert_eq!(migrated["pendingRows"], 0);
+        assert_eq!(migrated.json["pendingRows"], 0);
         let now = rows_of(&migrated).await;
         assert_eq!(now, rows_of(&of_merged).await);
         assert_eq!((now.len(), now.iter().filter(|row| row.3.as_deref() == Some("later")).count()), (201, 2));
@@ -279,9 +295,10 @@ fn many_rows_in_memory_are_cut_into_splits_of_moderate_size() {
     assert_eq!(out.iter().map(|split| split.rows.expect("known")).sum::<u64>(), 3000);
     let mut keys = Vec::new();
     for split in &out {
-        assert!(split.body.len() < BODY_BYTES + 100 || split.rows == Some(1), "{} bytes", split.body.len());
-        let Split::Memory(rows) = serde_json::from_str(&split.body).expect("a split") else { panic!("a file") };
-        let rows = crate::split::decode(&rows).expect("rows").1.expect("rows");
+        let bytes = split.attachment.len();
+        assert!(bytes <= ATTACHED_BYTES || split.rows == Some(1), "{bytes} bytes");
+        assert!(matches!(serde_json::from_str(&split.body).expect("a split"), Split::Memory));
+        let rows = of_ipc(&split.attachment).expect("rows").1.expect("rows");
         keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
     }
     assert_eq!(keys, (0..3000).collect::<Vec<i64>>());

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot};
 use object_store::ObjectMeta;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::error::{NativeError, Result};
 use crate::filter;
@@ -27,7 +27,7 @@ const SPLIT_BYTES: u64 = 64 << 20;
 pub(crate) struct Plan {
     /// A [`ScanSpec`], opaque to Java.
     scan: String,
-    splits: Vec<PlannedSplit>,
+    pub(crate) splits: Vec<PlannedSplit>,
     /// Rows that are in no data file yet. All of them are in the splits, whatever the filter is.
     pending_rows: u64,
     report: ProbeReport,
@@ -41,6 +41,23 @@ pub(crate) struct PlannedSplit {
     /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
     pub(crate) rows: Option<u64>,
     pub(crate) bytes: u64,
+    /// Pending rows in memory that go with it: the scan's columns as an IPC stream. Java is told how long that is.
+    #[serde(rename = "attached", serialize_with = "length")]
+    pub(crate) attachment: Vec<u8>,
+}
+
+fn length<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_u64(bytes.len() as u64)
+}
+
+impl Plan {
+    /// The plan for Java: the length of its JSON in four bytes, the JSON, the attachments of the splits in their order.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let json = serde_json::to_vec(self)?;
+        let length = u32::try_from(json.len()).map_err(|_| NativeError::internal("a plan of more than 4 GiB"))?;
+        let attached = self.splits.iter().map(|split| split.attachment.as_slice());
+        Ok([&length.to_be_bytes()[..], &json].into_iter().chain(attached).collect::<Vec<_>>().concat())
+    }
 }
 
 /// What the marks say of a filter; one look serves all questions about the same filter.
@@ -172,7 +189,8 @@ impl Input<'_> {
             let to_byte = if piece + 1 == pieces { u64::MAX } else { from_byte + SPLIT_BYTES };
             let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
             let part = Part::Unknown { from_byte, to_byte, deleted, deleted_of };
-            out.push(PlannedSplit { body: self.body(part)?, rows: None, bytes: size.min(to_byte) - from_byte });
+            let bytes = size.min(to_byte) - from_byte;
+            out.push(PlannedSplit { body: self.body(part)?, rows: None, bytes, attachment: Vec::new() });
         }
         Ok(())
     }
@@ -194,7 +212,7 @@ impl Input<'_> {
                 count,
             };
             let bytes = count.saturating_mul(bytes_per_row);
-            out.push(PlannedSplit { body: self.body(part)?, rows: Some(count), bytes });
+            out.push(PlannedSplit { body: self.body(part)?, rows: Some(count), bytes, attachment: Vec::new() });
             Ok(())
         };
         let mut start = 0;

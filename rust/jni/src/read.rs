@@ -20,7 +20,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 
 use crate::error::{NativeError, Result, reading};
 use crate::object::DataObject;
-use crate::split::{FileSplit, Part, ScanSpec, Split, decode};
+use crate::split::{FileSplit, Part, ScanSpec, Split, of_ipc};
 use crate::stores::store_of;
 
 /// Rows of one batch, the size of Spark's own Parquet batches.
@@ -44,15 +44,15 @@ enum Source {
 }
 
 impl SplitReader {
-    /// Opens the file and finds the rows.
-    pub(crate) async fn open(scan: &ScanSpec, split: &Split) -> Result<Self> {
+    /// Opens the file and finds the rows; `attachment` came with the split.
+    pub(crate) async fn open(scan: &ScanSpec, split: &Split, attachment: &[u8]) -> Result<Self> {
         match split {
             Split::File(file) => Self::open_file(scan, file).await,
-            Split::Memory(rows) => Ok(Self {
+            Split::Memory => Ok(Self {
                 path: "pending rows in memory".to_owned(),
                 schema: scan.schema()?,
                 constants: HashMap::new(),
-                source: Source::Rows(decode(rows)?.1),
+                source: Source::Rows(of_ipc(attachment)?.1),
             }),
         }
     }

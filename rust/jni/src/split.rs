@@ -40,8 +40,8 @@ impl ScanSpec {
 pub(crate) enum Split {
     /// Rows of a file.
     File(FileSplit),
-    /// Pending rows that are in no file yet: the scan's columns as an IPC stream, base64.
-    Memory(String),
+    /// Pending rows that are in no file yet; they are attached.
+    Memory,
 }
 
 /// Whose object store holds a file.
@@ -125,19 +125,28 @@ pub(crate) fn constants(fields: &[(String, ArrayRef)]) -> Result<Option<String>>
 }
 
 /// A schema, with rows of it or without, as base64 of an IPC stream.
-pub(crate) fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
+fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
+    Ok(STANDARD.encode(to_ipc(schema, batch)?))
+}
+
+fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|error| NativeError::internal(format!("the batch of a split is not base64: {error}")))?;
+    of_ipc(&bytes)
+}
+
+/// A schema, with rows of it or without, as an IPC stream.
+pub(crate) fn to_ipc(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<Vec<u8>> {
     let mut writer = StreamWriter::try_new(Vec::new(), schema)?;
     if let Some(batch) = batch {
         writer.write(batch)?;
     }
-    Ok(STANDARD.encode(writer.into_inner()?))
+    Ok(writer.into_inner()?)
 }
 
-pub(crate) fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
-    let bytes = STANDARD
-        .decode(text)
-        .map_err(|error| NativeError::internal(format!("the batch of a split is not base64: {error}")))?;
-    let mut reader = StreamReader::try_new(bytes.as_slice(), None)?;
+pub(crate) fn of_ipc(bytes: &[u8]) -> Result<(SchemaRef, Option<RecordBatch>)> {
+    let mut reader = StreamReader::try_new(bytes, None)?;
     let batch = reader.next().transpose()?;
     Ok((reader.schema(), batch))
 }

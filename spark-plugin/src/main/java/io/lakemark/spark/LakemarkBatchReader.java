@@ -19,12 +19,14 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
   private boolean checked;
   private ColumnarBatch batch;
 
-  LakemarkBatchReader(String scan, String split, StructType columns) {
+  LakemarkBatchReader(String scan, LakemarkInputPartition split, StructType columns) {
     this.columns = columns;
     NativeLibrary.load();
     this.stream =
         new NativeStream(
-            (ArrowArrayStream out) -> NativeLibrary.openSplit(scan, split, out.memoryAddress()));
+            (ArrowArrayStream out) ->
+                NativeLibrary.openSplit(
+                    scan, split.body(), split.attachment(), out.memoryAddress()));
   }
 
   @Override

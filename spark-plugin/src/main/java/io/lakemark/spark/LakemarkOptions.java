@@ -10,8 +10,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param path a folder, file, glob or Delta table
  * @param store where the marks are, or null for {@code _lakemark/} beside the data
  * @param useIndex whether marks are used at all
+ * @param version the version that is read, or {@link #NEWEST}
  */
-record LakemarkOptions(String path, String store, boolean useIndex) implements Serializable {
+record LakemarkOptions(String path, String store, boolean useIndex, long version)
+    implements Serializable {
+  /** Reads the newest state. */
+  static final long NEWEST = -1;
+
   static LakemarkOptions of(Map<String, String> properties) {
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
     String path = options.get("path");
@@ -23,6 +28,34 @@ record LakemarkOptions(String path, String store, boolean useIndex) implements S
       throw new LakemarkException.InvalidInput(
           "format \"lakemark\" needs a path: spark.read().format(\"lakemark\").load(path)");
     }
-    return new LakemarkOptions(path, options.get("store"), options.getBoolean("use_index", true));
+    return new LakemarkOptions(
+        path,
+        options.get("store"),
+        options.getBoolean("use_index", true),
+        options.containsKey("version") ? parseVersion(options.get("version")) : NEWEST);
+  }
+
+  /** The number of a version, as users write it. */
+  static long parseVersion(String text) {
+    try {
+      long version = Long.parseLong(text.strip());
+      if (version >= 0) {
+        return version;
+      }
+    } catch (NumberFormatException e) {
+      // Said below.
+    }
+    throw new LakemarkException.InvalidInput(
+        "a version is a whole number such as 12, not \"" + text + "\"; see lakemark history");
+  }
+
+  /** The same table at a version. */
+  LakemarkOptions atVersion(long wanted) {
+    return new LakemarkOptions(path, store, useIndex, wanted);
+  }
+
+  /** The table as plans name it. */
+  String description() {
+    return "lakemark " + path + (version == NEWEST ? "" : " version " + version);
   }
 }

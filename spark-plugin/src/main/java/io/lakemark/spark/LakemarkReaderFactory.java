@@ -26,7 +26,7 @@ final class LakemarkReaderFactory implements PartitionReaderFactory {
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new LakemarkBatchReader(scan, ((LakemarkInputPartition) partition).body(), columns);
+    return new LakemarkBatchReader(scan, (LakemarkInputPartition) partition, columns);
   }
 
   @Override

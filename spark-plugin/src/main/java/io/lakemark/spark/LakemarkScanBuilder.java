@@ -151,6 +151,6 @@ final class LakemarkScanBuilder
   private String description() {
     String filters =
         Arrays.stream(pushed).map(Predicate::toString).collect(Collectors.joining(", "));
-    return "lakemark " + options.path() + " PushedFilters: [" + filters + "]";
+    return options.description() + " PushedFilters: [" + filters + "]";
   }
 }

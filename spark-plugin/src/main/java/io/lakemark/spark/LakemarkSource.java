@@ -16,7 +16,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <ul>
  *   <li>{@code path}: a folder, file, glob or Delta table;
  *   <li>{@code store}: where the marks are, if not in {@code _lakemark/} beside the data;
- *   <li>{@code use_index}: {@code false} reads as if there were no marks.
+ *   <li>{@code use_index}: {@code false} reads as if there were no marks;
+ *   <li>{@code version}: the version to read; of a Delta table Delta's, else the number of a
+ *       manifest, as {@code lakemark history} lists them.
  * </ul>
  */
 public final class LakemarkSource implements TableProvider, DataSourceRegister {

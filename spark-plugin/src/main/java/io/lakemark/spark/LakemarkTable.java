@@ -25,7 +25,7 @@ public final class LakemarkTable implements SupportsRead {
 
   @Override
   public String name() {
-    return "lakemark " + options.path();
+    return options.description();
   }
 
   @Override

@@ -76,7 +76,7 @@ final class NativeLibrary {
     }
   }
 
-  static native long openTable(String path, String storeOrNull, boolean useIndex);
+  static native long openTable(String path, String storeOrNull, boolean useIndex, long version);
 
   static native void schema(long table, long outSchema);
 
@@ -86,9 +86,9 @@ final class NativeLibrary {
 
   static native void aggregate(long table, String filter, String question, long outStream);
 
-  static native String plan(long table, String filter, String columns);
+  static native byte[] plan(long table, String filter, String columns);
 
-  static native void openSplit(String scan, String split, long outStream);
+  static native void openSplit(String scan, String split, byte[] attachment, long outStream);
 
   static native void close(long table);
 

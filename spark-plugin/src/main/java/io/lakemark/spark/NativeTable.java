@@ -31,11 +31,12 @@ final class NativeTable implements AutoCloseable {
     this.cleanable = CLEANER.register(this, handle);
   }
 
-  /** Opens a table and pins its newest state. */
+  /** Opens a table and pins its newest state, or the version that the options name. */
   static NativeTable open(LakemarkOptions options) {
     NativeLibrary.load();
     return new NativeTable(
-        NativeLibrary.openTable(options.path(), options.store(), options.useIndex()));
+        NativeLibrary.openTable(
+            options.path(), options.store(), options.useIndex(), options.version()));
   }
 
   /** The table's columns with Spark's types. */

@@ -1,7 +1,11 @@
 package io.lakemark.spark;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import com.fasterxml.jackson.databind.JsonNode;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.OptionalLong;
 
@@ -23,16 +27,22 @@ record ScanPlan(
     long rowsCertain,
     long rowsPending) {
 
-  static ScanPlan parse(String json) {
-    JsonNode root = Json.read(json);
+  /** Reads a plan: the length of its JSON, the JSON, the attachments of its splits. */
+  static ScanPlan parse(byte[] plan) {
+    int jsonLength = ByteBuffer.wrap(plan).getInt();
+    JsonNode root = Json.read(new String(plan, Integer.BYTES, jsonLength, UTF_8));
     List<LakemarkInputPartition> splits = new ArrayList<>();
+    int attached = Integer.BYTES + jsonLength;
     for (JsonNode split : root.get("splits")) {
       JsonNode rows = split.get("rows");
+      int end = attached + split.get("attached").asInt();
       splits.add(
           new LakemarkInputPartition(
               split.get("body").asText(),
               rows.isNull() ? LakemarkInputPartition.UNKNOWN_ROWS : rows.asLong(),
-              split.get("bytes").asLong()));
+              split.get("bytes").asLong(),
+              Arrays.copyOfRange(plan, attached, end)));
+      attached = end;
     }
     JsonNode report = root.get("report");
     return new ScanPlan(

@@ -1,8 +1,11 @@
 package io.lakemark.spark;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.OptionalLong;
 import org.junit.jupiter.api.Test;
@@ -11,11 +14,21 @@ class ScanPlanTest {
   private static final String PLAN =
       """
       {"scan": "S", "splits": [
-        {"body": "a", "rows": 10, "bytes": 100},
-        {"body": "b", "rows": %s, "bytes": 200},
-        {"body": "c", "rows": 10, "bytes": 300}],
+        {"body": "a", "rows": 10, "bytes": 100, "attached": 0},
+        {"body": "b", "rows": %s, "bytes": 200, "attached": 2},
+        {"body": "c", "rows": 10, "bytes": 300, "attached": 1}],
        "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30},
        "pendingRows": 7}""";
+
+  private static ScanPlan parse(String json) {
+    byte[] text = json.getBytes(UTF_8);
+    return ScanPlan.parse(
+        ByteBuffer.allocate(Integer.BYTES + text.length + 3)
+            .putInt(text.length)
+            .put(text)
+            .put(new byte[] {7, 8, 9})
+            .array());
+  }
 
   private static List<String> bodies(ScanPlan plan) {
     return plan.splits().stream().map(LakemarkInputPartition::body).toList();
@@ -23,7 +36,7 @@ class ScanPlanTest {
 
   @Test
   void whatTheNativeSideSaysIsRead() {
-    ScanPlan plan = ScanPlan.parse(PLAN.formatted("10"));
+    ScanPlan plan = parse(PLAN.formatted("10"));
     assertEquals("S", plan.scan());
     assertEquals(List.of("a", "b", "c"), bodies(plan));
     assertEquals(OptionalLong.of(30), plan.rows());
@@ -33,11 +46,14 @@ class ScanPlanTest {
     assertEquals(30, plan.rowsCertain());
     assertEquals(7, plan.rowsPending());
     assertEquals(7, plan.limited(10).rowsPending());
+    assertArrayEquals(new byte[0], plan.splits().get(0).attachment());
+    assertArrayEquals(new byte[] {7, 8}, plan.splits().get(1).attachment());
+    assertArrayEquals(new byte[] {9}, plan.splits().get(2).attachment());
   }
 
   @Test
   void aLimitKeepsJustEnoughSplits() {
-    ScanPlan plan = ScanPlan.parse(PLAN.formatted("10"));
+    ScanPlan plan = parse(PLAN.formatted("10"));
     assertEquals(List.of(), bodies(plan.limited(0)));
     assertEquals(List.of("a"), bodies(plan.limited(10)));
     assertEquals(List.of("a", "b"), bodies(plan.limited(11)));
@@ -46,7 +62,7 @@ class ScanPlanTest {
 
   @Test
   void aSplitOfUnknownLengthCountsForNothing() {
-    ScanPlan plan = ScanPlan.parse(PLAN.formatted("null"));
+    ScanPlan plan = parse(PLAN.formatted("null"));
     assertTrue(plan.rows().isEmpty());
     assertEquals(List.of("a", "b", "c"), bodies(plan.limited(11)));
   }
