@@ -9,7 +9,7 @@ use lakemark_index::RowSet;
 
 use super::level::Level;
 use super::overlay::Updated;
-use super::settle::{Ground, Stacked};
+use super::settle::{Ground, Stacked, memory_rows};
 use crate::error::Result;
 
 /// A level that was laid.
@@ -46,11 +46,13 @@ impl Stack {
         }
         let Stacked { level, migrated } = stacked;
         let mut completed = RowSet::empty(level.row_count());
+        // The buffer was completed from these very files; runs were when they were made.
+        let is_fresh = memory_rows(level).is_some();
         for (file, hits) in updated.hits(ground, stacked).await?.into_iter().enumerate() {
             let Some(hits) = hits else { continue };
             // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
             let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
-            if deleted.is_none_or(|deleted| deleted.and(&hits.shadowed).is_empty()) {
+            if is_fresh || deleted.is_none_or(|deleted| deleted.and(&hits.shadowed).is_empty()) {
                 completed = completed.or(&hits.completed);
             }
             if hits.shadowed.is_empty() {

@@ -340,6 +340,12 @@ async fn a_torn_tail_of_the_log_is_cut() {
 /// Another writer deletes a row of which some columns are updated: the update is one of a row that is not there.
 #[tokio::test]
 async fn an_update_of_a_row_that_others_delete_changes_nothing() {
+    for is_indexed in [true, false] {
+        others_delete_rows_that_are_updated(is_indexed).await;
+    }
+}
+
+async fn others_delete_rows_that_are_updated(is_indexed: bool) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let k: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
@@ -349,6 +355,9 @@ async fn an_update_of_a_row_that_others_delete_changes_nothing() {
     actions.push(delta::add(root, "a.parquet", Some("2024-01-31")));
     delta::commit(root, 0, &actions);
     let table = keyed(root).await;
+    if !is_indexed {
+        table.drop_index("k_key", false).await.unwrap();
+    }
     let k: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let s: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
     let update = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
@@ -366,7 +375,7 @@ async fn an_update_of_a_row_that_others_delete_changes_nothing() {
         remove["remove"]["deletionVector"] = delta::inline_vector(&deleted);
         for table in [&table, &open(root).await] {
             let snapshot = table.snapshot().await.unwrap();
-            assert_eq!((count(&snapshot), snapshot.hidden_rows()), (left, 2));
+            assert_eq!((count(&snapshot), snapshot.hidden_rows()), (left, 2), "indexed {is_indexed}, {version}");
         }
     }
 }
