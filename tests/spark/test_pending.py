@@ -8,6 +8,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
 
 import lakemark
 from spark_tables import (
@@ -212,11 +213,17 @@ def test_conditions(ours: DataFrame, expected: DataFrame, changed: tuple[str, la
     assert found["id = 700"][0] == 0
 
 
-def test_no_filter_is_taken_off_spark(ours: DataFrame) -> None:
-    assert has_filter(ours.where("k = 7"))
-    assert not is_counted(ours.where("k = 7"))
+def test_filters_and_aggregates_stay_with_the_marks(ours: DataFrame) -> None:
+    for condition in ("k = 7", "city = 'pending'", "k >= 20 AND city = 'Rom'", "day >= DATE '2024-03-01'"):
+        assert not has_filter(ours.where(condition)), condition
+        assert is_counted(ours.where(condition)), condition
     assert is_counted(ours)
-    assert "BatchScan" in plan_of(ours.groupBy("city").count())
+    assert has_filter(ours.where("tiny = 5"))
+    assert not is_counted(ours.where("tiny = 5"))
+    assert "BatchScan" not in plan_of(ours.groupBy("city").count())
+    # Of the pending rows only those that the filter chooses are read.
+    assert "rows pending" not in plan_of(ours.where("id = 700"))
+    assert "rows pending: 1" in plan_of(ours.where("id = 5003"))
 
 
 def test_queries_give_what_our_session_gives(
@@ -261,6 +268,35 @@ def test_a_plan_stays_right_while_runs_are_written_and_merged(spark: SparkSessio
     now = load(spark, table)
     assert now.where("id IN (2000, 2001, 2002)").count() == 0
     assert [row.city for row in now.where("id = 2500").collect()] == ["round 2"]
+
+
+def test_an_older_version(spark: SparkSession, tmp_path: Path) -> None:
+    table = write_table("plain", tmp_path / "t")
+    change("plain", table, table.flush)
+    table.flush()
+    version = table.history(1)[0].version
+    table.delete([1, 2, 3])
+    table.update({"id": [4], "city": ["later"]})
+    table.flush()
+    reader = spark.read.format("lakemark").option("version", version)
+    was = reader.load(str(tmp_path / "t"))
+    assert {row.id for row in was.select("id").collect()} == ids("plain")
+    assert was.where("id IN (1, 2, 3)").count() == 3
+    assert was.where("city = 'later'").count() == 0
+    assert f"version {version} " in plan_of(was)
+    now = load(spark, table)
+    assert {row.id for row in now.select("id").collect()} == ids("plain") - {1, 2, 3}
+    assert [row.id for row in now.where("city = 'later'").collect()] == [4]
+
+
+def test_a_version_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
+    write_table("plain", tmp_path / "t")
+    for version, kind, says in (("1000", "NotFound", "no version 1000"), ("last", "InvalidInput", "whole number")):
+        with pytest.raises(Py4JJavaError) as caught:
+            spark.read.format("lakemark").option("version", version).load(str(tmp_path / "t"))
+        text = str(caught.value.java_exception.toString())
+        assert f"LakemarkException${kind}" in text
+        assert says in text
 
 
 def key_of(row: object) -> str:

@@ -35,7 +35,7 @@ pub(crate) enum Cell<K> {
 }
 
 impl<K> Cell<K> {
-    fn map<L>(self, key: impl FnOnce(K) -> L) -> Cell<L> {
+    pub(crate) fn map<L>(self, key: impl FnOnce(K) -> L) -> Cell<L> {
         match self {
             Self::Null => Cell::Null,
             Self::Opaque => Cell::Opaque,

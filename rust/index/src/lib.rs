@@ -2,7 +2,7 @@
 //!
 //! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
-//! [`algebra`] how answers combine under SQL's three truth values, [`key`] how Arrow values
+//! [`algebra`] how answers combine under SQL's three truth values ([`Candidates::among`] asks rows in memory), [`key`] how Arrow values
 //! become ordered keys, [`precision`] where values are cut into bins,
 //! [`bitmap`] is the kinds `bitmap` and `key`,
 //! and [`zones`] the kinds `bloom_tree` and `summary`.
@@ -14,6 +14,7 @@
 pub mod algebra;
 pub mod bitmap;
 pub mod calendar;
+mod evaluate;
 pub mod key;
 pub mod precision;
 pub mod predicate;

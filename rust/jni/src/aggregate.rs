@@ -1,7 +1,7 @@
-//! Aggregates that the marks answer for every row: Spark then plans no scan at all.
+//! Aggregates that the marks answer for every row of the data files: Spark then plans no scan at all.
 //!
-//! Spark gets whole groups or nothing. Segments tell their values and how many rows hold each; here the parts of one group are put
-//! together, in Spark's types, since two values of the table may be one in Spark (timestamps finer than microseconds).
+//! Spark gets whole groups or nothing. Segments tell their values and how many rows hold each, pending rows are added one by one; here the
+//! parts of one group are put together, in Spark's types, since two values of the table may be one in Spark (timestamps finer than microseconds).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use serde::Deserialize;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
+use crate::pending::Chosen;
 use crate::plan::probe;
 use crate::types::spark_type;
 
@@ -57,13 +58,13 @@ enum Function {
 /// One row per group: its values, then the measures in their order. None if the marks do not know all of it.
 pub(crate) async fn answer(pinned: &Pinned, filter: &str, question: &Question) -> Result<Option<RecordBatch>> {
     let Some(mut groups) = Groups::new(pinned, question)? else { return Ok(None) };
-    let probe = probe(pinned, filter).await?;
-    let Some(rows) = probe.certain_rows() else { return Ok(None) };
+    let answer = probe(pinned, filter).await?;
+    let Some(rows) = answer.certain_rows() else { return Ok(None) };
     let answered = match question.groups.is_empty() {
-        true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &probe).await?,
-        false => groups.ask_groups(pinned, filter, &probe).await?,
+        true => groups.add_all_rows(rows) && groups.ask_columns(pinned, filter, &answer.files).await?,
+        false => groups.ask_groups(pinned, filter, &answer.files).await?,
     };
-    if answered { groups.finish() } else { Ok(None) }
+    if answered && groups.add_pending(pinned, &answer.pending).await? { groups.finish() } else { Ok(None) }
 }
 
 /// Groups while they are put together.
@@ -156,10 +157,30 @@ impl<'a> Groups<'a> {
     }
 
     async fn ask_groups(&mut self, pinned: &Pinned, filter: &str, probe: &Probe) -> Result<bool> {
-        let measured = self.question.measures.iter().filter_map(|measure| measure.column.as_ref());
-        let columns: BTreeSet<&String> = self.question.groups.iter().chain(measured).collect();
-        let columns: Vec<String> = columns.into_iter().cloned().collect();
+        let columns: Vec<String> = self.columns().into_iter().cloned().collect();
         self.ask(pinned, filter, probe, &columns).await
+    }
+
+    /// The columns of groups and measures.
+    fn columns(&self) -> BTreeSet<&'a String> {
+        let measured = self.question.measures.iter().filter_map(|measure| measure.column.as_ref());
+        self.question.groups.iter().chain(measured).collect()
+    }
+
+    /// Adds pending rows, which a filter chose; false if they are too many.
+    async fn add_pending(&mut self, pinned: &Pinned, chosen: &Chosen) -> Result<bool> {
+        let columns = self.columns();
+        if chosen.row_count() == 0 || columns.is_empty() {
+            return Ok(true);
+        }
+        let Some(batches) = chosen.values(pinned, &columns).await? else { return Ok(false) };
+        for batch in batches {
+            let column = |name: &String| batch.column_by_name(name).cloned();
+            if !self.add(&column, &vec![1; batch.num_rows()])? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Adds the values of some columns; false if they are not known for every file.

@@ -6,9 +6,10 @@
 use std::sync::{Arc, Mutex};
 
 use jni::sys::jlong;
-use lakemark_table::{Probe, Snapshot};
+use lakemark_table::Snapshot;
 
 use crate::error::{NativeError, Result};
+use crate::plan::Answer;
 
 /// A pinned table with the options of its queries.
 #[derive(Clone, Debug)]
@@ -17,13 +18,13 @@ pub(crate) struct Pinned {
     pub(crate) store: Option<String>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) use_index: bool,
-    /// The last filter and what the marks say of it: whether Spark may forget the filter and which rows it gets must come
+    /// The last filter and what is known of it: whether Spark may forget the filter and which rows it gets must come
     /// from one look at the marks, or a mark that is damaged in between would change the result.
     pub(crate) probed: Arc<Mutex<Option<Probed>>>,
 }
 
-/// A filter as Java sent it, and what the marks say of it.
-pub(crate) type Probed = (String, Arc<Probe>);
+/// A filter as Java sent it, and what is known of it.
+pub(crate) type Probed = (String, Arc<Answer>);
 
 /// Gives the value to Java.
 pub(crate) fn give(pinned: Pinned) -> jlong {

@@ -1,35 +1,158 @@
-//! Splits of pending rows: rows that are in no data file yet.
+//! Pending rows: rows that are in no data file yet.
 //!
-//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The
-//! marks know nothing of either, so that all of them are read, and Spark evaluates every filter.
+//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The marks know
+//! nothing of either, so that the driver asks the rows themselves which of them a filter chooses, by the rules of the marks: rows
+//! in memory, and those of runs while they are not too many. What is left open Spark evaluates, as it does for data files.
+//! Whether a row counts was settled before: a snapshot shows no pending row that a newer change replaces.
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
-use arrow::datatypes::SchemaRef;
-use lakemark_table::PendingRows;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches, take_record_batch};
+use arrow::datatypes::{Schema, SchemaRef};
+use lakemark_index::{Candidates, Predicate, RowSet, Truth};
+use lakemark_table::PendingFile;
 
 use crate::error::{NativeError, Result};
+use crate::handle::Pinned;
 use crate::plan::{Input, PlannedSplit};
-use crate::split::{Home, Split, to_ipc};
+use crate::read::SplitReader;
+use crate::rows::Rows;
+use crate::split::{FileSplit, Home, Part, ScanSpec, Split, to_ipc};
 
 /// A split takes at most so many bytes of rows in memory: they are sent to an executor with its task, and Spark warns of tasks of more
 /// than 1,000 KiB.
 const ATTACHED_BYTES: usize = 960 << 10;
+/// The driver asks so many rows of runs at most.
+const ASKED_ROWS: u64 = 1 << 18;
 
-/// Adds the splits of pending rows; `schema` has the scan's columns with Spark's types.
-pub(crate) fn splits(pending: &PendingRows, schema: &SchemaRef, out: &mut Vec<PlannedSplit>) -> Result<()> {
-    for file in &pending.files {
-        // In runs partition columns stand like all others.
-        let input = Input { home: Home::Store, meta: &file.meta, constants: None };
-        input.known_splits(&file.row_groups, &file.rows, out)?;
+/// The pending rows that a filter chooses, or may choose.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    /// Rows of runs.
+    files: Vec<PendingFile>,
+    /// Rows in memory, with the columns of the table.
+    batches: Vec<RecordBatch>,
+    /// Whether the filter is true for each of them.
+    is_certain: bool,
+}
+
+impl Chosen {
+    /// The pending rows that a filter chooses.
+    pub(crate) async fn of(pinned: &Pinned, predicate: &Predicate) -> Result<Self> {
+        let Some(pending) = pinned.snapshot.pending() else { return Ok(Self { is_certain: true, ..Self::default() }) };
+        if *predicate == Predicate::Const(Truth::True) || !pinned.use_index {
+            let is_certain = *predicate == Predicate::Const(Truth::True);
+            return Ok(Self { files: pending.files.clone(), batches: pending.batches.clone(), is_certain });
+        }
+        let mut chosen = Self { is_certain: true, ..Self::default() };
+        for batch in &pending.batches {
+            let candidates = Candidates::among(predicate, batch);
+            chosen.is_certain &= candidates.uncertain_true().is_empty();
+            if !candidates.t().is_empty() {
+                let rows = UInt32Array::from_iter_values(candidates.t().iter());
+                chosen.batches.push(take_record_batch(batch, &rows)?);
+            }
+        }
+        let are_few = rows_of_files(&pending.files) <= ASKED_ROWS;
+        for file in &pending.files {
+            let mut file = file.clone();
+            if are_few {
+                let (rows, is_certain) = ask(pinned, &file, predicate).await?;
+                file.rows = rows;
+                chosen.is_certain &= is_certain;
+            } else {
+                chosen.is_certain = false;
+            }
+            if !file.rows.is_empty() {
+                chosen.files.push(file);
+            }
+        }
+        Ok(chosen)
     }
-    // Each split is a task, so that a few rows here and there go together.
-    let batches = pending.batches.iter().map(|batch| in_spark_types(batch, schema)).collect::<Result<Vec<_>>>()?;
-    match batches.as_slice() {
-        [] => Ok(()),
-        [batch] => memory_splits(batch, out),
-        several => memory_splits(&in_one(schema, several)?, out),
+
+    /// How many rows are read.
+    pub(crate) fn row_count(&self) -> u64 {
+        let in_memory: u64 = self.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        in_memory + self.files.iter().map(|file| u64::from(file.rows.len())).sum::<u64>()
     }
+
+    /// How many rows the filter chooses, if that is certain.
+    pub(crate) fn certain_rows(&self) -> Option<u64> {
+        self.is_certain.then(|| self.row_count())
+    }
+
+    /// Some columns of the rows, with the table's types; none if they are too many for the driver.
+    pub(crate) async fn values(
+        &self,
+        pinned: &Pinned,
+        columns: &BTreeSet<&String>,
+    ) -> Result<Option<Vec<RecordBatch>>> {
+        if rows_of_files(&self.files) > ASKED_ROWS {
+            return Ok(None);
+        }
+        let mut found = self.batches.clone();
+        for file in &self.files {
+            let mut reader = open(pinned, file, columns).await?;
+            while let Some(batch) = reader.next().await? {
+                found.push(batch);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Adds the splits of the rows; `schema` has the scan's columns with Spark's types.
+    pub(crate) fn splits(&self, schema: &SchemaRef, out: &mut Vec<PlannedSplit>) -> Result<()> {
+        for file in &self.files {
+            // In runs partition columns stand like all others.
+            let input = Input { home: Home::Store, meta: &file.meta, constants: None };
+            input.known_splits(&file.row_groups, &file.rows, out)?;
+        }
+        // Each split is a task, so that a few rows here and there go together.
+        let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema)).collect::<Result<Vec<_>>>()?;
+        match batches.as_slice() {
+            [] => Ok(()),
+            [batch] => memory_splits(batch, out),
+            several => memory_splits(&in_one(schema, several)?, out),
+        }
+    }
+}
+
+fn rows_of_files(files: &[PendingFile]) -> u64 {
+    files.iter().map(|file| u64::from(file.rows.len())).sum()
+}
+
+/// The rows of a run that a filter chooses or may choose, and whether it is certain of each.
+async fn ask(pinned: &Pinned, file: &PendingFile, predicate: &Predicate) -> Result<(RowSet, bool)> {
+    let columns = predicate.leaves().into_iter().map(|leaf| &leaf.column).collect();
+    let mut reader = open(pinned, file, &columns).await?;
+    let (mut positions, mut found, mut is_certain) = (file.rows.iter(), Vec::new(), true);
+    while let Some(batch) = reader.next().await? {
+        let candidates = Candidates::among(predicate, &batch);
+        is_certain &= candidates.uncertain_true().is_empty();
+        let here: Vec<u32> = positions.by_ref().take(batch.num_rows()).collect();
+        found.extend(candidates.t().iter().filter_map(|row| here.get(row as usize).copied()));
+    }
+    Ok((RowSet::from_rows(found, file.rows.universe()), is_certain))
+}
+
+/// Reads some columns of the rows of a run, with the table's types.
+async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) -> Result<SplitReader> {
+    let table = pinned.snapshot.schema();
+    let wanted = table.fields().iter().filter(|field| columns.contains(field.name()));
+    let schema = Schema::new(wanted.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>());
+    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &Arc::new(schema))?;
+    let file_rows: u64 = file.row_groups.iter().map(|rows| u64::from(*rows)).sum();
+    let (rows, count) = (Rows::encode(&file.rows), u64::from(file.rows.len()));
+    let split = FileSplit {
+        home: Home::Store,
+        location: file.meta.location.to_string(),
+        size: file.meta.size,
+        part: Part::Known { file_rows, start: 0, length: file_rows, rows, count },
+        constants: None,
+    };
+    SplitReader::open(&scan, &Split::File(split), &[]).await
 }
 
 fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {

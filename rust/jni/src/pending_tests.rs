@@ -10,11 +10,13 @@ use parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
 use super::*;
+use crate::aggregate;
 use crate::handle::Pinned;
 use crate::plan;
 use crate::read::SplitReader;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, of_ipc};
+use crate::tables::Named;
 
 const ALL_ROWS: &str = r#"{"op":"true"}"#;
 /// Three runs are merged into one as soon as they are there.
@@ -86,15 +88,15 @@ impl Fixture {
         self.make(Operation::Delete, RecordBatch::try_from_iter([("k", k)]).expect("one row")).await;
     }
 
-    async fn pin(&self) -> Pinned {
+    fn named(&self, version: Option<u64>) -> Named {
         let text = |name: &str| self.folder.path().join(name).to_str().expect("UTF-8").to_owned();
-        Pinned {
-            location: text("table"),
-            store: Some(text("store")),
-            snapshot: self.table.snapshot().await.expect("a snapshot"),
-            use_index: true,
-            probed: Arc::default(),
-        }
+        Named { location: text("table"), store: Some(text("store")), version }
+    }
+
+    async fn pin(&self) -> Pinned {
+        let Named { location, store, .. } = self.named(None);
+        let snapshot = self.table.snapshot().await.expect("a snapshot");
+        Pinned { location, store, snapshot, use_index: true, probed: Arc::default() }
     }
 
     async fn runs(&self) -> usize {
@@ -216,25 +218,86 @@ fn partition_columns_alone_and_no_column_at_all() {
     });
 }
 
+/// Pending rows are asked by the rules of the marks, in memory and in runs.
 #[test]
-fn no_filter_is_certain_while_something_is_pending() {
+fn filters_stay_certain_while_something_is_pending() {
     test(async {
         let fixture = Fixture::new().await;
         let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
+        let not_new = r#"{"op":"not","child":{"op":"eq","column":"s","value":{"string":"new"}}}"#;
         let pinned = fixture.pin().await;
         assert!(plan::is_certain(&pinned, five).await.expect("an answer"));
         assert_eq!(plan::count(&pinned, five).await.expect("an answer"), Some(20));
         fixture.change().await;
+        for _ in 0..2 {
+            let pinned = fixture.pin().await;
+            assert!(plan::is_certain(&pinned, five).await.expect("an answer"));
+            let wanted: Vec<Row> = expected().into_iter().filter(|row| row.2 == Some(5)).collect();
+            assert_eq!(plan::count(&pinned, five).await.expect("an answer"), Some(21));
+            let planned = plan(&pinned, five, &COLUMNS).await;
+            assert_eq!((planned.json["pendingRows"].as_u64(), wanted.len()), (Some(3), 21));
+            assert_eq!(rows_of(&planned).await, wanted);
+            assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(201));
+            // No mark on the column: Spark looks at the rows of the files, and gets the pending ones that are chosen.
+            assert!(!plan::is_certain(&pinned, not_new).await.expect("an answer"));
+            assert_eq!(plan::count(&pinned, not_new).await.expect("an answer"), None);
+            let planned = plan(&pinned, not_new, &COLUMNS).await;
+            assert_eq!(planned.json["pendingRows"], 3);
+            let not_new: Vec<Row> = expected().into_iter().filter(|row| row.3.as_deref() != Some("new")).collect();
+            assert_eq!(rows_of(&planned).await, not_new);
+            fixture.table.flush().await.expect("a run");
+        }
+    });
+}
+
+/// What the index would leave open stays open: Spark evaluates the filter, and gets these rows.
+#[test]
+fn what_cannot_be_told_of_a_pending_row_leaves_the_filter_to_spark() {
+    test(async {
+        let fixture = Fixture::new().await;
+        let unknown =
+            r#"{"op":"and","children":[{"op":"eq","column":"a","value":{"long":5}},{"op":"unknown","text":"f(s)"}]}"#;
+        fixture.change().await;
         let pinned = fixture.pin().await;
-        assert!(!plan::is_certain(&pinned, five).await.expect("an answer"));
-        assert_eq!(plan::count(&pinned, five).await.expect("an answer"), None);
-        assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(201));
-        // Of the files only rows that the marks choose, without those that were replaced; all that is pending.
-        let found = rows_of(&plan(&pinned, five, &COLUMNS).await).await;
-        let of_files = |row: &Row| row.2 == Some(5) && row.3.as_deref() == Some("base");
-        let wanted: Vec<Row> =
-            expected().into_iter().filter(|row| of_files(row) || row.3.as_deref() != Some("base")).collect();
-        assert_eq!((found.len(), found), (22, wanted));
+        assert!(!plan::is_certain(&pinned, unknown).await.expect("an answer"));
+        assert_eq!(plan::count(&pinned, unknown).await.expect("an answer"), None);
+        assert_eq!(plan(&pinned, unknown, &COLUMNS).await.json["pendingRows"], 3);
+        let off = Pinned { use_index: false, probed: Arc::default(), ..pinned };
+        assert_eq!(plan(&off, unknown, &COLUMNS).await.json["pendingRows"], 4);
+        let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
+        assert!(!plan::is_certain(&off, five).await.expect("an answer"));
+        assert_eq!(plan::count(&off, five).await.expect("an answer"), None);
+    });
+}
+
+/// Groups and measures of the files come from the marks, those of pending rows from the rows.
+#[test]
+fn aggregates_have_the_pending_rows() {
+    test(async {
+        let fixture = Fixture::new().await;
+        fixture.change().await;
+        let by_a = r#"{"groups":["a"],"measures":[{"function":"count_all","column":null}]}"#;
+        let of_a = r#"{"groups":[],"measures":[{"function":"sum","column":"a"},{"function":"max","column":"a"},
+            {"function":"count","column":"a"},{"function":"count_all","column":null}]}"#;
+        for _ in 0..2 {
+            let pinned = fixture.pin().await;
+            let question = serde_json::from_str(by_a).expect("a question");
+            let groups = aggregate::answer(&pinned, ALL_ROWS, &question).await.expect("an answer").expect("groups");
+            let (a, n) = (groups.column(0).as_primitive::<Int32Type>(), groups.column(1).as_primitive::<Int64Type>());
+            let found: BTreeMap<i32, i64> = a.values().iter().copied().zip(n.values().iter().copied()).collect();
+            let mut wanted = BTreeMap::new();
+            for (_, _, a, _) in expected() {
+                *wanted.entry(a.expect("a number")).or_insert(0) += 1;
+            }
+            assert_eq!(found, wanted);
+            let question = serde_json::from_str(of_a).expect("a question");
+            let row = aggregate::answer(&pinned, ALL_ROWS, &question).await.expect("an answer").expect("one row");
+            let number = |place: usize| row.column(place).as_primitive::<Int64Type>().value(0);
+            let sum: i64 = expected().iter().filter_map(|row| row.2).map(i64::from).sum();
+            assert_eq!((number(0), number(2), number(3)), (sum, 201, 201));
+            assert_eq!(row.column(1).as_primitive::<Int32Type>().value(0), 9);
+            fixture.table.flush().await.expect("a run");
+        }
     });
 }
 
@@ -280,6 +343,52 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
         assert_eq!(now, rows_of(&of_merged).await);
         assert_eq!((now.len(), now.iter().filter(|row| row.3.as_deref() == Some("later")).count()), (201, 2));
     });
+}
+
+/// Rows of a snapshot, by its files and what is pending.
+async fn rows_in(table: &Table) -> u64 {
+    let snapshot = table.snapshot().await.expect("a snapshot");
+    200 - snapshot.hidden_rows() + snapshot.pending().map_or(0, |pending| pending.row_count())
+}
+
+#[test]
+fn a_table_stays_open_and_its_snapshots_are_new() {
+    test(async {
+        let fixture = Fixture::new().await;
+        let opened = fixture.named(None).open().await.expect("a table");
+        assert_eq!(rows_in(&opened).await, 200);
+        fixture.change().await;
+        let again = fixture.named(None).open().await.expect("a table");
+        assert!(Arc::ptr_eq(&opened, &again));
+        assert_eq!(rows_in(&again).await, 201);
+        fixture.table.flush().await.expect("a run");
+        let flushed = fixture.table.history(Some(1)).await.expect("a history")[0].version;
+        let k: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 1001]));
+        fixture.make(Operation::Delete, RecordBatch::try_from_iter([("k", k)]).expect("rows")).await;
+        let old = fixture.named(Some(flushed)).open().await.expect("a version");
+        assert!(Arc::ptr_eq(&old, &fixture.named(Some(flushed)).open().await.expect("a version")));
+        assert_eq!((rows_in(&old).await, rows_in(&again).await), (201, 198));
+        assert!(fixture.named(Some(flushed + 50)).open().await.is_err());
+        // What was a folder when it was opened is another table now.
+        std::fs::create_dir(fixture.folder.path().join("table/_delta_log")).expect("a folder");
+        let delta = fixture.named(None).open().await.expect("a table");
+        assert!(!Arc::ptr_eq(&opened, &delta));
+        assert_eq!(delta.format(), lakemark_table::TableFormat::Delta);
+    });
+}
+
+#[test]
+fn few_rows_here_and_there_are_one_split() {
+    let batches = vec![batch(&[(1, 5, "a"), (3, 6, "b")]), batch(&[(7, 8, "c")])];
+    let (all, none) = (batches[0].schema(), Arc::new(Schema::empty()));
+    let chosen = Chosen { batches, ..Chosen::default() };
+    for schema in [all, none] {
+        let mut out = Vec::new();
+        chosen.splits(&schema, &mut out).expect("splits");
+        assert_eq!(out.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(3)]);
+        let rows = of_ipc(&out[0].attachment).expect("rows").1.expect("rows");
+        assert_eq!((rows.num_rows(), rows.schema()), (3, schema));
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
-use crate::pending;
+use crate::pending::Chosen;
 use crate::rows::Rows;
 use crate::split::{FileSplit, Home, Part, ScanSpec, Split, constants};
 use crate::types::{spark_schema, spark_type};
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     /// A [`ScanSpec`], opaque to Java.
     scan: String,
     pub(crate) splits: Vec<PlannedSplit>,
-    /// Rows that are in no data file yet. All of them are in the splits, whatever the filter is.
+    /// Rows of the splits that are in no data file yet.
     pending_rows: u64,
     report: ProbeReport,
 }
@@ -60,29 +60,47 @@ impl Plan {
     }
 }
 
-/// What the marks say of a filter; one look serves all questions about the same filter.
-pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Probe>> {
+/// What is known of a filter.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What the marks say of the data files.
+    pub(crate) files: Probe,
+    /// What the pending rows say themselves.
+    pub(crate) pending: Chosen,
+}
+
+impl Answer {
+    /// The number of rows for which the filter is true, if that is certain.
+    pub(crate) fn certain_rows(&self) -> Option<u64> {
+        Some(self.files.certain_rows()? + self.pending.certain_rows()?)
+    }
+}
+
+/// What is known of a filter; one look serves all questions about the same filter.
+pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> {
     let known = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some((of, probe)) = known
+    if let Some((of, answer)) = known
         && of == filter
     {
-        return Ok(probe);
+        return Ok(answer);
     }
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
-    let probe = Arc::new(pinned.snapshot.probe(&predicate, &options).await?);
+    let mut files = pinned.snapshot.probe(&predicate, &options).await?;
+    // They are asked here.
+    files.pending_rows = 0;
+    let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
-    *slot = Some((filter.to_owned(), Arc::clone(&probe)));
-    Ok(probe)
+    *slot = Some((filter.to_owned(), Arc::clone(&answer)));
+    Ok(answer)
 }
 
-/// Whether the marks alone tell which rows a filter chooses. They know nothing of pending rows, so that Spark keeps every
-/// filter as long as there are some.
+/// Whether it is known which rows a filter chooses, so that Spark need not evaluate it.
 pub(crate) async fn is_certain(pinned: &Pinned, filter: &str) -> Result<bool> {
     Ok(probe(pinned, filter).await?.certain_rows().is_some())
 }
 
-/// The number of rows for which a filter is true, if the marks alone know it.
+/// The number of rows for which a filter is true, if no data file is needed to know it.
 pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> {
     let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
     if predicate != Predicate::Const(Truth::True) {
@@ -99,10 +117,10 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
 /// Cuts the rows for which a filter is or may be true into splits.
 pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> Result<Plan> {
     let snapshot = &pinned.snapshot;
-    let probe = probe(pinned, filter).await?;
+    let answer = probe(pinned, filter).await?;
     let schema = projection(&snapshot.schema(), columns)?;
     let mut splits = Vec::new();
-    for (file, found) in snapshot.files().iter().zip(&probe.files) {
+    for (file, found) in snapshot.files().iter().zip(&answer.files.files) {
         let constants = partition_constants(snapshot, file, &schema)?;
         let input = Input { home: Home::Table, meta: &file.meta, constants };
         match found {
@@ -118,15 +136,13 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> R
             }
         }
     }
-    if let Some(pending) = snapshot.pending() {
-        pending::splits(pending, &schema, &mut splits)?;
-    }
+    answer.pending.splits(&schema, &mut splits)?;
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
     Ok(Plan {
         scan: serde_json::to_string(&scan)?,
         splits,
-        pending_rows: probe.pending_rows,
-        report: probe.report.clone(),
+        pending_rows: answer.pending.row_count(),
+        report: answer.files.report.clone(),
     })
 }
 

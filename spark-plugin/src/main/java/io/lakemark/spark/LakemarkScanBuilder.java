@@ -25,7 +25,7 @@ import org.apache.spark.sql.types.StructType;
  * <p>The table is pinned once for the whole query. A filter that the marks answer for every row is
  * taken off Spark; otherwise the marks only narrow what is read, and Spark evaluates all filters
  * again. Aggregates are answered here, whole, if no filter is left to Spark and the marks know
- * every row. Of pending rows, which are in no data file yet, the marks know nothing.
+ * every row. Pending rows, which are in no data file yet, are asked themselves.
  */
 final class LakemarkScanBuilder
     implements SupportsPushDownV2Filters,

@@ -17,7 +17,7 @@ import java.util.OptionalLong;
  * @param rowGroupsTotal row groups of the files that the marks know
  * @param rowGroupsSkipped how many of them no task reads
  * @param rowsCertain rows that are in the answer for sure
- * @param rowsPending rows that are in no data file yet; the splits have all of them
+ * @param rowsPending rows of the splits that are in no data file yet
  */
 record ScanPlan(
     String scan,
