@@ -18,6 +18,7 @@ mod exec;
 mod factory;
 mod fields;
 pub mod lookup;
+mod pending;
 mod provider;
 pub mod query;
 mod reader;

@@ -25,6 +25,7 @@ use lakemark_table::{Error, ErrorKind, Probe, ProbeOptions, ProbeReport, Result,
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::fields::expression;
+use crate::pending::counted;
 use crate::provider::LakemarkTable;
 use crate::session::{runtime, session_in};
 use crate::translate::translate;
@@ -47,9 +48,15 @@ impl Default for QueryOptions {
 /// Counts the rows for which the predicate is true (all rows without one).
 pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryOptions) -> Result<u64> {
     let query = Query::new(table, options).await?;
-    let probed = query.probe(&query.predicate(predicate)?, true).await?;
+    let (asked, filter) = query.asked(predicate)?;
+    let probed = query.probe(&asked, true).await?;
     if let Some(certain) = probed.certain_rows() {
         return Ok(certain);
+    }
+    let (runner, of) = (query.runner(), (table.location(), query.snapshot.as_ref()));
+    let known = counted(&runner.state, || Arc::clone(&runner.task), of, (&asked, filter), probed).await;
+    if let Some(known) = known.map_err(from_engine)? {
+        return Ok(known);
     }
     let rows = query.filtered(predicate)?;
     let counted = rows.aggregate(Vec::new(), vec![count_rows(lit(1))]).map_err(from_engine)?;
@@ -172,16 +179,24 @@ impl Query {
     /// What a filter asks of the columns. The engine's rules for expressions make it plain, as its optimizer would; a plan
     /// is not made, which would take longer than most counts.
     fn predicate(&self, filter: Option<&str>) -> Result<Predicate> {
-        let Some(filter) = filter else { return Ok(Predicate::Const(Truth::True)) };
+        self.asked(filter).map(|(asked, _)| asked)
+    }
+
+    /// The same with the filter in its plain form, if it has one.
+    fn asked(&self, filter: Option<&str>) -> Result<(Predicate, Option<Expr>)> {
+        let Some(filter) = filter else { return Ok((Predicate::Const(Truth::True), None)) };
         let schema = self.snapshot.schema();
         let named = Arc::new(DFSchema::try_from_qualified_schema(UNNAMED_TABLE, &schema).map_err(from_engine)?);
         let expr = parse(&self.context, filter, &named)?;
         let state = self.context.state_ref();
         let plain = made_plain(&state.read(), expr, named, Some(Utc::now()));
         match plain {
-            Ok(plain) => Ok(translate(&[plain], &schema)),
+            Ok(plain) => Ok((translate(std::slice::from_ref(&plain), &schema), Some(plain))),
             // What is wrong with it the engine will say when it runs it.
-            Err(_) => Ok(Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() }),
+            Err(_) => {
+                let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: filter.to_owned() };
+                Ok((unknown, None))
+            }
         }
     }
 

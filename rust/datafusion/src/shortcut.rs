@@ -1,7 +1,7 @@
 //! `SELECT count(*) FROM t WHERE …` where the index knows the number: neither planned nor run.
 //!
 //! Planning a count takes longer than most counts take. So the plan of such a statement is replaced by a table of one row,
-//! which asks the index when its row is wanted and plans the statement as it was only if some row has to be looked at:
+//! which asks the index when its row is wanted and plans the statement as it was only if some row of a data file has to be looked at:
 //!
 //! ```text
 //! Projection count(*) ─ Aggregate count(*) ─ Filter ─ TableScan t      becomes      TableScan: the number
@@ -31,6 +31,7 @@ use lakemark_index::{Predicate, Truth};
 use lakemark_table::{ProbeOptions, Snapshot};
 
 use crate::error::to_engine;
+use crate::pending::counted;
 use crate::provider::{LakemarkTable, probe_options, pushdown};
 use crate::query::made_plain;
 use crate::translate::translate;
@@ -90,7 +91,7 @@ impl CountTable {
         Some(Self { schema, plan: plan.clone(), table: scanned(scan)?, filter })
     }
 
-    /// The number, if the index knows it.
+    /// The number, if the index knows it of all rows of the data files.
     async fn known(&self, state: &dyn Session) -> Result<Option<u64>> {
         let (Some(table), Some(session)) =
             (self.table.downcast_ref::<LakemarkTable>(), state.as_any().downcast_ref::<SessionState>())
@@ -98,12 +99,12 @@ impl CountTable {
             return Ok(None);
         };
         let snapshot = table.current().await.map_err(to_engine)?;
-        let asked = match &self.filter {
-            None => Predicate::Const(Truth::True),
+        let (asked, filter) = match &self.filter {
+            None => (Predicate::Const(Truth::True), None),
             Some((filter, schema)) => {
                 let now = state.execution_props().query_execution_start_time;
                 match made_plain(session, filter.clone(), Arc::clone(schema), now) {
-                    Ok(plain) => translate(&[plain], &snapshot.schema()),
+                    Ok(plain) => (translate(std::slice::from_ref(&plain), &snapshot.schema()), Some(plain)),
                     // What is wrong with it the engine says when it plans the statement.
                     Err(_) => return Ok(None),
                 }
@@ -113,7 +114,9 @@ impl CountTable {
         if !options.use_index || !may_be_told(&snapshot, &asked) {
             return Ok(None);
         }
-        Ok(snapshot.probe(&asked, &options).await.map_err(to_engine)?.certain_rows())
+        let probe = snapshot.probe(&asked, &options).await.map_err(to_engine)?;
+        let of = (table.table().location(), snapshot.as_ref());
+        counted(state, || state.task_ctx(), of, (&asked, filter), probe).await
     }
 }
 

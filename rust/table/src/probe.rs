@@ -156,7 +156,9 @@ async fn combine(
     };
     let rows: u64 = row_groups.iter().flatten().flatten().copied().map(u64::from).sum();
     let files = snapshot.files().len();
-    if rows < PARALLEL_ROWS || files == 1 {
+    // Where nothing is tested no row is looked at.
+    let is_constant = matches!(predicate, Predicate::Const(_));
+    if rows < PARALLEL_ROWS || files == 1 || is_constant {
         return Ok((0..files).map(|file| work(file).run(predicate, options.count_only)).collect());
     }
     let mut tasks = JoinSet::new();
@@ -220,8 +222,12 @@ impl Work {
             return FileProbe::Unknown;
         }
         if let Some(deleted) = &self.deleted {
-            certain = certain.minus(deleted);
             uncertain = uncertain.minus(deleted);
+            if count_only && uncertain.is_empty() && deleted.universe() == rows {
+                let lost = RowSet::count_common(&[&certain, deleted], rows);
+                return FileProbe::Counted { rows: u64::from(certain.len() - lost) };
+            }
+            certain = certain.minus(deleted);
         }
         if count_only && uncertain.is_empty() {
             return FileProbe::Counted { rows: u64::from(certain.len()) };

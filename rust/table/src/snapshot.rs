@@ -63,9 +63,13 @@ impl Probe {
     /// The number of rows for which the predicate is true, if that is certain for every file and nothing is pending.
     #[must_use]
     pub fn certain_rows(&self) -> Option<u64> {
-        if self.pending_rows > 0 {
-            return None;
-        }
+        self.certain_rows_of_files().filter(|_| self.pending_rows == 0)
+    }
+
+    /// The number of rows of data files for which the predicate is true, if that is certain for every file. Pending rows are no rows
+    /// of files.
+    #[must_use]
+    pub fn certain_rows_of_files(&self) -> Option<u64> {
         let rows = self.files.iter().map(|file| match file {
             FileProbe::Counted { rows } => Some(*rows),
             FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::physical_plan::displayable;
 use lakemark_datafusion::{LakemarkSession, QueryOptions};
 use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
 
-use crate::fixture::{folder, mark, open};
+use crate::fixture::{folder, mark, open, ran};
 
 async fn session(table: &Arc<Table>) -> LakemarkSession {
     let session = LakemarkSession::new();
@@ -74,6 +75,46 @@ async fn every_way_of_asking_sees_what_is_pending() {
     }
     let plan = ask(&session, "EXPLAIN SELECT id FROM t WHERE k = 77").await;
     assert!(plan.contains("rows_pending=4"), "{plan}");
+}
+
+#[tokio::test]
+async fn counts_that_the_marks_know_look_at_pending_rows_alone() {
+    let folder = folder(2);
+    mark(folder.path(), &["k", "s"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    make(&table, Operation::Upsert, rows(&[(4, 77, "new"), (5000, 4, "new"), (5001, 77, "ab")])).await;
+    make(&table, Operation::Delete, rows(&[(14, 0, "")]).project(&[0]).unwrap()).await;
+    make(&table, Operation::Update, rows(&[(11, 77, "")]).project(&[0, 1]).unwrap()).await;
+    for _ in 0..2 {
+        for (filter, expected, known) in [
+            ("true", 2001, true),
+            ("1 = 2", 0, true),
+            ("k = NULL", 0, true),
+            ("k = 4", 170, true),
+            ("k = '77'", 3, true),
+            ("k = 77 AND s = 'new'", 1, true),
+            ("k = 77 OR s = 'new'", 4, true),
+            ("NOT (x.k <= 9 OR x.k IS NULL)", 3, true),
+            ("k = 77 AND abs(k) = 77", 3, false),
+            ("id = 5001", 1, true),
+        ] {
+            let sql = format!("SELECT count(*) FROM t AS x WHERE {filter}");
+            assert_eq!(ask(&session, &sql).await, expected.to_string(), "{sql}");
+            let plan = displayable(ran(&session, &sql).await.0.as_ref()).indent(false).to_string();
+            assert_eq!(plan.starts_with("DataSourceExec") && plan.lines().count() == 1, known, "{sql}\n{plan}");
+            let filter = filter.replace("x.", "");
+            let options = QueryOptions::default();
+            assert_eq!(
+                lakemark_datafusion::count(&table, Some(&filter), &options).await.unwrap(),
+                expected,
+                "{filter}"
+            );
+        }
+        assert_eq!(lakemark_datafusion::count(&table, None, &QueryOptions::default()).await.unwrap(), 2001);
+        table.flush().await.unwrap();
+    }
 }
 
 #[tokio::test]
