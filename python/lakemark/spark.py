@@ -8,6 +8,7 @@ Example:
 
         spark = lakemark.spark.configure(SparkSession.builder.master("local[2]")).getOrCreate()
         spark.read.format("lakemark").load("flights").filter("origin = 'JFK'").count()
+        spark.sql("CREATE INDEX by_origin ON lm.`/data/flights` USING bitmap (origin)")
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lakemark.exceptions import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Protocol
 
     class SessionBuilder(Protocol):
@@ -50,13 +52,23 @@ def jar_path() -> Path:
     return path
 
 
-def configure(builder: _Builder) -> _Builder:
-    """Adds the connector to a session builder: `spark.read.format("lakemark")` works in the session it makes.
+def configure(
+    builder: _Builder,
+    *,
+    catalog: str = "lm",
+    warehouse: str | Path | None = None,
+    tables: Mapping[str, str | Path] | None = None,
+) -> _Builder:
+    """Adds the connector to a session builder: `spark.read.format("lakemark")` works in the session it makes, and SQL.
 
     Jars that the builder already names are kept.
 
     Args:
         builder: `SparkSession.builder`, with whatever else you have set on it.
+        catalog: The catalog's name in SQL: tables are ``lm.`/data/flights` `` by their paths.
+        warehouse: A folder or URL below which folders are tables (`lm.flights`) and namespaces (`lm.air.flights`), and
+            where `CREATE TABLE` remembers names.
+        tables: Names in the catalog for paths elsewhere.
 
     Returns:
         The same builder.
@@ -66,6 +78,12 @@ def configure(builder: _Builder) -> _Builder:
     if jar not in jars:
         jars.append(jar)
     builder.config("spark.jars", ",".join(jars))
+    prefix = f"spark.sql.catalog.{catalog}"
+    builder.config(prefix, "io.lakemark.spark.LakemarkCatalog")
+    if warehouse is not None:
+        builder.config(f"{prefix}.warehouse", str(warehouse))
+    for name, path in (tables or {}).items():
+        builder.config(f"{prefix}.tables.{name}", str(path))
     return builder
 
 

@@ -46,7 +46,19 @@ def jar(package: Path) -> Path:
 def test_configure_adds_the_jar_and_returns_the_builder(jar: Path) -> None:
     builder = Builder()
     assert lakemark.spark.configure(builder) is builder
-    assert builder.options == {"spark.jars": str(jar)}
+    assert builder.options == {"spark.jars": str(jar), "spark.sql.catalog.lm": "io.lakemark.spark.LakemarkCatalog"}
+
+
+def test_configure_names_the_catalog_and_its_tables(jar: Path) -> None:
+    builder = Builder()
+    lakemark.spark.configure(builder, catalog="c", warehouse=jar.parent, tables={"db.t": "s3://b/t", "u": jar})
+    assert builder.options == {
+        "spark.jars": str(jar),
+        "spark.sql.catalog.c": "io.lakemark.spark.LakemarkCatalog",
+        "spark.sql.catalog.c.warehouse": str(jar.parent),
+        "spark.sql.catalog.c.tables.db.t": "s3://b/t",
+        "spark.sql.catalog.c.tables.u": str(jar),
+    }
 
 
 def test_configure_keeps_jars_and_adds_ours_once(jar: Path) -> None:

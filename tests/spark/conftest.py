@@ -15,6 +15,7 @@ import lakemark.spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 # A session of a minute is not worth optimised byte code or a parallel collector.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -28,10 +29,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the catalog `lm`; what it has stays for later tests."""
+    return tmp_path_factory.mktemp("warehouse")
+
+
+@pytest.fixture(scope="session")
+def spark(warehouse: Path) -> Iterator[SparkSession]:
     wanted = os.environ.get("LAKEMARK_SPARK_VERSION")
     assert wanted in (None, pyspark.__version__), f"this environment has PySpark {pyspark.__version__}"
-    builder = lakemark.spark.configure(SparkSession.builder.master("local[2]").appName("lakemark-tests"))
+    builder = lakemark.spark.configure(
+        SparkSession.builder.master("local[2]").appName("lakemark-tests"),
+        warehouse=warehouse,
+        tables={"far.trips": warehouse.parent / "trips", "gone": warehouse.parent / "gone"},
+    )
     for key, value in {
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.driver.host": "127.0.0.1",
@@ -40,6 +51,9 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
+        # The session catalog's own folders and metastore: beside the catalog's, not in the checkout.
+        "spark.sql.warehouse.dir": str(warehouse.parent / "spark-warehouse"),
+        "spark.sql.catalog.bare": "io.lakemark.spark.LakemarkCatalog",
         "spark.log.level": "ERROR",
     }.items():
         builder = builder.config(key, value)

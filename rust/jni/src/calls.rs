@@ -16,6 +16,7 @@ use lakemark_table::ErrorKind;
 use crate::aggregate;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
+use crate::maintain;
 use crate::plan;
 use crate::read::SplitReader;
 use crate::runtime::block_on;
@@ -172,6 +173,28 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
         let attachment = env.convert_byte_array(&attachment)?;
         let reader = block_on(SplitReader::open(&scan, &split, &attachment))??;
         export(reader, out_stream)
+    })
+    .resolve::<Throw>()
+}
+
+/// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::Request`] in JSON says, and gives a report in
+/// JSON.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_maintain<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    request: JString<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let request: maintain::Request = serde_json::from_str(&request.try_to_string(env)?)?;
+        let report = block_on(async move {
+            let table = Named { location, store, version: None }.open().await?;
+            maintain::answer(&table, request).await
+        })??;
+        Ok(env.new_string(report.to_string())?)
     })
     .resolve::<Throw>()
 }

@@ -3,6 +3,7 @@ package io.lakemark.spark;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 
 /** JSON by Spark's own Jackson. */
 final class Json {
@@ -16,6 +17,10 @@ final class Json {
     } catch (JsonProcessingException e) {
       throw new LakemarkException.Internal("cannot write JSON: " + e.getMessage());
     }
+  }
+
+  static ArrayNode list() {
+    return MAPPER.createArrayNode();
   }
 
   static JsonNode read(String text) {

@@ -54,6 +54,11 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
     return new LakemarkOptions(path, store, useIndex, wanted);
   }
 
+  /** The same table with what a query says of its own. */
+  LakemarkOptions forQuery(CaseInsensitiveStringMap query) {
+    return new LakemarkOptions(path, store, query.getBoolean("use_index", useIndex), version);
+  }
+
   /** The table as plans name it. */
   String description() {
     return "lakemark " + path + (version == NEWEST ? "" : " version " + version);

@@ -1,6 +1,8 @@
 package io.lakemark.spark;
 
+import java.util.Map;
 import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -9,6 +11,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.types.StructType;
 
 /** A planned scan. Everything was read from the index on the driver; tasks get row ranges. */
@@ -16,11 +19,17 @@ final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
   private final String description;
   private final StructType columns;
   private final ScanPlan plan;
+  private final Map<NamedReference, ColumnStatistics> columnStatistics;
 
-  LakemarkScan(String description, StructType columns, ScanPlan plan) {
+  LakemarkScan(
+      String description,
+      StructType columns,
+      ScanPlan plan,
+      Map<NamedReference, ColumnStatistics> columnStatistics) {
     this.description = description;
     this.columns = columns;
     this.plan = plan;
+    this.columnStatistics = columnStatistics;
   }
 
   @Override
@@ -76,6 +85,11 @@ final class LakemarkScan implements Scan, Batch, SupportsReportStatistics {
       @Override
       public OptionalLong numRows() {
         return plan.rows();
+      }
+
+      @Override
+      public Map<NamedReference, ColumnStatistics> columnStats() {
+        return columnStatistics;
       }
     };
   }

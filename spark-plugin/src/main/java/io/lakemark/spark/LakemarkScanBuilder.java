@@ -142,7 +142,11 @@ final class LakemarkScanBuilder
         return answer.orElseThrow().scan(description());
       }
       ScanPlan plan = pinned.plan(filter, columns);
-      return new LakemarkScan(description(), columns, limit < 0 ? plan : plan.limited(limit));
+      return new LakemarkScan(
+          description(),
+          columns,
+          limit < 0 ? plan : plan.limited(limit),
+          MarkStatistics.of(pinned, filter, columns));
     } finally {
       table = null;
     }

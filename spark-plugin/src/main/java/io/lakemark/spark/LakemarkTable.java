@@ -1,9 +1,24 @@
 package io.lakemark.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.IndexAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchIndexException;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.index.SupportsIndex;
+import org.apache.spark.sql.connector.catalog.index.TableIndex;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -12,7 +27,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A table of Parquet files, or a Delta table, with its marks. Holds nothing native: each query pins
  * its own state.
  */
-public final class LakemarkTable implements SupportsRead {
+public final class LakemarkTable implements SupportsRead, SupportsIndex {
+  /** The option of {@code CREATE INDEX} that is about the statement and not about the index. */
+  private static final String BUILD = "build";
+
   private final LakemarkOptions options;
   private final StructType schema;
   private final Map<String, String> properties;
@@ -21,6 +39,19 @@ public final class LakemarkTable implements SupportsRead {
     this.options = options;
     this.schema = schema;
     this.properties = Map.copyOf(properties);
+  }
+
+  /** Opens a table for a catalog. */
+  static LakemarkTable open(LakemarkOptions options) {
+    Map<String, String> properties = new HashMap<>();
+    properties.put(TableCatalog.PROP_PROVIDER, "lakemark");
+    properties.put(TableCatalog.PROP_LOCATION, options.path());
+    if (options.store() != null) {
+      properties.put("store", options.store());
+    }
+    try (NativeTable table = NativeTable.open(options)) {
+      return new LakemarkTable(options, table.schema(), properties);
+    }
   }
 
   @Override
@@ -38,6 +69,15 @@ public final class LakemarkTable implements SupportsRead {
     return properties;
   }
 
+  /** Only descriptions of the table ask for it. */
+  @Override
+  public Transform[] partitioning() {
+    JsonNode columns = Maintenance.run(options, "describe", Map.of()).get("partition_columns");
+    List<Transform> partitioning = new ArrayList<>();
+    columns.forEach(column -> partitioning.add(Expressions.identity(column.asText())));
+    return partitioning.toArray(new Transform[0]);
+  }
+
   @Override
   public Set<TableCapability> capabilities() {
     return Set.of(TableCapability.BATCH_READ);
@@ -45,6 +85,95 @@ public final class LakemarkTable implements SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap scanOptions) {
-    return new LakemarkScanBuilder(options, schema);
+    return new LakemarkScanBuilder(options.forQuery(scanOptions), schema);
+  }
+
+  /** Declares an index and fills it, unless the option {@code build} is {@code false}. */
+  @Override
+  public void createIndex(
+      String indexName,
+      NamedReference[] columns,
+      Map<NamedReference, Map<String, String>> columnsProperties,
+      Map<String, String> indexProperties)
+      throws IndexAlreadyExistsException {
+    Map<String, String> ofIndex = new HashMap<>(indexProperties);
+    columnsProperties.values().forEach(ofIndex::putAll);
+    String kind = ofIndex.remove(SupportsIndex.PROP_TYPE);
+    String build = ofIndex.remove(BUILD);
+    Map<String, Object> arguments = new HashMap<>();
+    arguments.put("name", indexName);
+    arguments.put("columns", Arrays.stream(columns).map(LakemarkTable::text).toList());
+    arguments.put("kind", kind == null ? "" : kind);
+    arguments.put("options", ofIndex);
+    arguments.put(BUILD, build == null || parseBuild(build));
+    try {
+      change("create_index", arguments);
+    } catch (LakemarkException.AlreadyExists e) {
+      throw new IndexAlreadyExistsException(indexName, name(), scala.Option.apply(e));
+    }
+  }
+
+  private static boolean parseBuild(String text) {
+    return switch (text.strip().toLowerCase(Locale.ROOT)) {
+      case "true" -> true;
+      case "false" -> false;
+      default ->
+          throw new LakemarkException.InvalidInput(
+              BUILD + " is " + text + ", it must be true or false");
+    };
+  }
+
+  @Override
+  public void dropIndex(String indexName) throws NoSuchIndexException {
+    try {
+      change("drop_index", Map.of("name", indexName));
+    } catch (LakemarkException.NotFound e) {
+      throw new NoSuchIndexException(indexName, name(), scala.Option.apply(e));
+    }
+  }
+
+  private void change(String verb, Map<String, Object> arguments) {
+    if (options.version() != LakemarkOptions.NEWEST) {
+      throw new LakemarkException.InvalidInput(
+          name() + " can only be read; name it without a version to change its marks");
+    }
+    Maintenance.run(options, verb, arguments);
+  }
+
+  @Override
+  public boolean indexExists(String indexName) {
+    return Arrays.stream(listIndexes()).anyMatch(index -> index.indexName().equals(indexName));
+  }
+
+  @Override
+  public TableIndex[] listIndexes() {
+    List<TableIndex> indexes = new ArrayList<>();
+    for (JsonNode index : Maintenance.run(options, "indexes", Map.of())) {
+      Properties ofIndex = new Properties();
+      ofIndex.setProperty("encoding", index.get("encoding").asText());
+      index
+          .get("options")
+          .forEach(each -> ofIndex.setProperty(each.get(0).asText(), each.get(1).asText()));
+      NamedReference[] columns = {Expressions.column(index.get("column").asText())};
+      indexes.add(
+          new TableIndex(
+              index.get("name").asText(),
+              index.get("kind").asText(),
+              columns,
+              Map.of(columns[0], new Properties()),
+              ofIndex));
+    }
+    return indexes.toArray(new TableIndex[0]);
+  }
+
+  /** A column, or the way to a field, as the native side reads it. */
+  private static String text(NamedReference column) {
+    String[] names = column.fieldNames();
+    boolean isPlain =
+        names.length == 1 || Arrays.stream(names).noneMatch(each -> each.matches(".*[.\"].*"));
+    return isPlain
+        ? String.join(".", names)
+        : String.join(
+            ".", Arrays.stream(names).map(each -> '"' + each.replace("\"", "\"\"") + '"').toList());
   }
 }

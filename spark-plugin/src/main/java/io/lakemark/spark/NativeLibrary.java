@@ -90,6 +90,8 @@ final class NativeLibrary {
 
   static native void openSplit(String scan, String split, byte[] attachment, long outStream);
 
+  static native String maintain(String path, String storeOrNull, String request);
+
   static native void close(long table);
 
   static native void panic(long outStream);

@@ -11,6 +11,8 @@
  *       io.lakemark.spark.LakemarkTable};
  *   <li>{@link io.lakemark.spark.LakemarkScanBuilder}, which decides what Spark still has to do
  *       itself;
+ *   <li>{@link io.lakemark.spark.LakemarkCatalog}, which gives SQL the tables by name, with {@link
+ *       io.lakemark.spark.Procedures} and {@code CREATE INDEX};
  *   <li>{@link io.lakemark.spark.LakemarkException}, the one exception of the native side.
  * </ul>
  *

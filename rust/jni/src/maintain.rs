@@ -1,0 +1,142 @@
+//! What keeps a table's marks and its pending changes: a request comes as JSON, and a report goes back as JSON.
+//!
+//! Names, options and reports are those of the shell and of Python.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Table, VacuumOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::{NativeError, Result};
+
+/// What is to be done.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// What the table is: how its files are known, and where its marks are.
+    Describe,
+    Indexes,
+    CreateIndex(Declaration),
+    DropIndex {
+        name: String,
+    },
+    Build(Tuning),
+    Compact(Tuning),
+    Verify,
+    Advise,
+    Migrate {
+        fraction: f64,
+        threshold: Option<f64>,
+    },
+    Publish,
+    Vacuum {
+        older_than_seconds: u64,
+        dry_run: bool,
+        originals: bool,
+    },
+    History {
+        limit: Option<usize>,
+    },
+}
+
+/// An index to declare and, if `build` is set, to fill.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Declaration {
+    name: Option<String>,
+    columns: Vec<String>,
+    /// Empty for `auto`.
+    kind: String,
+    options: BTreeMap<String, String>,
+    build: bool,
+}
+
+/// How a build or a compaction runs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Tuning {
+    /// The only index; all of them if none is given.
+    index: Option<String>,
+    memory: Option<u64>,
+    threads: Option<NonZeroUsize>,
+}
+
+impl Tuning {
+    fn options(self) -> BuildOptions {
+        let Self { index, memory, threads } = self;
+        BuildOptions { index, memory_bytes: memory, threads: threads.map(NonZeroUsize::get), ..BuildOptions::default() }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Description<'a> {
+    format: String,
+    store: Option<&'a str>,
+    partition_columns: Vec<String>,
+    key: Option<Vec<String>>,
+}
+
+/// Does it, and tells what was done.
+pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value> {
+    Ok(match request {
+        Request::Describe => describe(table).await?,
+        Request::Indexes => serde_json::to_value(table.snapshot().await?.indexes())?,
+        Request::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
+        Request::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
+        Request::Build(tuning) => serde_json::to_value(table.build(tuning.options()).await?)?,
+        Request::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
+        Request::Verify => serde_json::to_value(table.verify().await?)?,
+        Request::Advise => serde_json::to_value(table.advise(None).await?)?,
+        Request::Migrate { fraction, threshold } => {
+            let options = MigrateOptions { fraction, threshold, progress: None };
+            serde_json::to_value(table.migrate(options).await?)?
+        }
+        Request::Publish => serde_json::to_value(table.publish().await?)?,
+        Request::Vacuum { older_than_seconds, dry_run, originals } => {
+            let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };
+            serde_json::to_value(table.vacuum(options).await?)?
+        }
+        Request::History { limit } => serde_json::to_value(table.history(limit).await?)?,
+    })
+}
+
+async fn describe(table: &Arc<Table>) -> Result<Value> {
+    let snapshot = table.snapshot().await?;
+    let description = Description {
+        format: table.format().to_string(),
+        store: table.store_location(),
+        partition_columns: snapshot.partition_columns().iter().map(|field| field.name().clone()).collect(),
+        key: snapshot.key_columns(),
+    };
+    Ok(serde_json::to_value(description)?)
+}
+
+/// The index as it is now.
+async fn create(table: &Arc<Table>, declaration: Declaration) -> Result<IndexInfo> {
+    let Declaration { name, columns, kind, options, build } = declaration;
+    let before: Vec<String> = names(&table.snapshot().await?.indexes());
+    table.create_index(IndexSpec { name, columns, kind, options }, false).await?;
+    let created = the_new_one(table, &before).await?;
+    if !build {
+        return Ok(created);
+    }
+    // Only this index is built: filling others, which may take hours, was not asked for.
+    let only = BuildOptions { index: Some(created.name.clone()), ..BuildOptions::default() };
+    table.build(only).await?;
+    let indexes = table.snapshot().await?.indexes();
+    Ok(indexes.into_iter().find(|index| index.name == created.name).unwrap_or(created))
+}
+
+async fn the_new_one(table: &Arc<Table>, before: &[String]) -> Result<IndexInfo> {
+    let indexes = table.snapshot().await?.indexes();
+    let created = indexes.into_iter().find(|index| !before.contains(&index.name));
+    created.ok_or_else(|| {
+        NativeError::new(ErrorKind::Conflict, "the index was dropped by someone else just now; create it again")
+    })
+}
+
+fn names(indexes: &[IndexInfo]) -> Vec<String> {
+    indexes.iter().map(|index| index.name.clone()).collect()
+}

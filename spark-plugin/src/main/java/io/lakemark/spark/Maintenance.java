@@ -1,0 +1,21 @@
+package io.lakemark.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.HashMap;
+import java.util.Map;
+
+/** Requests about a table's marks and changes, which the native library answers. */
+final class Maintenance {
+  private Maintenance() {}
+
+  /**
+   * Does something with a table and gives the report. {@code rust/jni/src/maintain.rs} has the
+   * verbs, their arguments and what they answer.
+   */
+  static JsonNode run(LakemarkOptions table, String verb, Map<String, Object> arguments) {
+    NativeLibrary.load();
+    Map<String, Object> request = new HashMap<>(arguments);
+    request.put("do", verb);
+    return Json.read(NativeLibrary.maintain(table.path(), table.store(), Json.write(request)));
+  }
+}

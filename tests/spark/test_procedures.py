@@ -1,0 +1,102 @@
+"""CALL lm.system.…: the verbs of the shell, with their reports as rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakemark
+from spark_tables import ROWS_PER_FILE, add_file, mark, write_folder
+from test_catalog import refusal, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = write_folder(tmp_path / "t", files=2)
+    mark(folder, "k")
+    return folder
+
+
+def report(frame: DataFrame) -> dict[str, object]:
+    (row,) = frame.collect()
+    return dict(row.asDict())
+
+
+def test_procedures_are_listed(spark: SparkSession) -> None:
+    listed = {row[-1] for row in rows(spark, "SHOW PROCEDURES IN lm.system")}
+    assert listed == {"advise", "build", "compact", "history", "migrate", "publish", "vacuum", "verify"}
+    assert "Failed to load routine `lm`.`system`.`repair`" in refusal(spark, "CALL lm.system.repair(table => 't')")
+    assert "Failed to load routine `lm`.`air`.`build`" in refusal(spark, "CALL lm.air.build(table => 't')")
+
+
+def test_build_fills_what_is_not_covered(spark: SparkSession, folder: Path) -> None:
+    add_file(folder, 2)
+    built = report(spark.sql(f"CALL lm.system.build(table => '{folder}', threads => 1)"))
+    assert (built["indexes"], built["files"], built["rows"]) == (["k_bitmap"], 1, ROWS_PER_FILE)
+    assert (built["segments"], built["declined"], built["skipped"]) == (1, [], [])
+    again = report(spark.sql(f"CALL lm.system.build('{folder}', index => 'k_bitmap')"))
+    assert (again["indexes"], again["files"]) == ([], 0)
+    compacted = report(spark.sql(f"CALL lm.system.compact(table => '{folder}')"))
+    assert (compacted["indexes"], compacted["segments_merged"], compacted["segments_written"]) == (["k_bitmap"], 2, 1)
+
+
+def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
+    call = f"CALL lm.system.verify(table => '{folder}')"
+    assert rows(spark, call) == [("k_bitmap", 2, 0, 0, [])]
+    (segment,) = (folder / "_lakemark").rglob("*.lmx")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(content)
+    (row,) = rows(spark, call)
+    assert row[0] == "k_bitmap"
+    assert row[2] == 1
+    assert row[4][0].startswith("damaged: ")  # type: ignore[index]
+
+
+def test_advise_proposes_marks(spark: SparkSession, folder: Path) -> None:
+    proposed = spark.sql(f"CALL lm.system.advise(table => '{folder}')")
+    assert proposed.columns == ["column", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
+    marks = lakemark.Table(folder).advise().marks
+    assert [row["column"] for row in proposed.collect()] == [each.column for each in marks]
+
+
+def test_migrate_and_history(spark: SparkSession, folder: Path) -> None:
+    table = lakemark.Table(folder, key="id")
+    table.update([{"id": 5, "city": "Bergen"}])
+    found = f"SELECT city FROM lm.`{folder}` WHERE id = 5"
+    assert rows(spark, found) == [("Bergen",)]
+    migrated = report(spark.sql(f"CALL lm.system.migrate(table => '{folder}')"))
+    assert (migrated["rows"], migrated["files_replaced"], migrated["files_written"]) == (1, 1, 1)
+    assert rows(spark, found) == [("Bergen",)]
+    history = rows(spark, f"CALL lm.system.history(table => '{folder}')")
+    ours = table.history()
+    assert [(row[0], row[2]) for row in history] == [(each.version, each.operation) for each in ours]
+    assert history[0][1] is not None
+    assert len(rows(spark, f"CALL lm.system.history(table => '{folder}', limit => 1)")) == 1
+    published = report(spark.sql(f"CALL lm.system.publish(table => '{folder}')"))
+    assert (published["files_published"], published["originals_moved"]) == (1, 1)
+    assert spark.read.parquet(str(folder)).where("id = 5").select("city").collect() == [("Bergen",)]
+
+
+def test_vacuum_lists_files(spark: SparkSession, folder: Path) -> None:
+    call = f"CALL lm.system.vacuum(table => '{folder}', dry_run => true, older_than => '2h')"
+    assert rows(spark, call) == []
+    assert spark.sql(call).columns == ["path", "bytes", "removed"]
+    assert "e.g. 12h or 30d" in refusal(spark, f"CALL lm.system.vacuum(table => '{folder}', older_than => 'a week')")
+    assert "hour" in refusal(spark, f"CALL lm.system.vacuum(table => '{folder}', older_than => '0h')")
+
+
+def test_tables_are_named_or_are_paths(spark: SparkSession, warehouse: Path) -> None:
+    folder = write_folder(warehouse / "checked", files=1)
+    mark(folder, "k")
+    for name in ("checked", "lm.checked", f"`{folder}`", str(folder)):
+        assert rows(spark, f"CALL lm.system.verify(table => '{name}')") == [("k_bitmap", 1, 0, 0, [])], name
+    assert "there is no table absent in the catalog lm" in refusal(spark, "CALL lm.system.verify(table => 'absent')")
+    assert "verify needs a table" in refusal(spark, "CALL lm.system.verify(table => NULL)")
+    assert "it must be 1 or more" in refusal(spark, "CALL lm.system.build(table => 'checked', threads => 0)")
