@@ -13,6 +13,7 @@ mod encode;
 mod file;
 pub(crate) mod folder;
 mod log;
+mod output;
 mod part;
 mod reader;
 mod rows;
@@ -89,7 +90,8 @@ async fn fold_rows(snapshot: &Snapshot, fold: &Fold<'_>, target: &Target<'_>) ->
     let rows = NewRows::new(snapshot, fold, &target.schema).await?;
     let cores = std::thread::available_parallelism().map_or(2, Into::into);
     let (progress, making, file, folded) = (fold.progress.clone(), VecDeque::new(), None, Folded::default());
-    let mut folding = Folding { snapshot, target, rows, progress, cores, making, file, begun: 0, folded };
+    let syncing = Vec::new();
+    let mut folding = Folding { snapshot, target, rows, progress, cores, making, file, begun: 0, folded, syncing };
     match folding.run(fold).await {
         Ok(()) => Ok(folding.folded),
         Err(error) => {
@@ -113,6 +115,8 @@ struct Folding<'a> {
     /// Files that were begun.
     begun: usize,
     folded: Folded,
+    /// Files that are being synced.
+    syncing: Vec<JoinHandle<std::io::Result<()>>>,
 }
 
 /// A row group that is being made.
@@ -153,7 +157,7 @@ impl Folding<'_> {
         if self.target.columns_are_in_files {
             self.write_bare().await?;
         }
-        self.target.sync(&self.folded.files).await
+        self.target.sync(&self.folded.files, &mut self.syncing).await
     }
 
     /// Writes a file anew, if anything is left of it.
@@ -234,6 +238,9 @@ impl Folding<'_> {
             making.row_group.abort();
             drop(making.row_group.await);
         }
+        for syncing in self.syncing.drain(..) {
+            drop(syncing.await);
+        }
     }
 
     fn advance(&self, rows: u64) {
@@ -266,7 +273,9 @@ impl Folding<'_> {
 
     async fn finish(&mut self, replaces: Option<usize>) -> Result<()> {
         if let Some(writer) = self.file.take() {
-            self.folded.files.push(writer.finish(replaces).await?);
+            let file = writer.finish(replaces).await?;
+            self.syncing.extend(self.target.begin_sync(&file));
+            self.folded.files.push(file);
         }
         Ok(())
     }

@@ -190,21 +190,26 @@ pub fn merge(
         }
     }
     let mut current: Option<Key> = None;
-    while let Some(Reverse((key, index))) = heap.pop() {
-        if current.as_ref() != Some(&key)
-            && let Some(done) = current.replace(key)
-        {
-            writer.end_value(done)?;
-        }
-        // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
-        if let Some(chunk) = chunks.get_mut(index) {
+    while let Some(Reverse((first, index))) = heap.pop() {
+        let Some(chunk) = chunks.get_mut(index) else { continue };
+        let mut next = Some(first);
+        while let Some(key) = next.take() {
+            if current.as_ref() != Some(&key)
+                && let Some(done) = current.replace(key)
+            {
+                writer.end_value(done)?;
+            }
+            // Of equal keys the heap gives the earliest chunk first, so the rows of a value ascend.
             let first_row = chunk.first_row;
             chunk.cursor.take_rows(|rows| writer.take_rows(rows, first_row));
-            if let Some(next) = chunk.cursor.advance()? {
-                heap.push(Reverse((next, index)));
+            writer.write_full_blocks()?;
+            let Some(key) = chunk.cursor.advance()? else { break };
+            // Rows in the order of values are most often: the chunk goes on, and the others wait.
+            match heap.peek() {
+                Some(Reverse((other, of))) if (other, *of) < (&key, index) => heap.push(Reverse((key, index))),
+                _ => next = Some(key),
             }
         }
-        writer.write_full_blocks()?;
     }
     if let Some(done) = current {
         writer.end_value(done)?;

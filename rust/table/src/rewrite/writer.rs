@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
@@ -18,13 +17,13 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
-use tokio::io::AsyncWriteExt;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::disk::{self, Step, sync_folder};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
+use crate::rewrite::output::Output;
 use crate::snapshot::DataFile;
 
 /// Bytes of a file of new rows.
@@ -104,15 +103,29 @@ impl Target<'_> {
         }
     }
 
-    /// Sees to it that files survive a crash: first their bytes, then their names, up to the root's own.
-    pub(super) async fn sync(&self, files: &[NewFile]) -> Result<()> {
+    /// Begins to see to it that the bytes of a file survive a crash, while others are still made: a disk that has to take all of them
+    /// at the end takes as long as all the rest.
+    pub(super) fn begin_sync(&self, file: &NewFile) -> Option<JoinHandle<std::io::Result<()>>> {
+        let path = self.local.as_ref()?.join(&file.path);
+        Some(spawn_blocking(move || {
+            disk::attempt(Step::Stored(&path))?;
+            disk::sync(&File::open(&path)?, &path)
+        }))
+    }
+
+    /// Sees to it that files survive a crash: first their bytes, which was begun, then their names, up to the root's own.
+    pub(super) async fn sync(&self, files: &[NewFile], begun: &mut Vec<JoinHandle<std::io::Result<()>>>) -> Result<()> {
+        let mut bytes_synced = Ok(());
+        for bytes in begun.drain(..) {
+            let synced = bytes.await.map_err(|error| Error::task(&error))?;
+            bytes_synced = bytes_synced.and(synced);
+        }
+        bytes_synced.map_err(unwritable)?;
         let Some(root) = self.local.clone() else { return Ok(()) };
         let paths: Vec<PathBuf> = files.iter().map(|file| root.join(&file.path)).collect();
         let sync = move || {
             let mut folders = BTreeSet::new();
             for path in &paths {
-                disk::attempt(Step::Stored(path))?;
-                disk::sync(&File::open(path)?, path)?;
                 folders.extend(path.ancestors().skip(1).take_while(|folder| folder.starts_with(&root)));
             }
             if !paths.is_empty() {
@@ -130,9 +143,9 @@ pub(super) struct FileWriter {
     path: String,
     partition_values: Vec<ArrayRef>,
     parquet: SerializedFileWriter<Waiting>,
-    /// Bytes on their way from `parquet` to `object`.
+    /// Bytes on their way from `parquet` to `output`.
     waiting: Waiting,
-    object: BufWriter,
+    output: Output,
     bytes: u64,
     with_nan: BTreeSet<usize>,
 }
@@ -147,7 +160,7 @@ impl FileWriter {
         properties: &WriterProperties,
     ) -> Result<(Self, ArrowRowGroupWriterFactory)> {
         let path = (target.path)(number, replaces, partition_values)?;
-        let object = BufWriter::new(Arc::clone(&target.object_store), place_of(&target.prefix, &path)?);
+        let output = Output::new(target, &path)?;
         let waiting = Waiting::default();
         let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(&target.schema), Some(properties.clone()));
         let (parquet, factory) = parquet
@@ -155,7 +168,7 @@ impl FileWriter {
             .map_err(|error| Error::unsupported("Parquet cannot have the table's columns").with_source(error))?;
         let partition_values = partition_values.to_vec();
         let with_nan = BTreeSet::new();
-        Ok((Self { path, partition_values, parquet, waiting, object, bytes: 0, with_nan }, factory))
+        Ok((Self { path, partition_values, parquet, waiting, output, bytes: 0, with_nan }, factory))
     }
 
     /// Adds a row group.
@@ -165,13 +178,13 @@ impl FileWriter {
             Columns::Encoded(columns) => {
                 for column in columns {
                     column.append_to_row_group(&mut writer).map_err(unwritten)?;
-                    self.bytes += self.waiting.put_into(&mut self.object).await?;
+                    self.bytes += self.waiting.put_into(&mut self.output).await?;
                 }
             }
             Columns::Copied(columns) => {
                 for column in columns {
                     writer.append_column(&column.bytes, column.close).map_err(unwritten)?;
-                    self.bytes += self.waiting.put_into(&mut self.object).await?;
+                    self.bytes += self.waiting.put_into(&mut self.output).await?;
                 }
             }
         }
@@ -187,8 +200,8 @@ impl FileWriter {
 
     pub(super) async fn finish(mut self, replaces: Option<usize>) -> Result<NewFile> {
         let metadata = self.parquet.finish().map_err(unwritten)?;
-        self.bytes += self.waiting.put_into(&mut self.object).await?;
-        self.object.shutdown().await.map_err(unwritable)?;
+        self.bytes += self.waiting.put_into(&mut self.output).await?;
+        self.output.finish().await?;
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups = row_groups
             .collect::<Result<_, _>>()
@@ -211,11 +224,13 @@ struct Waiting(Arc<Mutex<Vec<u8>>>);
 
 impl Waiting {
     /// Hands the bytes over and tells how many there were.
-    async fn put_into(&self, object: &mut BufWriter) -> Result<u64> {
+    async fn put_into(&self, output: &mut Output) -> Result<u64> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         let count = bytes.len() as u64;
         if count > 0 {
-            object.put(bytes.into()).await.map_err(unwritable)?;
+            let mut bytes = output.put(bytes).await?;
+            bytes.clear();
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
         }
         Ok(count)
     }
@@ -236,7 +251,7 @@ pub(super) fn unwritten(error: ParquetError) -> Error {
     unwritable(error)
 }
 
-fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+pub(super) fn unwritable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::io(
         "the new data files cannot be written (disk full, or no permission?); the table is as it was: make room and run it again",
     )
