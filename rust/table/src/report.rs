@@ -92,6 +92,18 @@ pub struct MigrateReport {
     pub seconds: f64,
 }
 
+impl MigrateReport {
+    /// Adds what was folded next.
+    pub(crate) fn add(&mut self, next: &Self) {
+        self.rows += next.rows;
+        self.rows_hidden += next.rows_hidden;
+        self.files_replaced += next.files_replaced;
+        self.files_written += next.files_written;
+        self.bytes_written += next.bytes_written;
+        self.delta_version = next.delta_version.or(self.delta_version);
+    }
+}
+
 /// How a table's pending updates stand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatesInfo {

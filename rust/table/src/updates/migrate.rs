@@ -52,22 +52,35 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
     let _lock = MigrationLock::take(store).await?;
     let mut report = MigrateReport::default();
     tidy_up(table, store).await?;
-    // A task of its own: the lock of writers is held until what it commits is committed, also if the caller goes away.
-    let (begins, asked) = (Arc::clone(table), options.clone());
-    let begun = tokio::spawn(async move { begin(&begins, &asked).await });
-    if let Some(begun) = begun.await.map_err(|error| Error::task(&error))?? {
+    let mut asked = options.clone();
+    let mut is_changed = false;
+    // A buffer of which a full cache takes no run is folded once the runs are gone, if everything was asked for.
+    for _ in 0..2 {
+        let Some(begun) = begin_apart(table, &asked).await? else { break };
+        is_changed = true;
         reach("migration-begun");
-        fold((table, store), &begun, options, &mut report).await?;
+        let mut folded = MigrateReport::default();
+        fold((table, store), &begun, options, &mut folded).await?;
         reach("migration-folded");
         end(store, begun.number).await?;
         reach("migration-ended");
-        let has_indexes = !Snapshot::pin_base(table).await?.indexes().is_empty();
-        if has_indexes {
-            table.build(BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
+        report.add(&folded);
+        if !begun.buffer_stays || options.fraction < 1.0 {
+            break;
         }
+        asked.threshold = None;
+    }
+    if is_changed && !Snapshot::pin_base(table).await?.indexes().is_empty() {
+        table.build(BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
     }
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
+}
+
+/// [`begin`] as a task of its own: the lock of writers is held until what it commits is committed, also if the caller goes away.
+async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Begun>> {
+    let (table, options) = (Arc::clone(table), options.clone());
+    tokio::spawn(async move { begin(&table, &options).await }).await.map_err(|error| Error::task(&error))?
 }
 
 /// Only one migration at a time; dies with its process.
@@ -106,6 +119,8 @@ pub(crate) async fn lock_migrations(store: &Store) -> Result<Option<MigrationLoc
 struct Begun {
     number: u64,
     updates: ManifestUpdates,
+    /// Whether the cache had no room for a run of the buffer.
+    buffer_stays: bool,
 }
 
 /// Finishes a migration that took effect and was stopped before it was tidied up.
@@ -128,13 +143,14 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     if writing.is_below(options.threshold) {
         return Ok(None);
     }
-    match flush(&mut writing).await {
-        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending.
+    let buffer_stays = match flush(&mut writing).await {
+        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending until then.
         Err(error) if error.kind() == ErrorKind::CacheFull => {
             tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
+            true
         }
-        flushed => flushed?,
-    }
+        flushed => flushed.map(|()| false)?,
+    };
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
     let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
@@ -148,7 +164,7 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     let migration = ManifestMigration { number, slices };
     commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?;
     let updates = ManifestUpdates { migration: Some(migration), migrations: number, ..updates };
-    Ok(Some(Begun { number, updates }))
+    Ok(Some(Begun { number, updates, buffer_stays }))
 }
 
 /// The lowest keys of what is pending: so many that they are this fraction of all rows of runs.

@@ -1,6 +1,6 @@
 //! What migrations make of data files, and what they leave when something goes wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -301,4 +301,36 @@ async fn a_full_cache_with_migration_failing_refuses_changes_and_loses_nothing()
     make(&table, Operation::Delete, keys(&[0])).await.unwrap();
     expected.remove(&0);
     assert_eq!(rows(&*open(folder.path()).await).await, expected);
+}
+
+/// A full cache takes no run of what is in the buffer; it is migrated all the same, once the runs are.
+#[tokio::test]
+async fn a_migration_leaves_nothing_pending_also_if_the_cache_is_full() {
+    let folder = folder();
+    let table = open(folder.path()).await;
+    let options = [("page_bytes", "512"), ("cache_bytes", "20480")].map(|(name, value)| (name.into(), value.into()));
+    table.declare_key(&["k".to_owned()], &BTreeMap::from(options), BuildOptions::default()).await.unwrap();
+    let (mut made, mut is_full) = (0, false);
+    let mut expected: BTreeSet<i64> = rows(&table).await.into_keys().collect();
+    for number in 0..1_000 {
+        let count = 1 + number % 20;
+        match make(&table, Operation::Upsert, round(number).slice(0, count as usize)).await {
+            Ok(_) => {
+                expected.extend(number * 20..number * 20 + count);
+                made += count as u64;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::CacheFull, "{error}"),
+        }
+        let info = table.updates_info().await.unwrap().unwrap();
+        if info.cache_share > 0.8 && table.flush().await.is_err() {
+            assert!(info.buffer_keys > 0 && !info.runs.is_empty(), "{info:?}");
+            is_full = true;
+            break;
+        }
+    }
+    assert!(is_full, "the cache takes every run");
+    assert_eq!(migrate(&table).await.rows, made);
+    assert_eq!(table.snapshot().await.unwrap().pending().map_or(0, |pending| pending.row_count()), 0);
+    assert_eq!(rows(&table).await.into_keys().collect::<BTreeSet<i64>>(), expected);
+    make(&table, Operation::Upsert, round(1_000)).await.unwrap();
 }
