@@ -25,25 +25,10 @@ final class JsonRows {
   static LocalScan scan(String description, StructType schema, List<JsonNode> objects) {
     InternalRow[] rows =
         objects.stream().map(each -> row(schema, each)).toArray(InternalRow[]::new);
-    return new LocalScan() {
-      @Override
-      public StructType readSchema() {
-        return schema;
-      }
-
-      @Override
-      public String description() {
-        return description;
-      }
-
-      @Override
-      public InternalRow[] rows() {
-        return rows;
-      }
-    };
+    return new LakemarkAnswer(schema, rows).scan(description);
   }
 
-  static InternalRow row(StructType schema, JsonNode object) {
+  private static InternalRow row(StructType schema, JsonNode object) {
     Object[] values = new Object[schema.length()];
     for (int at = 0; at < values.length; at++) {
       StructField column = schema.fields()[at];

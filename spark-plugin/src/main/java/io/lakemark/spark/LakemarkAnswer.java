@@ -14,8 +14,8 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Rows that the marks gave without a scan: counts and other aggregates. They are there before
- * anything runs.
+ * Rows that are there before anything runs: counts and other aggregates that the marks gave, and
+ * reports.
  *
  * @param schema their columns
  * @param rows the rows
@@ -62,7 +62,7 @@ record LakemarkAnswer(StructType schema, InternalRow[] rows) {
 
       @Override
       public String description() {
-        return description + " answered from the index";
+        return description;
       }
 
       @Override

@@ -139,7 +139,7 @@ final class LakemarkScanBuilder
   public Scan build() {
     try (NativeTable pinned = table()) {
       if (isAnswered) {
-        return answer.orElseThrow().scan(description());
+        return answer.orElseThrow().scan(description() + " answered from the index");
       }
       ScanPlan plan = pinned.plan(filter, columns);
       return new LakemarkScan(
