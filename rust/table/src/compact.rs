@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::build::group::{Group, GroupResult, build_group, encoding_of, write};
-use crate::build::{Context, built_of, prepare};
+use crate::build::{Context, built_of, chosen};
 use crate::error::{Error, Result};
 use crate::kind::{Kind, files_per_segment, precision_of, zones_of};
 use crate::options::BuildOptions;
@@ -43,17 +43,18 @@ struct Merge<'a> {
 /// Compacts, with a commit for each new segment.
 pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<CompactReport> {
     let started = Instant::now();
-    let (context, indexes) = prepare(table, &options).await?;
+    let context = Context::new(table, &options)?;
+    let (snapshot, indexes) = chosen(table, &options).await?;
     let mut report = CompactReport::default();
-    let Some(manifest) = context.snapshot.manifest.clone() else { return Ok(report) };
-    let merges = merges(&context.snapshot, &manifest, &indexes);
+    let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
+    let merges = merges(&snapshot, &manifest, &indexes);
     if let Some(progress) = &options.progress {
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
     }
     for merge in merges {
         context.check_cancel()?;
         let before = merge.segments.len() as u64;
-        let Some(built) = merge.run(&context, &manifest).await? else { continue };
+        let Some(built) = merge.run(&context, &snapshot, &manifest).await? else { continue };
         let (path, length) = match built.segments.as_slice() {
             [segment] => (segment.path.clone(), segment.length),
             _ => continue,
@@ -124,21 +125,24 @@ impl Merge<'_> {
     }
 
     /// Writes the segment; none if it cannot be made now.
-    async fn run(&self, context: &Context, manifest: &Manifest) -> Result<Option<Built>> {
-        if self.is_exact() { self.merge(context, manifest).await.map(Some) } else { self.build_again(context).await }
+    async fn run(&self, context: &Context, snapshot: &Snapshot, manifest: &Manifest) -> Result<Option<Built>> {
+        match self.is_exact() {
+            true => self.merge(context, manifest).await.map(Some),
+            false => self.build_again(context, snapshot).await,
+        }
     }
 
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
-    async fn build_again(&self, context: &Context) -> Result<Option<Built>> {
+    async fn build_again(&self, context: &Context, snapshot: &Snapshot) -> Result<Option<Built>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
-        let marks = context.snapshot.marks.iter().enumerate();
+        let marks = snapshot.files().iter().zip(&snapshot.marks);
         let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
-        let group = Group { files: files.map(|(file, _)| file).collect(), indexes: vec![self.index.clone()] };
+        let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
         let mut result = GroupResult::default();
         let outcome = build_group(context, &group, &mut result).await;
         let whole = result.files.len() == wanted.len();
         match outcome {
-            Ok(()) if whole => built_of(std::slice::from_ref(&result)).map(Some),
+            Ok(()) if whole => built_of(&result).map(Some),
             outcome => {
                 for segment in &result.segments {
                     context.store.discard(&segment.path).await;

@@ -17,7 +17,6 @@ use deltalake_core::{DeltaResult, DeltaTableBuilder, DeltaTableError};
 use futures::TryStreamExt;
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
-use object_store::path::Path;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
@@ -252,8 +251,6 @@ fn data_file(
             location.text
         )));
     }
-    let full = if location.prefix.as_ref().is_empty() { path.clone() } else { format!("{}/{path}", location.prefix) };
-    let place = Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()));
     let size = u64::try_from(view.size())
         .map_err(|_| Error::corrupt(format!("the Delta log gives {path} a negative size")))?;
     let last_modified = DateTime::<Utc>::from_timestamp_millis(view.modification_time()).unwrap_or_default();
@@ -270,7 +267,7 @@ fn data_file(
         view.deletion_vector_descriptor().map(DeletionVectorDescriptor::try_from).transpose().map_err(|error| {
             Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error)
         })?;
-    let meta = ObjectMeta { location: place, last_modified, size, e_tag: None, version: None };
+    let meta = ObjectMeta { location: location.place_of(&path), last_modified, size, e_tag: None, version: None };
     Ok(DeltaFile { meta, path, partition_values, vector })
 }
 

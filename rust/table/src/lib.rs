@@ -51,6 +51,7 @@ mod verify;
 mod versions;
 mod walk;
 
+pub use build::{BuildPart, BuildPlan, BuildTask};
 #[cfg(feature = "failpoints")]
 pub use disk::faults;
 pub use error::{Error, ErrorKind, Result};

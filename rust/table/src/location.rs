@@ -138,6 +138,12 @@ impl Location {
         Ok(Self { text: text.to_owned(), root, prefix, local: None, shape: Shape::Folder, object_store })
     }
 
+    /// The place of a data file by its path below the root folder. A percent sign in the path is one in the name.
+    pub(crate) fn place_of(&self, path: &str) -> Path {
+        let full = if self.prefix.as_ref().is_empty() { path.to_owned() } else { format!("{}/{path}", self.prefix) };
+        Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()))
+    }
+
     /// Whether the root folder has a Delta log.
     pub(crate) async fn is_delta(&self) -> Result<bool> {
         if !matches!(self.shape, Shape::Folder) {

@@ -140,6 +140,20 @@ impl Store {
         Ok(listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta))).collect())
     }
 
+    /// The number of the newest manifest; 0 where there is none yet.
+    pub(crate) async fn newest_number(&self) -> Result<u64> {
+        Ok(self.newest_listed().await?.map_or(0, |(number, _)| number))
+    }
+
+    /// The length of a file of the store; none if it is not there.
+    pub(crate) async fn length_of(&self, relative: &str) -> Result<Option<u64>> {
+        match self.place.object_store.head(&self.object_path(relative)).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.unreadable(error)),
+        }
+    }
+
     /// Whether a file of the store is there.
     pub(crate) async fn has(&self, relative: &str) -> Result<bool> {
         match self.place.object_store.head(&self.data_path(relative)).await {

@@ -9,15 +9,17 @@ use futures::future::BoxFuture;
 use lakemark_format::{ManifestIndex, column};
 use lakemark_index::key_type_of;
 use object_store::ObjectStore;
+use object_store::path::Path;
 use uuid::Uuid;
 
 use crate::advise::{Advice, QueryUse};
+use crate::build::{BuildPart, BuildPlan, BuildTask};
 use crate::delta::VectorCache;
 use crate::error::{Error, Result};
 use crate::fields::indexable;
 use crate::footer::FooterCache;
 use crate::kind::{self, Kind, precision_of};
-use crate::location::{Location, StoreLayer};
+use crate::location::{Location, STORE_FOLDER, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
     BuildReport, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo,
@@ -152,6 +154,15 @@ impl Table {
         })
     }
 
+    /// The place of a data file of a snapshot by its path: in the table's folder, or in the store.
+    pub(crate) fn place_of(&self, path: &str) -> Path {
+        let stored = path.strip_prefix(STORE_FOLDER).and_then(|path| path.strip_prefix('/'));
+        match (stored, &self.store) {
+            (Some(stored), Some(store)) => store.data_path(stored),
+            _ => self.location.place_of(path),
+        }
+    }
+
     /// Declares the columns that tell the table's rows apart, so that it takes updates: all rows are read once to see that none of them is NULL
     /// or there twice, and the first column gets an index of the kind `key` where it has none that is exact. Says whether the key was declared now.
     ///
@@ -261,6 +272,39 @@ impl Table {
             }
             built
         })
+    }
+
+    /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it there
+    /// is work for so many workers.
+    pub fn plan_build<'a>(&'a self, options: &'a BuildOptions, workers: usize) -> BoxFuture<'a, Result<BuildPlan>> {
+        Box::pin(build::plan(self, options, workers))
+    }
+
+    /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. After a failure none is left.
+    /// Of the options, `index` is not looked at.
+    ///
+    /// # Errors
+    /// The store is not the one that was planned for (`NotFound`), as where another machine has another disk under the same path.
+    pub fn run_build_task<'a>(
+        &'a self,
+        task: &'a BuildTask,
+        options: &'a BuildOptions,
+    ) -> BoxFuture<'a, Result<BuildPart>> {
+        Box::pin(build::run(self, task, options))
+    }
+
+    /// The last step, where the plan was made: one commit of a part for each task, in the order of the tasks. After a failure their segments
+    /// are removed, and the table is as it was.
+    ///
+    /// # Errors
+    /// Parts that are no answers to the tasks (`Corrupt`, `InvalidInput`), segments that are not there (`NotFound`).
+    pub fn finish_build(&self, plan: BuildPlan, parts: Vec<BuildPart>) -> BoxFuture<'_, Result<BuildReport>> {
+        Box::pin(build::finish(self, plan, parts))
+    }
+
+    /// In place of the last step: removes what was written for a build that is given up.
+    pub fn abandon_build<'a>(&'a self, parts: &'a [BuildPart]) -> BoxFuture<'a, ()> {
+        Box::pin(build::abandon(self, parts))
     }
 
     /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search asks few. The old ones stay until a

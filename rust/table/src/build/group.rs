@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
-use object_store::ObjectStoreExt;
+use object_store::{ObjectMeta, ObjectStoreExt};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use crate::footer::{Footer, modified_ns};
 use crate::kind::{precision_of, zones_of};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
+use crate::table::TableFormat;
 
 /// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
 const MANY_FENCES: f64 = 64.0;
@@ -30,8 +31,37 @@ const LARGE_SHARE: f64 = 0.1;
 
 /// Files that share segments, and the indexes that lack them.
 pub(crate) struct Group {
-    pub files: Vec<usize>,
+    pub files: Vec<GroupFile>,
     pub indexes: Vec<ManifestIndex>,
+    /// The column of each index, as the table types it.
+    pub fields: Vec<FieldRef>,
+}
+
+/// A data file as it was listed.
+pub(crate) struct GroupFile {
+    /// Place in the table's object store, size and time.
+    pub meta: ObjectMeta,
+    /// Path below the table's root.
+    pub path: String,
+}
+
+impl Group {
+    /// Files of a snapshot.
+    pub(crate) fn of<'a>(
+        snapshot: &Snapshot,
+        files: impl IntoIterator<Item = &'a DataFile>,
+        indexes: Vec<ManifestIndex>,
+    ) -> Result<Self> {
+        let field = |index: &ManifestIndex| {
+            let found = snapshot.stored_field(&index.column);
+            found.ok_or_else(|| {
+                Error::internal(format!("the column {} of an index is gone", column::shown(&index.column)))
+            })
+        };
+        let fields = indexes.iter().map(field).collect::<Result<_>>()?;
+        let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });
+        Ok(Self { files: files.collect(), indexes, fields })
+    }
 }
 
 /// What a group gave.
@@ -77,7 +107,7 @@ pub(crate) fn cut(
 
 /// A file of the group while it is read.
 struct Reading<'a> {
-    file: &'a DataFile,
+    file: &'a GroupFile,
     footer: Arc<Footer>,
 }
 
@@ -93,12 +123,11 @@ struct Sorted {
 
 /// Builds the segments of a group; what was written is in `result` even after a failure.
 pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut GroupResult) -> Result<()> {
-    let fields = fields_of(context, group)?;
     let readings = open(context, group, result).await?;
     // Before any chunk takes memory: what does not fit beside it is spilled.
     let coarse = reserve(context, group, &readings)?;
     let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.spill_folder()));
-    let (sorted, lost) = read(context, &readings, &fields, &spill).await?;
+    let (sorted, lost) = read(context, &readings, &group.fields, &spill).await?;
     let mut kept: Vec<usize> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
         if lost.contains(&place) || is_changed(context, reading.file).await? {
@@ -128,19 +157,10 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
     Ok(())
 }
 
-fn fields_of(context: &Context, group: &Group) -> Result<Vec<FieldRef>> {
-    let field = |index: &ManifestIndex| {
-        let found = context.snapshot.stored_field(&index.column);
-        found.ok_or_else(|| Error::internal(format!("the column {} of an index is gone", column::shown(&index.column))))
-    };
-    group.indexes.iter().map(field).collect()
-}
-
-async fn open<'a>(context: &'a Context, group: &Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
-    let store = context.snapshot.object_store();
+async fn open<'a>(context: &Context, group: &'a Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
     let mut readings = Vec::with_capacity(group.files.len());
-    for file in group.files.iter().filter_map(|file| context.snapshot.files().get(*file)) {
-        match Footer::read(store.as_ref(), &file.meta, &file.path).await {
+    for file in &group.files {
+        match Footer::read(context.object_store.as_ref(), &file.meta, &file.path).await {
             Ok(footer) => readings.push(Reading { file, footer: Arc::new(footer) }),
             Err(error) if is_changed(context, file).await? => {
                 tracing::warn!(file = file.path, %error, "the data file changed while it was read and is left out");
@@ -266,9 +286,8 @@ async fn read_row_group(
     spill: &Arc<Spill>,
 ) -> Result<Vec<(Waiting, u64)>> {
     context.check_cancel()?;
-    let store = context.snapshot.object_store();
-    let file = reading.file;
-    let columns = read_columns(store.as_ref(), &file.meta, &file.path, &reading.footer, row_group, fields).await?;
+    let (store, file) = (context.object_store.as_ref(), reading.file);
+    let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await?;
     let spill = Arc::clone(spill);
     let keep = move || -> io::Result<Vec<(Waiting, u64)>> {
         columns.into_iter().map(|column| Ok((spill.keep(column.chunk)?, column.hash))).collect()
@@ -291,19 +310,18 @@ fn disk_error(context: &Context, error: io::Error) -> Error {
 }
 
 /// Whether the file is not the one that was listed any more.
-async fn is_changed(context: &Context, file: &DataFile) -> Result<bool> {
-    let now = match context.snapshot.object_store().head(&file.meta.location).await {
+pub(crate) async fn is_changed(context: &Context, file: &GroupFile) -> Result<bool> {
+    let now = match context.object_store.head(&file.meta.location).await {
         Ok(now) => now,
         Err(object_store::Error::NotFound { .. }) => return Ok(true),
         Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
     };
-    // The Delta log has its own times and no entity tags.
-    let of_log = context.snapshot.delta_version().is_some();
     let same_time = match (&file.meta.e_tag, &now.e_tag) {
         (Some(was), Some(is)) => was == is,
         _ => modified_ns(&file.meta) == modified_ns(&now),
     };
-    Ok(now.size != file.meta.size || !(of_log || same_time))
+    // The Delta log has its own times and no entity tags.
+    Ok(now.size != file.meta.size || !(context.format == TableFormat::Delta || same_time))
 }
 
 fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
@@ -406,14 +424,19 @@ pub(crate) async fn write(
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
     let (id, index_id) = (meta.segment_id, meta.index_id);
+    let cancel = context.cancel.clone();
     let work = move || {
         let (sources, taken) = sources()?;
-        let summary = merge(meta, sources, &mut |bytes| pending.write(bytes));
+        let summary = merge(meta, sources, &mut |bytes| match &cancel {
+            Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
+            _ => pending.write(bytes),
+        });
         drop(taken);
         summary.map(|summary| (pending, summary))
     };
     let written = spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
     let (pending, summary) = written.map_err(|error| match error {
+        _ if context.check_cancel().is_err() => Error::cancelled(),
         BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
             "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
         )),

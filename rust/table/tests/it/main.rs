@@ -15,6 +15,7 @@ mod mapping;
 mod moments;
 mod nested;
 mod probing;
+mod sharing;
 mod tallies;
 mod transactions;
 mod updates;

@@ -1,0 +1,170 @@
+//! The end of a build: what all tasks gave becomes one commit.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::{ManifestFile, ManifestSegment};
+
+use super::Context;
+use super::group::{GroupFile, is_changed};
+use super::part::{BuildPart, identity, schema_in};
+use super::plan::BuildPlan;
+use super::task::listed;
+use crate::error::{Error, Result};
+use crate::options::BuildOptions;
+use crate::report::BuildReport;
+use crate::store::Store;
+use crate::table::Table;
+use crate::transaction::{Built, Edit, commit};
+
+/// Files and segments that are looked at a time.
+const CONCURRENT_LOOKS: usize = 32;
+
+/// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone.
+pub(crate) async fn finish(table: &Table, plan: BuildPlan, parts: Vec<BuildPart>) -> Result<BuildReport> {
+    let finished = commit_parts(table, &plan, &parts).await;
+    if finished.is_err() {
+        abandon(table, &parts).await;
+    }
+    finished
+}
+
+/// Removes the segments of parts that are not committed. Failing is harmless: they are only waste.
+pub(crate) async fn abandon(table: &Table, parts: &[BuildPart]) {
+    let Ok(store) = table.writable_store() else { return };
+    // Not one that is in use, whoever committed it.
+    let Ok(newest) = store.newest().await else { return };
+    let Ok(manifest) = newest.manifest else { return };
+    let used: HashSet<[u8; 16]> =
+        manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect();
+    for segment in parts.iter().flat_map(|part| &part.manifest.segments).filter(|segment| !used.contains(&segment.id)) {
+        store.discard(&Store::segment_path(segment.id)).await;
+    }
+}
+
+async fn commit_parts(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result<BuildReport> {
+    let store = table.writable_store()?;
+    check(plan, parts)?;
+    let standing = standing(table, parts).await?;
+    let Joined { built, dropped } = joined(parts, &standing)?;
+    look_for(store, &built.segments).await?;
+    let report = report(plan, parts, &built, &standing);
+    let built = Built { adopted: plan.adopted.clone(), ..built };
+    if !built.segments.is_empty() || !built.adopted.is_empty() {
+        commit(store, &Edit::AddSegments(built)).await?;
+    }
+    for path in dropped {
+        store.discard(&path).await;
+    }
+    Ok(report)
+}
+
+fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
+    if parts.len() != plan.tasks.len() {
+        return Err(Error::invalid(format!(
+            "a build is finished with one part for each of its {} tasks, not with {}",
+            plan.tasks.len(),
+            parts.len()
+        )));
+    }
+    let mut ids = HashSet::new();
+    for (task, part) in plan.tasks.iter().zip(parts) {
+        part.check(task)?;
+        if !part.manifest.segments.iter().all(|segment| ids.insert(segment.id)) {
+            return Err(Error::corrupt(
+                "two tasks of the build gave the same segment; nothing was committed, build again",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The paths of data files that are still what the tasks read. The others were replaced since: their marks would be of no use, and would take the
+/// place of those that somebody else may have made of the new ones.
+async fn standing(table: &Table, parts: &[BuildPart]) -> Result<HashSet<String>> {
+    let context = &Context::new(table, &BuildOptions::default())?;
+    let mut seen = HashSet::new();
+    let files = parts.iter().flat_map(|part| &part.manifest.files).filter(|file| seen.insert(identity(file)));
+    let files: Vec<GroupFile> = files.map(|file| listed(table, file)).collect();
+    let looks = stream::iter(files).map(|file| async move {
+        let stands = !is_changed(context, &file).await?;
+        if !stands {
+            tracing::warn!(file = file.path, "the data file changed after it was read and is left out");
+        }
+        Ok::<_, Error>(stands.then_some(file.path))
+    });
+    looks.buffer_unordered(CONCURRENT_LOOKS).try_filter_map(|path| async { Ok(path) }).try_collect().await
+}
+
+/// One edit for all parts.
+struct Joined {
+    built: Built,
+    /// Paths of segments of which nothing stands.
+    dropped: Vec<String>,
+}
+
+fn joined(parts: &[BuildPart], standing: &HashSet<String>) -> Result<Joined> {
+    let (mut built, mut dropped) = (Built::default(), Vec::new());
+    for part in parts {
+        let mut ordinals = Vec::new();
+        for file in part.manifest.files.iter().filter(|file| standing.contains(&file.path)) {
+            let bytes = part.manifest.schemas.get(file.schema as usize).cloned().unwrap_or_default();
+            let schema = schema_in(&mut built, bytes)?;
+            ordinals.push(u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?);
+            built.files.push(ManifestFile { schema, ..file.clone() });
+        }
+        for segment in &part.manifest.segments {
+            if ordinals.is_empty() {
+                dropped.push(segment.path.clone());
+            } else {
+                built.segments.push(ManifestSegment { files: ordinals.clone(), ..segment.clone() });
+            }
+        }
+    }
+    Ok(Joined { built, dropped })
+}
+
+/// Fails if a segment that a task wrote is not there: the task may have had another disk under the same path.
+async fn look_for(store: &Arc<Store>, segments: &[ManifestSegment]) -> Result<()> {
+    let looks = stream::iter(segments.to_vec()).map(|segment| async move {
+        match store.length_of(&segment.path).await? {
+            Some(length) if length == segment.length => Ok(()),
+            found => Err(Error::not_found(format!(
+                "a task of the build wrote {} bytes to {} of the store {}, where {}: all processes that build must see the same store; put the \
+                 table, or its marks with the option `store`, on storage that all of them reach",
+                segment.length,
+                segment.path,
+                store.text(),
+                found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
+            ))),
+        }
+    });
+    looks.buffer_unordered(CONCURRENT_LOOKS).try_collect().await
+}
+
+fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashSet<String>) -> BuildReport {
+    let read: HashSet<&str> = built.files.iter().map(|file| file.path.as_str()).collect();
+    let filled: HashSet<[u8; 16]> = built.segments.iter().map(|segment| segment.index_id).collect();
+    let filled = plan.indexes.iter().filter(|index| filled.contains(&index.id));
+    let mut skipped: Vec<String> = Vec::new();
+    for (task, part) in plan.tasks.iter().zip(parts) {
+        let kept: HashSet<&str> =
+            part.manifest.files.iter().map(|file| file.path.as_str()).filter(|path| standing.contains(*path)).collect();
+        skipped.extend(task.files().filter(|path| !kept.contains(path)).map(str::to_owned));
+    }
+    skipped.sort();
+    skipped.dedup();
+    BuildReport {
+        indexes: filled.map(|index| index.name.clone()).collect(),
+        files: read.len() as u64,
+        rows: built.files.iter().map(ManifestFile::rows).sum(),
+        segments: built.segments.len() as u64,
+        bytes_written: built.segments.iter().map(|segment| segment.length).sum(),
+        spilled: parts.iter().map(|part| part.spilled).sum(),
+        skipped,
+        adopted: plan.adopted.len() as u64,
+        declined: plan.declined.clone(),
+        seconds: plan.started.elapsed().as_secs_f64(),
+    }
+}
