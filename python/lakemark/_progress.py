@@ -31,8 +31,9 @@ class ProgressBar:
     'build: 200 of 200 rows in ...'
     """
 
-    def __init__(self, label: str, out: TextIO | None = None) -> None:
+    def __init__(self, label: str, out: TextIO | None = None, unit: str = "rows") -> None:
         self._label = label
+        self._unit = unit
         self._out = sys.stderr if out is None else out
         self._in_place = self._out.isatty()
         self._began = time.monotonic()
@@ -43,7 +44,7 @@ class ProgressBar:
         return self
 
     def __call__(self, done: int, total: int) -> None:
-        """Takes note of `done` rows out of `total`."""
+        """Takes note of `done` rows, or whatever else is counted, out of `total`."""
         self._state = (done, total)
         now = time.monotonic()
         if self._in_place and total and (self._drawn is None or now - self._drawn >= _REDRAW_SECONDS):
@@ -64,7 +65,7 @@ class ProgressBar:
             self._out.write("\n")
         else:
             seconds = time.monotonic() - self._began
-            self._out.write(f"{self._label}: {done:,} of {total:,} rows in {seconds:.1f} s\n")
+            self._out.write(f"{self._label}: {done:,} of {total:,} {self._unit} in {seconds:.1f} s\n")
         self._out.flush()
 
     def _draw(self) -> None:
@@ -73,5 +74,5 @@ class ProgressBar:
         picture = "█" * filled + "░" * (_WIDTH - filled)
         seconds = max(time.monotonic() - self._began, 1e-9)
         speed = done / seconds
-        self._out.write(f"\r{self._label} {picture} {100 * done // total:3d}% {done:,} rows, {speed:,.0f}/s ")
+        self._out.write(f"\r{self._label} {picture} {100 * done // total:3d}% {done:,} {self._unit}, {speed:,.0f}/s ")
         self._out.flush()

@@ -1,4 +1,4 @@
-"""Spark: where the connector's jar is, and a session builder set up to use it.
+"""Spark: where the connector's jar is, a session builder set up to use it, and builds as jobs.
 
 Example:
     Build a session and read a marked table with it::
@@ -9,19 +9,29 @@ Example:
         spark = lakemark.spark.configure(SparkSession.builder.master("local[2]")).getOrCreate()
         spark.read.format("lakemark").load("flights").filter("origin = 'JFK'").count()
         spark.sql("CREATE INDEX by_origin ON lm.`/data/flights` USING bitmap (origin)")
+        lakemark.spark.build(spark, "/data/flights")  # later, what came since
 """
 
 from __future__ import annotations
 
+import threading
+import uuid
+from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from lakemark._progress import ProgressBar
 from lakemark.exceptions import NotFoundError
+from lakemark.reports import BuildReport, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Protocol
+
+    from pyspark import SparkContext
+    from pyspark.core.status import SparkStageInfo
+    from pyspark.sql import SparkSession
 
     class SessionBuilder(Protocol):
         """What `configure` needs of `SparkSession.builder`."""
@@ -30,11 +40,14 @@ if TYPE_CHECKING:
             """Sets one configuration entry and returns the builder."""
 
 
-__all__ = ["configure", "jar_path"]
+__all__ = ["build", "configure", "jar_path"]
 
 _Builder = TypeVar("_Builder", bound="SessionBuilder")
 
 _JAR = "lakemark-spark.jar"
+
+# How often a bar looks at the job that it is about.
+_LOOK_SECONDS = 0.2
 
 
 def jar_path() -> Path:
@@ -85,6 +98,77 @@ def configure(
     for name, path in (tables or {}).items():
         builder.config(f"{prefix}.tables.{name}", str(path))
     return builder
+
+
+def build(
+    spark: SparkSession,
+    table: str | Path,
+    memory: int | None = None,
+    threads: int | None = None,
+    progress: bool = True,
+    *,
+    index: str | None = None,
+    catalog: str = "lm",
+) -> BuildReport:
+    """Builds whatever the indexes of a table do not cover yet, as a job of Spark's: one task for each group of files.
+
+    Tasks write segments, the driver commits them at once. Ctrl-C stops the job; nothing is committed then.
+
+    Args:
+        spark: A session with the connector: see `configure`.
+        table: A name in the catalog, or a path.
+        memory: Bytes that a task may hold before it writes parts to disk; by default its share of a quarter of the
+            executor's memory.
+        threads: Threads of a task; `spark.task.cpus` by default.
+        progress: Whether to draw a bar of the tasks on stderr.
+        index: The only index to build.
+        catalog: The catalog's name in this session.
+
+    Returns:
+        What was done.
+    """
+    given = {"table": str(table), "index": index, "memory": memory, "threads": threads}
+    arguments = {name: value for name, value in given.items() if value is not None}
+    named = ", ".join(f"{name} => :{name}" for name in arguments)
+    with _bar(spark) if progress else nullcontext():
+        (row,) = spark.sql(f"CALL `{catalog}`.system.build({named})", args=arguments).collect()
+    values = row.asDict()
+    declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
+    return BuildReport(declined=declined, **values)
+
+
+@contextmanager
+def _bar(spark: SparkSession) -> Iterator[None]:
+    """Draws the tasks of the jobs that the body starts."""
+    context, tag, done = spark.sparkContext, f"lakemark-{uuid.uuid4()}", threading.Event()
+    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001 - PySpark's own tracker knows no tags
+    with ProgressBar("build", unit="tasks") as bar:
+
+        def look() -> None:
+            stages = [stage for job in tracker.getJobIdsForTag(tag) for stage in _stages(context, job)]
+            bar(sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages))
+
+        def watch() -> None:
+            while not done.wait(_LOOK_SECONDS):
+                look()
+
+        context.addJobTag(tag)
+        watcher = threading.Thread(target=watch, name="lakemark-build-bar", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            context.removeJobTag(tag)
+            look()
+
+
+def _stages(context: SparkContext, job: int) -> list[SparkStageInfo]:
+    tracker = context.statusTracker()
+    info = tracker.getJobInfo(job)
+    stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+    return [stage for stage in stages if stage]
 
 
 def _options(builder: object) -> dict[str, str]:

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use arrow::ffi::FFI_ArrowSchema;
 use arrow::ffi_stream::FFI_ArrowArrayStream;
-use jni::objects::{JByteArray, JClass, JString};
+use jni::objects::{JByteArray, JClass, JObject, JString};
 use jni::sys::{jboolean, jlong};
-use jni::{Env, EnvUnowned};
+use jni::{Env, EnvUnowned, jni_sig, jni_str};
 use lakemark_table::ErrorKind;
 
 use crate::aggregate;
+use crate::build;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::maintain;
@@ -195,6 +196,49 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_maintain<'l>(
             maintain::answer(&table, request).await
         })??;
         Ok(env.new_string(report.to_string())?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds marks by a job of Spark's, and gives the report in
+/// JSON; `request` is the JSON of a [`build::Request`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_build<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    request: JString<'l>,
+    job: JObject<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let request: build::Request = serde_json::from_str(&request.try_to_string(env)?)?;
+        let report = build::build(env, &table, request, &job)?;
+        Ok(env.new_string(report.to_string())?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives its
+/// part; `tuning` is the JSON of a [`maintain::Tuning`].
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    task: JByteArray<'l>,
+    tuning: JString<'l>,
+    context: JObject<'l>,
+) -> JByteArray<'l> {
+    env.with_env(|env| -> Result<JByteArray<'l>> {
+        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let tuning: maintain::Tuning = serde_json::from_str(&tuning.try_to_string(env)?)?;
+        let task = env.convert_byte_array(&task)?;
+        let is_unwanted = || Ok(env.call_method(&context, jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?.z()?);
+        let part = build::run(&table, &task, tuning, is_unwanted)?;
+        Ok(env.byte_array_from_slice(&part)?)
     })
     .resolve::<Throw>()
 }

@@ -4,13 +4,14 @@
 //! one [`split`] per task as JSON, with its pending rows if it has some, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]).
 //! Tables stay open between queries ([`tables`]). Filters come as JSON, too ([`filter`]), and only with conditions that mean the same to Spark and to the index.
 //!
-//! Marks are declared, built and looked after by requests in JSON ([`maintain`]).
+//! Marks are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
 //!
 //! With the Python binding this is the only crate that may use `unsafe`; each use is in [`calls`] or [`handle`]. Errors and
 //! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's
 //! error, because nothing may unwind into the JVM.
 
 mod aggregate;
+mod build;
 mod calls;
 mod error;
 mod filter;

@@ -24,7 +24,6 @@ pub(crate) enum Request {
     DropIndex {
         name: String,
     },
-    Build(Tuning),
     Compact(Tuning),
     Verify,
     Advise,
@@ -43,7 +42,7 @@ pub(crate) enum Request {
     },
 }
 
-/// An index to declare and, if `build` is set, to fill.
+/// An index to declare; [`crate::build`] fills it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Declaration {
     name: Option<String>,
@@ -51,10 +50,9 @@ pub(crate) struct Declaration {
     /// Empty for `auto`.
     kind: String,
     options: BTreeMap<String, String>,
-    build: bool,
 }
 
-/// How a build or a compaction runs.
+/// How a compaction or a task of a build runs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Tuning {
     /// The only index; all of them if none is given.
@@ -64,7 +62,7 @@ pub(crate) struct Tuning {
 }
 
 impl Tuning {
-    fn options(self) -> BuildOptions {
+    pub(crate) fn options(self) -> BuildOptions {
         let Self { index, memory, threads } = self;
         BuildOptions { index, memory_bytes: memory, threads: threads.map(NonZeroUsize::get), ..BuildOptions::default() }
     }
@@ -85,7 +83,6 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
         Request::Indexes => serde_json::to_value(table.snapshot().await?.indexes())?,
         Request::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
         Request::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
-        Request::Build(tuning) => serde_json::to_value(table.build(tuning.options()).await?)?,
         Request::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,
         Request::Verify => serde_json::to_value(table.verify().await?)?,
         Request::Advise => serde_json::to_value(table.advise(None).await?)?,
@@ -115,21 +112,9 @@ async fn describe(table: &Arc<Table>) -> Result<Value> {
 
 /// The index as it is now.
 async fn create(table: &Arc<Table>, declaration: Declaration) -> Result<IndexInfo> {
-    let Declaration { name, columns, kind, options, build } = declaration;
+    let Declaration { name, columns, kind, options } = declaration;
     let before: Vec<String> = names(&table.snapshot().await?.indexes());
     table.create_index(IndexSpec { name, columns, kind, options }, false).await?;
-    let created = the_new_one(table, &before).await?;
-    if !build {
-        return Ok(created);
-    }
-    // Only this index is built: filling others, which may take hours, was not asked for.
-    let only = BuildOptions { index: Some(created.name.clone()), ..BuildOptions::default() };
-    table.build(only).await?;
-    let indexes = table.snapshot().await?.indexes();
-    Ok(indexes.into_iter().find(|index| index.name == created.name).unwrap_or(created))
-}
-
-async fn the_new_one(table: &Arc<Table>, before: &[String]) -> Result<IndexInfo> {
     let indexes = table.snapshot().await?.indexes();
     let created = indexes.into_iter().find(|index| !before.contains(&index.name));
     created.ok_or_else(|| {

@@ -75,6 +75,13 @@ public class LakemarkException extends RuntimeException {
     };
   }
 
+  /** The same failure with the place where it was. */
+  LakemarkException at(String place) {
+    LakemarkException placed = of(getClass().getSimpleName(), place + ": " + getMessage());
+    placed.initCause(this);
+    return placed;
+  }
+
   /** An argument, option or path makes no sense. */
   public static final class InvalidInput extends LakemarkException {
     private static final long serialVersionUID = 1L;

@@ -1,6 +1,7 @@
 package io.lakemark.spark;
 
 import java.io.Serializable;
+import java.nio.file.Path;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -47,6 +48,16 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
     }
     throw new LakemarkException.InvalidInput(
         "a version is a whole number such as 12, not \"" + text + "\"; see lakemark history");
+  }
+
+  /** The same table as another process finds it, whose working folder is another one. */
+  LakemarkOptions absolute() {
+    return new LakemarkOptions(absolute(path), absolute(store), useIndex, version);
+  }
+
+  private static String absolute(String place) {
+    boolean isRelative = place != null && !place.contains("://") && !place.startsWith("file:");
+    return isRelative ? Path.of(place).toAbsolutePath().toString() : place;
   }
 
   /** The same table at a version. */

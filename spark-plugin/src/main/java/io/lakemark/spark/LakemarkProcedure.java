@@ -21,7 +21,10 @@ import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** A verb of {@link Maintenance} that SQL calls; the driver runs it. */
+/**
+ * A verb that SQL calls. The driver runs it, as a request of {@link Maintenance}; a build is a
+ * {@link BuildJob}.
+ */
 final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
   private static final String OLDER_THAN = "older_than";
 
@@ -124,7 +127,10 @@ final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
         put(arguments, fields[at].name(), value(input, at + 1, fields[at].dataType()));
       }
     }
-    JsonNode report = Maintenance.run(table, name(), arguments);
+    JsonNode report =
+        name().equals(Procedures.BUILD)
+            ? BuildJob.run(table, arguments)
+            : Maintenance.run(table, name(), arguments);
     String shown = "lakemark " + name() + " " + table.path();
     Scan scan = JsonRows.scan(shown, definition.columns(), definition.rows().apply(report));
     return Collections.singleton(scan).iterator();

@@ -100,16 +100,21 @@ public final class LakemarkTable implements SupportsRead, SupportsIndex {
     columnsProperties.values().forEach(ofIndex::putAll);
     String kind = ofIndex.remove(SupportsIndex.PROP_TYPE);
     String build = ofIndex.remove(BUILD);
+    boolean isBuilt = build == null || parseBuild(build);
     Map<String, Object> arguments = new HashMap<>();
     arguments.put("name", indexName);
     arguments.put("columns", Arrays.stream(columns).map(LakemarkTable::text).toList());
     arguments.put("kind", kind == null ? "" : kind);
     arguments.put("options", ofIndex);
-    arguments.put(BUILD, build == null || parseBuild(build));
+    JsonNode created;
     try {
-      change("create_index", arguments);
+      created = change("create_index", arguments);
     } catch (LakemarkException.AlreadyExists e) {
       throw new IndexAlreadyExistsException(indexName, name(), scala.Option.apply(e));
+    }
+    if (isBuilt) {
+      // Only this index: filling others, which may take hours, was not asked for.
+      BuildJob.run(options, Map.of("index", created.get("name").asText()));
     }
   }
 
@@ -132,12 +137,12 @@ public final class LakemarkTable implements SupportsRead, SupportsIndex {
     }
   }
 
-  private void change(String verb, Map<String, Object> arguments) {
+  private JsonNode change(String verb, Map<String, Object> arguments) {
     if (options.version() != LakemarkOptions.NEWEST) {
       throw new LakemarkException.InvalidInput(
           name() + " can only be read; name it without a version to change its marks");
     }
-    Maintenance.run(options, verb, arguments);
+    return Maintenance.run(options, verb, arguments);
   }
 
   @Override

@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.Locale;
+import org.apache.spark.TaskContext;
 
 /**
  * The native functions, one for one with {@code rust/jni/src/calls.rs}, and how the library is
@@ -91,6 +92,11 @@ final class NativeLibrary {
   static native void openSplit(String scan, String split, byte[] attachment, long outStream);
 
   static native String maintain(String path, String storeOrNull, String request);
+
+  static native String build(String path, String storeOrNull, String request, BuildJob job);
+
+  static native byte[] buildTask(
+      String path, String storeOrNull, byte[] task, String tuning, TaskContext context);
 
   static native void close(long table);
 

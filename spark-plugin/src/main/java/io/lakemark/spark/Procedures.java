@@ -15,6 +15,9 @@ import java.util.function.Function;
  * Python, with the same arguments. What they answer are reports as rows.
  */
 final class Procedures {
+  /** The procedure that is a job. */
+  static final String BUILD = "build";
+
   private static final String BUILD_ARGUMENTS = "index STRING, memory BIGINT, threads BIGINT";
 
   private static final Map<String, LakemarkProcedure.Definition> ALL = new TreeMap<>();
@@ -34,11 +37,11 @@ final class Procedures {
             + " saved_bytes BIGINT",
         report -> objects(report.get("marks"), each -> each));
     define(
-        "build",
+        BUILD,
         "Builds what the declared indexes do not cover yet.",
         BUILD_ARGUMENTS,
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
-            + " skipped ARRAY<STRING>, adopted BIGINT, declined ARRAY<STRING>, seconds DOUBLE",
+            + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, declined ARRAY<STRING>, seconds DOUBLE",
         report -> List.of(withTexts((ObjectNode) report, "declined")));
     define(
         "compact",
