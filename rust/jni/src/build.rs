@@ -104,12 +104,18 @@ pub(crate) fn run(
     block_on(async move {
         let table = table.open().await?;
         let mut work = table.run_build_task(&task, &options);
-        loop {
+        let part = loop {
             match tokio::time::timeout(ASK_EVERY, &mut work).await {
-                Ok(part) => return Ok(part?.to_bytes()?),
+                Ok(part) => break part?,
                 Err(_) if is_unwanted()? => flag.cancel(),
                 Err(_) => {}
             }
+        };
+        if is_unwanted()? {
+            // Spark will not send it on.
+            table.abandon_build(&[part]).await;
+            return Err(NativeError::new(ErrorKind::Cancelled, "Spark gave the task up; what it wrote is removed"));
         }
+        Ok(part.to_bytes()?)
     })?
 }
