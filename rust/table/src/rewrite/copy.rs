@@ -10,7 +10,9 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::{ParquetError, Result as ParquetResult};
-use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetOffsetIndex, RowGroupMetaData,
+};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -50,6 +52,11 @@ impl Copying {
     pub(super) async fn read(&self, old: &OldFile, row_group: usize) -> Result<Option<Vec<CopiedColumn>>> {
         let Some(group) = self.metadata.row_groups().get(row_group) else { return Ok(None) };
         if group.columns().iter().any(|chunk| start_of(chunk) != Some(chunk.byte_range().0)) {
+            return Ok(None);
+        }
+        // Parquet's writer gives up a file of which some row groups tell where their pages are and others do not; new ones do.
+        let has_pages = |all: &ParquetOffsetIndex| all.get(row_group).is_some_and(|of| of.len() == group.num_columns());
+        if !self.metadata.offset_index().is_some_and(has_pages) {
             return Ok(None);
         }
         let ranges: Vec<_> = group.columns().iter().map(|chunk| chunk.byte_range()).collect();

@@ -1,6 +1,7 @@
 //! What migrations make of data files, and what they leave when something goes wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,6 +9,9 @@ use std::sync::{Arc, Mutex};
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::DataType;
 use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Progress, Snapshot, Table};
+
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::{batch, folder, keyed, keys, make, row, rows};
 use crate::delta;
@@ -48,6 +52,30 @@ async fn a_folder_of_which_every_row_is_deleted_keeps_its_columns() {
         let report = migrate(&table).await;
         assert_eq!((report.files_replaced, report.files_written), (1, 0));
     }
+}
+
+/// Parquet's writers need not say where pages are; ours does.
+#[tokio::test]
+async fn files_without_a_page_index_are_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(10))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    let all: Vec<_> = (0..50).map(|k| (k, Some(1), Some("old"))).collect();
+    let rows_before = batch(&all);
+    let file = File::create(folder.path().join("f.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, rows_before.schema(), Some(properties.build())).unwrap();
+    writer.write(&rows_before).unwrap();
+    assert_eq!(writer.close().unwrap().row_group(0).column(0).offset_index_offset(), None);
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Upsert, batch(&[(25, Some(2), Some("new")), (99, None, None)])).await.unwrap();
+    make(&table, Operation::Delete, keys(&[44])).await.unwrap();
+    let before = rows(&table).await;
+    assert_eq!((before.len(), before[&25].clone(), before.contains_key(&44)), (50, row(2, "new"), false));
+    let report = migrate(&table).await;
+    assert_eq!((report.files_replaced, report.rows_hidden), (1, 2));
+    assert_eq!(rows(&*open(folder.path()).await).await, before);
 }
 
 /// A column that only the files with deleted rows had, and a partition column that would become one of numbers.
