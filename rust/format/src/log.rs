@@ -70,6 +70,11 @@ impl Operation {
             Self::Delete => "delete",
         }
     }
+
+    /// The operation of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Insert, Self::Upsert, Self::Update, Self::Delete].into_iter().find(|operation| operation.name() == name)
+    }
 }
 
 /// Changes that take effect together.

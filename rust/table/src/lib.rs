@@ -72,4 +72,6 @@ pub use report::{
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};
-pub use updates::{Change, Parameters, PendingFile, PendingRows, Transaction, WriteOptions, Written};
+pub use updates::{
+    Change, Parameters, PendingFile, PendingRows, StagedRows, Staging, Transaction, WriteOptions, Written,
+};

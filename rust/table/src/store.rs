@@ -32,6 +32,7 @@ const MANIFEST_SUFFIX: &str = ".lmm";
 const SEGMENT_SUFFIX: &str = ".lmx";
 const LOG_SUFFIX: &str = ".lml";
 const RUN_SUFFIX: &str = ".lmr";
+const STAGED_SUFFIX: &str = ".arrows";
 const UNFINISHED_PREFIX: &str = ".tmp-";
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
@@ -56,7 +57,7 @@ pub(crate) enum Kind {
     Data,
     /// A data file that was the user's, before a publication.
     Original,
-    /// A file that is, or was, being written.
+    /// A file that is, or was, being written, and rows that were staged for a call.
     Unfinished,
 }
 
@@ -347,6 +348,22 @@ impl Store {
         written.map_err(|error| self.unwritable(error))
     }
 
+    /// Where updates are, if that is on a local file system.
+    pub(crate) fn updates_folder(&self) -> Option<PathBuf> {
+        self.local_path(UPDATES)
+    }
+
+    /// A new path in the store for staged rows.
+    pub(crate) fn staged_path() -> String {
+        format!("{UPDATES}/{}{STAGED_SUFFIX}", Uuid::new_v4())
+    }
+
+    /// Whether a path is one that staged rows have.
+    pub(crate) fn is_staged(path: &str) -> bool {
+        let name = path.strip_prefix(UPDATES).and_then(|rest| rest.strip_prefix('/'));
+        name.is_some_and(|name| name.ends_with(STAGED_SUFFIX) && kind_of(UPDATES, name) == Some(Kind::Unfinished))
+    }
+
     /// Where unfinished files are.
     pub(crate) fn spill_folder(&self) -> PathBuf {
         match &self.place.local {
@@ -397,14 +414,14 @@ impl Store {
         paths.try_for_each(|path| disk::attempt(Step::Remove(&path))).map_err(|error| self.unwritable(error))
     }
 
-    /// Removes a segment that no manifest names any more. Failing is harmless: the file is only waste.
+    /// Removes a file that nothing names any more. Failing is harmless: the file is only waste.
     pub(crate) async fn discard(&self, relative: &str) {
         let path = self.object_path(relative);
         if self.attempt_removal([&path]).is_ok()
             && let Err(error) = self.place.object_store.delete(&path).await
             && !matches!(error, object_store::Error::NotFound { .. })
         {
-            tracing::warn!(segment = relative, %error, "an unused segment could not be deleted");
+            tracing::warn!(file = relative, %error, "an unused file could not be deleted");
         }
     }
 }
@@ -421,6 +438,7 @@ fn kind_of(folder: &str, name: &str) -> Option<Kind> {
     match folder {
         MANIFESTS => manifest_number(name).map(Kind::Manifest),
         MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(Kind::Segment),
+        UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(Kind::Unfinished),
         UPDATES => {
             let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));
             id.is_some_and(is_id).then_some(Kind::Update)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use futures::future::BoxFuture;
-use lakemark_format::{ManifestIndex, column};
+use lakemark_format::{ManifestIndex, Operation, column};
 use lakemark_index::key_type_of;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -27,7 +27,9 @@ use crate::report::{
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::updates::{Automatic, Change, OverlayCache, WriteOptions, WriteQueue, Writing, Written};
+use crate::updates::{
+    Automatic, Change, OverlayCache, StagedRows, Staging, WriteOptions, WriteQueue, Writing, Written,
+};
 use crate::{advise, build, compact, history, updates, vacuum, verify};
 
 /// How the list of data files is known.
@@ -191,6 +193,43 @@ impl Table {
     pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
         let table = Arc::clone(self);
         Box::pin(async move { updates::write(&table, changes, options).await })
+    }
+
+    /// The columns of the key of a table that can be changed.
+    ///
+    /// # Errors
+    /// The table has no key, or was opened at a version (`InvalidInput`).
+    pub fn key(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async move {
+            self.check_open_for_changes()?;
+            self.snapshot().await?.key_columns().ok_or_else(|| updates::no_key(self))
+        })
+    }
+
+    /// Begins to write rows of changes aside, for a [`Table::write_staged`] of this or of another process.
+    ///
+    /// # Errors
+    /// The folder of updates cannot be seen from here (`NotFound`).
+    pub fn stage(&self, operation: Operation) -> Result<Staging> {
+        Staging::begin(self, operation)
+    }
+
+    /// Makes the changes that staged rows are, all of them or none: deletes first, then updates, upserts and inserts. A row may be deleted
+    /// twice; otherwise no key may stand twice in one operation. The staged files are gone when it returns, unless it fails.
+    ///
+    /// # Errors
+    /// Those of [`Table::write`], and staged rows that are damaged (`Corrupt`) or not seen from here (`NotFound`).
+    pub fn write_staged<'a>(
+        self: &'a Arc<Self>,
+        staged: &'a [StagedRows],
+        options: WriteOptions,
+    ) -> BoxFuture<'a, Result<Written>> {
+        Box::pin(updates::write_staged(self, staged, options))
+    }
+
+    /// Removes staged rows that no call will name.
+    pub fn discard_staged<'a>(&'a self, staged: &'a [StagedRows]) -> BoxFuture<'a, Result<()>> {
+        Box::pin(updates::discard_staged(self, staged))
     }
 
     /// Folds pending rows into the data files, or a fraction of them: see [`MigrateOptions`]. Queries and changes go on meanwhile.

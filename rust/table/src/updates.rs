@@ -14,6 +14,7 @@
 //! - `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
+//! - `staged`: rows that other processes write aside, for one call
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
@@ -39,12 +40,14 @@ mod runs;
 mod settle;
 mod slice;
 mod stack;
+mod staged;
 mod tail;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
 pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
+pub use staged::{StagedRows, Staging};
 
 pub(crate) use automatic::{Automatic, wait as wait_for_migration};
 pub(crate) use declare::declare_key;
@@ -54,4 +57,5 @@ pub(crate) use info::info;
 pub(crate) use migrate::{application, lock_migrations, migrate};
 pub(crate) use overlay::{Overlay, OverlayCache, Updated};
 pub(crate) use publication::{publish, under_way};
-pub(crate) use write::{WriteQueue, Writing, write};
+pub(crate) use staged::{discard_staged, write_staged};
+pub(crate) use write::{WriteQueue, Writing, no_key, write};

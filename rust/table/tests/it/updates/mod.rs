@@ -8,6 +8,7 @@ mod reading;
 mod repeated;
 mod snapshots;
 mod speed;
+mod staged;
 mod versions;
 mod writes;
 
