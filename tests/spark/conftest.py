@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
@@ -38,8 +39,11 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(warehouse: Path) -> Iterator[SparkSession]:
     wanted = os.environ.get("LAKEMARK_SPARK_VERSION")
     assert wanted in (None, pyspark.__version__), f"this environment has PySpark {pyspark.__version__}"
+    # Functions in Python run where this package is, too.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = lakemark.spark.configure(
-        SparkSession.builder.master("local[2]").appName("lakemark-tests"),
+        # A task that fails is tried once more.
+        SparkSession.builder.master("local[2,2]").appName("lakemark-tests"),
         warehouse=warehouse,
         tables={"far.trips": warehouse.parent / "trips", "gone": warehouse.parent / "gone"},
     )

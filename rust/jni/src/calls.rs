@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use arrow::ffi::FFI_ArrowSchema;
+use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow::ffi_stream::FFI_ArrowArrayStream;
 use jni::objects::{JByteArray, JClass, JObject, JString};
 use jni::sys::{jboolean, jlong};
@@ -22,6 +22,7 @@ use crate::plan;
 use crate::read::SplitReader;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, Split};
+use crate::staging;
 use crate::stores::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
 use crate::tables::Named;
@@ -74,12 +75,29 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
     out_schema: jlong,
 ) {
     env.with_env(|_env| -> Result<()> {
-        let schema: Schema = spark_schema(&handle::get(table)?.snapshot.schema())?;
+        let snapshot = handle::get(table)?.snapshot;
+        let schema: Schema = spark_schema(&snapshot.schema(), &snapshot.key_columns().unwrap_or_default())?;
         let exported = FFI_ArrowSchema::try_from(&schema)?;
         let address = address::<FFI_ArrowSchema>(out_schema)?;
         // SAFETY: `address` is an empty structure that Java allocated for this call.
         unsafe { std::ptr::write_unaligned(address, exported) };
         Ok(())
+    })
+    .resolve::<Throw>()
+}
+
+/// `long sequence(long table)`: the number of the last change that the pinned state has, or -1 if the table takes none.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_sequence<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    table: jlong,
+) -> jlong {
+    env.with_env(|_env| -> Result<jlong> {
+        let sequence = handle::get(table)?.snapshot.sequence();
+        sequence.map_or(Ok(-1), |sequence| {
+            jlong::try_from(sequence).map_err(|_| NativeError::internal("too many changes for Java"))
+        })
     })
     .resolve::<Throw>()
 }
@@ -239,6 +257,74 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
         let is_unwanted = || Ok(env.call_method(&context, jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?.z()?);
         let part = build::run(&table, &task, tuning, is_unwanted)?;
         Ok(env.byte_array_from_slice(&part)?)
+    })
+    .resolve::<Throw>()
+}
+
+/// `long beginStaging(String path, String storeOrNull, String operation)`: begins a file of rows, which [`staging`] keeps by a number.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    operation: JString<'l>,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong> {
+        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let operation = operation.try_to_string(env)?;
+        block_on(staging::begin(Named { location, store, version: None }, &operation))?
+    })
+    .resolve::<Throw>()
+}
+
+/// `void stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    staging: jlong,
+    array: jlong,
+    schema: jlong,
+) {
+    env.with_env(|_env| -> Result<()> {
+        let (array, schema) = (address::<FFI_ArrowArray>(array)?, address::<FFI_ArrowSchema>(schema)?);
+        // SAFETY: arrow-c-data has just filled both structures; they are moved out, so that only we release them, and what stays behind
+        // is an empty one, which Java frees.
+        let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), FFI_ArrowSchema::from_raw(schema)) };
+        // SAFETY: the two belong together, and their buffers live until they are released.
+        let rows = unsafe { from_ffi(array, &schema) }?;
+        staging::write(staging, rows)
+    })
+    .resolve::<Throw>()
+}
+
+/// `String finishStaging(long staging)`: makes the rows durable; gives their name as JSON, or null if there are no rows.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_finishStaging<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    staging: jlong,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        match block_on(staging::finish(staging))?? {
+            Some(staged) => Ok(env.new_string(staged)?),
+            None => Ok(JString::default()),
+        }
+    })
+    .resolve::<Throw>()
+}
+
+/// `void abandonStaging(long staging)`: removes a file that was not finished.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_abandonStaging<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    staging: jlong,
+) {
+    env.with_env(|_env| -> Result<()> {
+        staging::abandon(staging);
+        Ok(())
     })
     .resolve::<Throw>()
 }

@@ -4,6 +4,8 @@
 //! one [`split`] per task as JSON, with its pending rows if it has some, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]).
 //! Tables stay open between queries ([`tables`]). Filters come as JSON, too ([`filter`]), and only with conditions that mean the same to Spark and to the index.
 //!
+//! A task that changes rows hands them over as Arrow C arrays to be staged ([`staging`]), and the driver makes what all tasks staged one call.
+//!
 //! Marks are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
 //!
 //! With the Python binding this is the only crate that may use `unsafe`; each use is in [`calls`] or [`handle`]. Errors and
@@ -24,6 +26,7 @@ mod read;
 mod rows;
 mod runtime;
 mod split;
+mod staging;
 mod stores;
 mod stream;
 mod tables;

@@ -7,7 +7,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Table, VacuumOptions};
+use lakemark_table::{
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, StagedRows, Table, Transaction, VacuumOptions,
+    WriteOptions,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -40,6 +43,34 @@ pub(crate) enum Request {
     History {
         limit: Option<usize>,
     },
+    /// The columns of the key, or an error if the table cannot be changed.
+    Key,
+    /// Makes the changes that tasks have staged.
+    Write(Call),
+    DiscardStaged {
+        staged: Vec<StagedRows>,
+    },
+}
+
+/// One call, of all that the tasks of a statement have staged.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Call {
+    staged: Vec<StagedRows>,
+    /// What the statement has seen of the table, if what it does depends on that.
+    read_at: Option<u64>,
+    /// What the caller calls it, with its number.
+    txn_app_id: Option<String>,
+    txn_version: Option<u64>,
+}
+
+impl Call {
+    async fn make(self, table: &Arc<Table>) -> Result<()> {
+        let Self { staged, read_at, txn_app_id, txn_version } = self;
+        let transaction = txn_app_id.zip(txn_version);
+        let transaction = transaction.map(|(application, version)| Transaction { application, version });
+        table.write_staged(&staged, WriteOptions { read_at, transaction }).await?;
+        Ok(())
+    }
 }
 
 /// An index to declare; [`crate::build`] fills it.
@@ -96,6 +127,9 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
             serde_json::to_value(table.vacuum(options).await?)?
         }
         Request::History { limit } => serde_json::to_value(table.history(limit).await?)?,
+        Request::Key => serde_json::to_value(table.key().await?)?,
+        Request::Write(call) => serde_json::to_value(call.make(table).await?)?,
+        Request::DiscardStaged { staged } => serde_json::to_value(table.discard_staged(&staged).await?)?,
     })
 }
 

@@ -159,7 +159,7 @@ fn projection(schema: &Schema, columns: &[String]) -> Result<SchemaRef> {
             })
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(spark_schema(&Schema::new(spark))?))
+    Ok(Arc::new(spark_schema(&Schema::new(spark), &[])?))
 }
 
 fn partition_constants(snapshot: &Snapshot, file: &DataFile, schema: &Schema) -> Result<Option<String>> {

@@ -79,10 +79,12 @@ fn map_entries(column: &str, entries: &FieldRef) -> Result<FieldRef> {
     Ok(Arc::new(Field::new("entries", DataType::Struct(fields.into()), false)))
 }
 
-/// A schema as Spark sees it: its types, everything nullable, no metadata.
-pub(crate) fn spark_schema(schema: &Schema) -> Result<Schema> {
+/// A schema as Spark sees it: its types, no metadata, everything nullable but the columns of the key. Spark changes rows of tables only
+/// by columns that are never NULL.
+pub(crate) fn spark_schema(schema: &Schema, key: &[String]) -> Result<Schema> {
     let field = |field: &FieldRef| -> Result<Field> {
-        Ok(Field::new(field.name(), spark_type(field.name(), field.data_type())?, true))
+        let is_nullable = !key.contains(field.name());
+        Ok(Field::new(field.name(), spark_type(field.name(), field.data_type())?, is_nullable))
     };
     Ok(Schema::new(schema.fields().iter().map(field).collect::<Result<Vec<_>>>()?))
 }

@@ -4,6 +4,7 @@ import java.io.IOException;
 import org.apache.arrow.c.ArrowArrayStream;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -38,10 +39,21 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     check(root);
     ColumnVector[] vectors = new ColumnVector[columns.length()];
     for (int at = 0; at < vectors.length; at++) {
+      checkNulls(columns.apply(at), root.getVector(at).getNullCount());
       vectors[at] = new StreamColumnVector(root.getVector(at));
     }
     batch = new ColumnarBatch(vectors, root.getRowCount());
     return true;
+  }
+
+  /** Spark does not look for NULL in a key, so that it would take one for some value. */
+  private static void checkNulls(StructField column, int nulls) {
+    if (nulls > 0 && !column.nullable()) {
+      throw new LakemarkException.Corrupt(
+          "the data have rows without a value for "
+              + column.name()
+              + ", which is part of the table's key; take them out of the data files");
+    }
   }
 
   /**

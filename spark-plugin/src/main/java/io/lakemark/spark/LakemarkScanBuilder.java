@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.function.LongConsumer;
 import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -36,6 +37,9 @@ final class LakemarkScanBuilder
   private final StructType schema;
   private final PredicateTranslator translator;
 
+  /** Told which change was the last one that a scan sees, if the table takes changes. */
+  private final LongConsumer seen;
+
   private NativeTable table;
   private StructType columns;
   private String filter = PredicateTranslator.ALL_ROWS;
@@ -46,8 +50,13 @@ final class LakemarkScanBuilder
   private boolean isAnswered;
 
   LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
+    this(options, schema, sequence -> {});
+  }
+
+  LakemarkScanBuilder(LakemarkOptions options, StructType schema, LongConsumer seen) {
     this.options = options;
     this.schema = schema;
+    this.seen = seen;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
   }
@@ -138,6 +147,7 @@ final class LakemarkScanBuilder
   @Override
   public Scan build() {
     try (NativeTable pinned = table()) {
+      pinned.sequence().ifPresent(seen);
       if (isAnswered) {
         return answer.orElseThrow().scan(description() + " answered from the index");
       }

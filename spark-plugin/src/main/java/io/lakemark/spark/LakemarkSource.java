@@ -9,7 +9,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The source behind {@code spark.read().format("lakemark").load(path)}.
+ * The source behind {@code spark.read().format("lakemark").load(path)}, and behind {@code
+ * frame.write().format("lakemark").mode("append").save(path)} for tables with a key.
  *
  * <p>Options:
  *
@@ -18,7 +19,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *   <li>{@code store}: where the marks are, if not in {@code _lakemark/} beside the data;
  *   <li>{@code use_index}: {@code false} reads as if there were no marks;
  *   <li>{@code version}: the version to read; of a Delta table Delta's, else the number of a
- *       manifest, as {@code lakemark history} lists them.
+ *       manifest, as {@code lakemark history} lists them;
+ *   <li>{@code operation}: what a write does with its rows, {@code insert} if nothing is said,
+ *       {@code upsert}, {@code update} or {@code delete};
+ *   <li>{@code txn_app_id} and {@code txn_version}: a name and number under which a write is made
+ *       once.
  * </ul>
  */
 public final class LakemarkSource implements TableProvider, DataSourceRegister {

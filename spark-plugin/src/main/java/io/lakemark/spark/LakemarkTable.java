@@ -7,11 +7,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Properties;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.IndexAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchIndexException;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.index.SupportsIndex;
@@ -20,6 +23,10 @@ import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -27,7 +34,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A table of Parquet files, or a Delta table, with its marks. Holds nothing native: each query pins
  * its own state.
  */
-public final class LakemarkTable implements SupportsRead, SupportsIndex {
+public final class LakemarkTable
+    implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsIndex {
   /** The option of {@code CREATE INDEX} that is about the statement and not about the index. */
   private static final String BUILD = "build";
 
@@ -80,12 +88,50 @@ public final class LakemarkTable implements SupportsRead, SupportsIndex {
 
   @Override
   public Set<TableCapability> capabilities() {
-    return Set.of(TableCapability.BATCH_READ);
+    // Whoever names an operation may write some columns only: the native side says which it needs.
+    // It must not be said of tables in SQL, where Spark would not resolve UPDATE and MERGE then.
+    boolean namesOperation =
+        properties.keySet().stream().anyMatch(LakemarkChange.OPERATION::equalsIgnoreCase);
+    return namesOperation
+        ? Set.of(
+            TableCapability.BATCH_READ,
+            TableCapability.BATCH_WRITE,
+            TableCapability.ACCEPT_ANY_SCHEMA)
+        : Set.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE);
   }
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap scanOptions) {
     return new LakemarkScanBuilder(options.forQuery(scanOptions), schema);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    key();
+    return LakemarkWrite.builder(options, info, OptionalLong::empty);
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    List<String> key = key();
+    for (String column : key) {
+      if (schema.apply(column).nullable()) {
+        throw new LakemarkException.InvalidInput(
+            String.format(
+                "%s was named before %s became its key, so that Spark takes it for a column that may"
+                    + " be NULL; drop the name and create it again",
+                name(), column));
+      }
+    }
+    return () -> new LakemarkRowLevelOperation(options, schema, key, info.command());
+  }
+
+  /** The columns of the key; a table that cannot be changed says why. */
+  private List<String> key() {
+    checkIsNewest("it");
+    List<String> key = new ArrayList<>();
+    Maintenance.run(options, "key", Map.of()).forEach(column -> key.add(column.asText()));
+    return key;
   }
 
   /** Declares an index and fills it, unless the option {@code build} is {@code false}. */
@@ -138,11 +184,15 @@ public final class LakemarkTable implements SupportsRead, SupportsIndex {
   }
 
   private JsonNode change(String verb, Map<String, Object> arguments) {
+    checkIsNewest("its marks");
+    return Maintenance.run(options, verb, arguments);
+  }
+
+  private void checkIsNewest(String changed) {
     if (options.version() != LakemarkOptions.NEWEST) {
       throw new LakemarkException.InvalidInput(
-          name() + " can only be read; name it without a version to change its marks");
+          name() + " can only be read; name it without a version to change " + changed);
     }
-    return Maintenance.run(options, verb, arguments);
   }
 
   @Override

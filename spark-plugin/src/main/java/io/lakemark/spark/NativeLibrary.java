@@ -81,6 +81,8 @@ final class NativeLibrary {
 
   static native void schema(long table, long outSchema);
 
+  static native long sequence(long table);
+
   static native boolean isCertain(long table, String filter);
 
   static native long count(long table, String filter);
@@ -97,6 +99,14 @@ final class NativeLibrary {
 
   static native byte[] buildTask(
       String path, String storeOrNull, byte[] task, String tuning, TaskContext context);
+
+  static native long beginStaging(String path, String storeOrNull, String operation);
+
+  static native void stage(long staging, long array, long schema);
+
+  static native String finishStaging(long staging);
+
+  static native void abandonStaging(long staging);
 
   static native void close(long table);
 

@@ -55,6 +55,14 @@ final class NativeTable implements AutoCloseable {
   }
 
   /**
+   * The number of the last change that the pinned state has; none if the table takes no changes.
+   */
+  OptionalLong sequence() {
+    long sequence = handle.call(NativeLibrary::sequence);
+    return sequence < 0 ? OptionalLong.empty() : OptionalLong.of(sequence);
+  }
+
+  /**
    * Whether the marks alone tell which rows a filter chooses, so that nothing need be evaluated
    * again.
    */

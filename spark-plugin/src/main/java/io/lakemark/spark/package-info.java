@@ -3,8 +3,9 @@
  *
  * <p>Spark plans here, on the driver, and the Rust library answers: filters cross as a small JSON
  * tree ({@link io.lakemark.spark.PredicateTranslator}), a plan comes back as splits with row
- * ranges, and record batches come back through the Arrow C stream interface. Nothing else crosses.
- * The types are:
+ * ranges, and record batches come back through the Arrow C stream interface. Rows that tasks change
+ * go the other way as Arrow C arrays into files of the store, and the driver names all of them in
+ * one call ({@link io.lakemark.spark.LakemarkWrite}). Nothing else crosses. The types are:
  *
  * <ul>
  *   <li>{@link io.lakemark.spark.LakemarkSource}, the registered source, and its {@link

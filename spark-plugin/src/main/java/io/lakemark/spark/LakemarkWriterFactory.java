@@ -1,0 +1,23 @@
+package io.lakemark.spark;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DeltaWriter;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Travels to the executors and makes a writer for each attempt of a task.
+ *
+ * @param table the table that is changed
+ * @param operation what is done with rows of which nothing else is said
+ * @param columns the columns of rows; none if there are keys alone
+ * @param key the columns that name a row; none if rows name themselves
+ */
+record LakemarkWriterFactory(
+    LakemarkOptions table, LakemarkChange.Operation operation, StructType columns, StructType key)
+    implements DeltaWriterFactory {
+  @Override
+  public DeltaWriter<InternalRow> createWriter(int partition, long task) {
+    return new LakemarkWriter(this);
+  }
+}
