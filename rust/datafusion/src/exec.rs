@@ -23,7 +23,7 @@ use datafusion::physical_plan::filter_pushdown::{
 };
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricValue, MetricsSet, RecordOutput,
 };
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -35,9 +35,9 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_table::ProbeReport;
 use tokio::sync::OnceCell;
 
-use crate::dynamic::Prober;
-
 use crate::aggregate::Facts;
+use crate::dynamic::Prober;
+use crate::held::Held;
 
 /// Metrics that every operator has; those of the scans inside would be counted twice.
 const OWN_METRICS: [&str; 7] = [
@@ -49,6 +49,9 @@ const OWN_METRICS: [&str; 7] = [
     "end_timestamp",
     "output_rows_skew",
 ];
+
+/// The most bytes of runs that a scan held in memory at once.
+const PENDING_BYTES_HELD: &str = "pending_bytes_held";
 
 /// What the operator is made of.
 #[derive(Debug, Clone)]
@@ -64,6 +67,10 @@ pub(crate) struct ScanParts {
     pub(crate) checked: Option<Arc<dyn ExecutionPlan>>,
     /// Scans of rows that are in no data file yet.
     pub(crate) pending: Vec<Arc<dyn ExecutionPlan>>,
+    /// What these hold of runs.
+    pub(crate) held: Held,
+    /// Gaps between chosen rows that are read and left out again.
+    pub(crate) gaps_closed: u64,
     pub(crate) fetch: Option<usize>,
     /// For EXPLAIN.
     pub(crate) summary: String,
@@ -122,6 +129,13 @@ impl LakemarkScanExec {
         ));
         let metrics = ExecutionPlanMetricsSet::new();
         report_metrics(&parts.report, &metrics);
+        if parts.gaps_closed > 0 {
+            count(&metrics, "gaps_closed", parts.gaps_closed);
+        }
+        if !parts.pending.is_empty() {
+            let most = MetricValue::Gauge { name: PENDING_BYTES_HELD.into(), gauge: parts.held.most().clone() };
+            MetricBuilder::new(&metrics).build(most);
+        }
         Self { parts, filtered: false, filters: Vec::new(), narrowed: Arc::default(), properties, metrics }
     }
 

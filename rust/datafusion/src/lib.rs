@@ -17,6 +17,8 @@ pub mod error;
 mod exec;
 mod factory;
 mod fields;
+mod gaps;
+mod held;
 pub mod lookup;
 mod pending;
 mod provider;

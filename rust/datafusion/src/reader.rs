@@ -16,8 +16,8 @@ use datafusion::datasource::physical_plan::parquet::metadata::{CachedParquetMeta
 use datafusion::datasource::physical_plan::parquet::{DefaultParquetFileReaderFactory, ParquetFileReaderFactory};
 use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileMetadataCache};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use lakemark_table::{ColumnNames, Snapshot, with_moments};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -25,6 +25,8 @@ use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+
+use crate::held::Held;
 
 /// Footers of one table's files, through the session's cache.
 #[derive(Clone)]
@@ -34,6 +36,8 @@ pub(crate) struct Footers {
     root: Arc<str>,
     /// The names that columns have in the files, where those are others.
     names: Option<Arc<ColumnNames>>,
+    /// Counts what is held of the files, where that is limited.
+    held: Option<Held>,
 }
 
 impl fmt::Debug for Footers {
@@ -45,12 +49,12 @@ impl fmt::Debug for Footers {
 impl Footers {
     pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
         let names = snapshot.column_names().cloned();
-        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into(), names }
+        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into(), names, held: None }
     }
 
-    /// Those of the runs of pending rows.
-    pub(crate) fn pending(&self, store: Arc<dyn ObjectStore>) -> Self {
-        Self { store, root: format!("pending of {}", self.root).into(), ..self.clone() }
+    /// Those of the runs of pending rows, of which is counted what is held.
+    pub(crate) fn pending(&self, store: Arc<dyn ObjectStore>, held: Held) -> Self {
+        Self { store, root: format!("pending of {}", self.root).into(), held: Some(held), ..self.clone() }
     }
 
     /// The footer of a file with its page index, if the file has one.
@@ -114,13 +118,24 @@ struct Reader {
     footers: Footers,
 }
 
+fn counted(held: Option<&Held>, bytes: Bytes) -> Bytes {
+    match held {
+        Some(held) => held.hold(bytes),
+        None => bytes,
+    }
+}
+
 impl AsyncFileReader for Reader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        self.data.get_bytes(range)
+        let held = self.footers.held.clone();
+        let read = self.data.get_bytes(range);
+        read.map_ok(move |bytes| counted(held.as_ref(), bytes)).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
-        self.data.get_byte_ranges(ranges)
+        let held = self.footers.held.clone();
+        let read = self.data.get_byte_ranges(ranges);
+        read.map_ok(move |parts| parts.into_iter().map(|bytes| counted(held.as_ref(), bytes)).collect()).boxed()
     }
 
     fn get_metadata<'a>(

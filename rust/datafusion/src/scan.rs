@@ -6,6 +6,7 @@
 //! uncertain rows           a Parquet scan of just these rows ─┐ predicate for zone maps,
 //! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
 //! pending rows             a Parquet scan of runs, and rows in memory, with the same filter
+//! many narrow gaps         closed for the reader, and opened by row numbers behind it (see [`crate::gaps`])
 //! ```
 
 use std::collections::BTreeSet;
@@ -38,6 +39,8 @@ use crate::aggregate::Facts;
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::fields::text_of;
+use crate::gaps::ClosedGaps;
+use crate::held::Held;
 use crate::reader::Footers;
 
 /// How many footers are fetched at once.
@@ -73,8 +76,8 @@ pub(crate) async fn plan_scan(
     if let Some(limit) = request.limit {
         work.cut(limit as u64);
     }
-    let certain = planner.certain_scan(&work)?;
-    let checked = planner.checked_scan(&work)?;
+    let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
+    let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
     let pending = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         schema: planner.output,
@@ -83,6 +86,8 @@ pub(crate) async fn plan_scan(
         certain,
         checked,
         pending,
+        held: planner.held,
+        gaps_closed: gaps_of_certain + gaps_of_checked,
         fetch: request.limit,
         summary: summary(request, &report),
         report,
@@ -167,6 +172,8 @@ struct Planner<'a> {
     state: &'a dyn Session,
     request: &'a ScanRequest<'a>,
     footers: Footers,
+    /// What the scan holds of runs.
+    held: Held,
     /// Columns of files, then partition columns.
     table_schema: TableSchema,
     /// What the operator gives.
@@ -198,7 +205,7 @@ impl<'a> Planner<'a> {
             None => None,
         };
         let footers = Footers::new(snapshot, state.runtime_env().cache_manager.get_file_metadata_cache());
-        Ok(Self { state, request, footers, table_schema, output, columns, predicate })
+        Ok(Self { state, request, footers, held: Held::default(), table_schema, output, columns, predicate })
     }
 
     async fn sort_out(&self, probes: Vec<FileProbe>) -> Result<Work<'a>> {
@@ -256,47 +263,81 @@ impl<'a> Planner<'a> {
         .await
     }
 
-    fn certain_scan(&self, work: &Work<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    /// The scan of certain rows, if there are any, and how many gaps it closes.
+    fn certain_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
         if work.certain.is_empty() {
-            return Ok(None);
+            return Ok((None, 0));
         }
         let partitions = self.state.config().target_partitions().max(1);
         let rows: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
         let per_piece = rows.div_ceil(partitions as u64);
+        let limit = self.request.limit;
+        let closed = self.closed_gaps(work.certain.iter().map(|(_, _, rows)| Some(rows)), None, limit);
         let mut parts = Vec::new();
-        for (file, row_groups, rows) in &work.certain {
-            for Piece { plan, rows } in pieces(row_groups, rows, per_piece) {
-                parts.push((partitioned_file(file)?.with_extension(plan), rows));
+        for (place, (file, row_groups, rows)) in work.certain.iter().enumerate() {
+            let (whole, read) = opened(partitioned_file(file)?, place, Some(rows), closed.as_ref());
+            for Piece { plan, rows } in pieces(row_groups, read.unwrap_or(rows), per_piece) {
+                parts.push((whole.clone().with_extension(plan), rows));
             }
         }
-        let groups = balance(parts, partitions);
-        let source = FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() };
-        let scan = self.parquet_scan(source, groups, &self.columns, None, self.request.limit)?;
-        Ok(Some(scan))
+        let scan = self.file_scan(balance(parts, partitions), &self.columns, None, limit, closed.as_ref())?;
+        let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
+        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
     }
 
-    fn checked_scan(&self, work: &Work<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    /// The scan of all other rows of data files, if there are any, and how many gaps it closes.
+    fn checked_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
         if work.checked.is_empty() {
-            return Ok(None);
+            return Ok((None, 0));
         }
         let partitions = self.state.config().target_partitions().max(1);
+        let (read, prunable, limit) = self.reading();
+        let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
+        let closed = self.closed_gaps(chosen, prunable.as_ref(), limit);
         let mut files = Vec::with_capacity(work.checked.len());
-        for (file, rows) in &work.checked {
-            let whole = partitioned_file(file)?;
-            match rows {
-                None => files.push(whole),
-                Some((row_groups, rows)) => {
+        for (place, (file, chosen)) in work.checked.iter().enumerate() {
+            let rows = chosen.as_ref().map(|(_, rows)| rows);
+            let (whole, rows) = opened(partitioned_file(file)?, place, rows, closed.as_ref());
+            match (chosen, rows) {
+                (Some((row_groups, _)), Some(rows)) => {
                     let cut = pieces(row_groups, rows, u64::MAX);
                     files.extend(cut.into_iter().map(|piece| whole.clone().with_extension(piece.plan)));
                 }
+                _ => files.push(whole),
             }
         }
         let groups = FileGroup::new(files).split_files(partitions);
-        let (read, prunable, limit) = self.reading();
-        let source = FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() };
-        let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), limit)?;
+        let scan = self.file_scan(groups, &read, prunable.as_ref(), limit, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
-        self.filtered(scan, &read).map(Some)
+        let scan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
+        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+    }
+
+    /// Closes gaps of files of which these rows are chosen; not for a limit, which counts the rows that are read.
+    fn closed_gaps<'r>(
+        &self,
+        chosen: impl Iterator<Item = Option<&'r RowSet>>,
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Option<ClosedGaps> {
+        if limit.is_some() { None } else { ClosedGaps::of(&self.table_schema, chosen, prunable.is_some()) }
+    }
+
+    /// A scan of these columns of data files, and of those that tell rows apart if gaps are closed.
+    fn file_scan(
+        &self,
+        groups: Vec<FileGroup>,
+        columns: &[usize],
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+        closed: Option<&ClosedGaps>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = closed.map_or(&self.table_schema, ClosedGaps::schema);
+        let of_table = self.table_schema.table_schema().fields().len();
+        let columns: Vec<usize> =
+            columns.iter().copied().chain(of_table..schema.table_schema().fields().len()).collect();
+        let source = FileSource { footers: self.footers.clone(), schema: schema.clone() };
+        self.parquet_scan(source, groups, &columns, prunable, limit)
     }
 
     /// Rows that are in no data file yet: those of runs, and those in memory.
@@ -318,18 +359,22 @@ impl<'a> Planner<'a> {
                 plans.map(|piece| whole(file).with_extension(piece.plan)).collect::<Vec<_>>()
             };
             let files = pending.files.iter().flat_map(cut).collect();
+            // Each partition holds a row group.
+            let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
+            let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
             let groups = FileGroup::new(files).split_files(partitions);
             let source = FileSource {
-                footers: self.footers.pending(store),
+                footers: self.footers.pending(store, self.held.clone()),
                 schema: TableSchema::builder(Arc::clone(&schema)).build(),
             };
             let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), limit)?;
-            scans.push(self.filtered(self.repartitioned(scan, partitions)?, &read)?);
+            let scan = self.repartitioned(scan, partitions)?;
+            scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
         }
         if !pending.batches.is_empty() {
             let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
             let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
-            scans.push(self.filtered(scan, &read)?);
+            scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
         }
         Ok(scans)
     }
@@ -342,19 +387,28 @@ impl<'a> Planner<'a> {
         (read.into_iter().collect(), self.prunable(predicate), None)
     }
 
-    /// The rows of a scan of the columns `read` that the predicate chooses, as the operator's output.
-    fn filtered(&self, scan: Arc<dyn ExecutionPlan>, read: &[usize]) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(predicate) = &self.predicate else { return Ok(scan) };
-        let output = self
-            .columns
-            .iter()
-            .map(|column| {
-                read.binary_search(column).map_err(|_| internal_datafusion_err!("column {column} is not read"))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let predicate = reassign_expr_columns(Arc::clone(predicate), &scan.schema())?;
+    /// The rows of a scan of the columns `read` that are chosen where gaps were closed, and that the predicate chooses, as the operator's output.
+    fn filtered(
+        &self,
+        scan: Arc<dyn ExecutionPlan>,
+        read: &[usize],
+        predicate: Option<&Arc<dyn PhysicalExpr>>,
+        closed: Option<&ClosedGaps>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut filters: Vec<_> = closed.map(|closed| closed.filter(read.len())).into_iter().collect();
+        if let Some(predicate) = predicate {
+            filters.push(reassign_expr_columns(Arc::clone(predicate), &scan.schema())?);
+        }
+        if filters.is_empty() {
+            return Ok(scan);
+        }
+        let place = |column: &usize| {
+            let place = read.iter().position(|have| have == column);
+            place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
+        };
+        let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
         // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
-        let filter = FilterExecBuilder::new(predicate, scan).apply_projection(Some(output))?;
+        let filter = FilterExecBuilder::new(physical_conjunction(filters), scan).apply_projection(Some(output))?;
         Ok(Arc::new(filter.with_fetch(self.request.limit).build()?))
     }
 
@@ -420,6 +474,19 @@ fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
         Some(deleted) if deleted.universe() == rows => Ok(all.minus(deleted)),
         // A vector over fewer or more rows than the file has: the rows beyond are not deleted.
         Some(deleted) => Ok(all.minus(&RowSet::from_rows(deleted.iter().collect(), rows))),
+    }
+}
+
+/// The file at a place of the work, and the rows to read of it, if some are chosen.
+fn opened<'r>(
+    file: PartitionedFile,
+    place: usize,
+    chosen: Option<&'r RowSet>,
+    closed: Option<&'r ClosedGaps>,
+) -> (PartitionedFile, Option<&'r RowSet>) {
+    match closed {
+        None => (file, chosen),
+        Some(closed) => (closed.number(place, file), closed.read(place).or(chosen)),
     }
 }
 

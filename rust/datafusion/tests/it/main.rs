@@ -9,6 +9,7 @@ mod dynamic;
 mod fixture;
 mod lookup;
 mod nested;
+mod pending;
 mod query;
 mod scan;
 mod shortcut;

@@ -19,6 +19,7 @@ use object_store::ObjectMeta;
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Hits, Level, LevelRows, chosen, identity};
+use super::parameters::Parameters;
 use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
 use super::runs::RunCache;
@@ -36,6 +37,10 @@ pub struct PendingRows {
     pub files: Vec<PendingFile>,
     /// Rows in memory, with the columns of the table.
     pub batches: Vec<RecordBatch>,
+    /// Bytes of runs that a scan may hold in memory.
+    pub memory_bytes: u64,
+    /// Bytes of a row group of a run, at most.
+    pub row_group_bytes: u64,
 }
 
 /// Rows of a run.
@@ -301,7 +306,12 @@ impl<'a> Updated<'a> {
 
     /// What a snapshot sees of levels.
     async fn seen(&self, ground: &Ground<'_>, stack: Stack, next: u64) -> Result<Overlay> {
-        let mut pending = PendingRows::default();
+        let parameters = Parameters::of(&self.updates.options)?;
+        let mut pending = PendingRows {
+            memory_bytes: parameters.scan_bytes(),
+            row_group_bytes: parameters.row_group_bytes(),
+            ..PendingRows::default()
+        };
         for Laid { level, rows, open } in &stack.levels {
             self.add_rows(ground, level, (rows, open), &mut pending).await?;
         }

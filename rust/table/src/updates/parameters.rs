@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Then every update is written at most twice, and 2 − ¼·α² times on average. Pages are those of the runs on the disk.
-//! A scan needs a page for each run; the pages that are left the buffer takes beyond S, as MaSM-M does (figure 3.9).
+//! A scan needs a page for each run; the pages that are left the buffer takes beyond S, as MaSM-M does (figure 3.9). Our scans do not merge runs by key,
+//! so that they need no page of each at once: they hold row groups, which come to α·M − S pages at most.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,10 @@ use crate::error::{Error, Result};
 const CACHE_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 64 << 10;
 const ALPHA: f64 = 1.0;
+/// How much of a scan's memory a row group of a run may take: several are read at once, by several partitions.
+const GROUPS_IN_MEMORY: u64 = 16;
+/// A row group below these bytes costs more to open than to read.
+const LEAST_GROUP_BYTES: u64 = 64 << 10;
 /// The names of the options.
 pub(crate) const OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
 
@@ -106,6 +111,18 @@ impl Parameters {
         self.memory_pages().saturating_sub(runs as u64).max(self.buffer_pages) * self.page_bytes
     }
 
+    /// Bytes of runs that a scan may hold in memory: α·M − S pages.
+    #[must_use]
+    pub fn scan_bytes(&self) -> u64 {
+        self.scanned_runs * self.page_bytes
+    }
+
+    /// Bytes of a row group of a run, which a scan holds as a whole.
+    #[must_use]
+    pub fn row_group_bytes(&self) -> u64 {
+        (self.scan_bytes() / GROUPS_IN_MEMORY).max(LEAST_GROUP_BYTES)
+    }
+
     /// Whether merges can keep to the bound however full the cache is: there must be room for runs of one pass beside the ⌊4/α²⌋
     /// of two that fill it.
     pub(crate) fn keeps_bound(&self) -> bool {
@@ -147,6 +164,7 @@ mod tests {
         assert_eq!((masm.buffer_pages, masm.merged_runs, masm.scanned_runs), (128, 97, 128));
         assert_eq!((masm.buffer_bytes(0), masm.buffer_bytes(1)), (16 << 20, (16 << 20) - 65536));
         assert_eq!((masm.buffer_bytes(128), masm.buffer_bytes(129)), (8 << 20, 8 << 20));
+        assert_eq!((masm.scan_bytes(), masm.row_group_bytes()), (8 << 20, 512 << 10));
         assert_eq!(masm.writes_per_update(), 1.75);
     }
 

@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::fetch::RowFile;
 use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
+use super::parameters::Parameters;
 use super::rows::{OPERATION, batch, operation_rows};
 use crate::error::{Error, Result};
 use crate::names::ColumnNames;
@@ -29,8 +30,10 @@ use crate::store::Store;
 const PAGE_ROWS: usize = 2048;
 /// How columns that are not the table's begin.
 const OURS: &str = "__lakemark_";
-/// Rows of a row group of a run.
+/// The most rows of a row group of a run.
 const GROUP_ROWS: usize = 128 * 1024;
+/// Parts in which a row group is written: its size is looked at between them.
+const PARTS_OF_GROUP: usize = 8;
 /// How often the filter of a run takes a key to be there that is not.
 const FILTER_FPP: f64 = 0.01;
 /// What the footer of a run calls the bytes that its changes had in a log.
@@ -152,13 +155,20 @@ pub(crate) struct RunWriter {
     schema: SchemaRef,
     rows: u64,
     key: Arc<KeyColumns>,
+    /// Bytes of a row group.
+    group_bytes: usize,
     /// The hashes of the keys; none if a row has none.
     hashes: Option<Vec<u64>>,
 }
 
 impl RunWriter {
     /// A run of changes with this schema.
-    pub(crate) fn new(schema: &SchemaRef, key: &Arc<KeyColumns>, names: Option<&ColumnNames>) -> Result<Self> {
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        key: &Arc<KeyColumns>,
+        names: Option<&ColumnNames>,
+        parameters: &Parameters,
+    ) -> Result<Self> {
         let stored = |field: &Arc<Field>| {
             let name = match names {
                 Some(names) if !field.name().starts_with(OURS) => names.stored(field.name()),
@@ -168,15 +178,19 @@ impl RunWriter {
         };
         let schema = Arc::new(Schema::new(schema.fields().iter().map(stored).collect::<Vec<_>>()));
         let level = ZstdLevel::try_new(1).map_err(unwritten)?;
+        let group_bytes = usize::try_from(parameters.row_group_bytes()).unwrap_or(usize::MAX);
+        let page_bytes = usize::try_from(parameters.page_bytes).unwrap_or(usize::MAX);
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_data_page_row_count_limit(PAGE_ROWS)
             .set_write_batch_size(PAGE_ROWS)
+            .set_dictionary_page_size_limit(page_bytes)
             .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_max_row_group_bytes(Some(group_bytes))
             .set_statistics_enabled(EnabledStatistics::Page)
             .build();
         let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
-        Ok(Self { writer, schema, rows: 0, key: Arc::clone(key), hashes: Some(Vec::new()) })
+        Ok(Self { writer, schema, rows: 0, key: Arc::clone(key), group_bytes, hashes: Some(Vec::new()) })
     }
 
     pub(crate) fn write(&mut self, changes: &RecordBatch) -> Result<()> {
@@ -186,7 +200,13 @@ impl RunWriter {
             (Some(hashes), Some(fresh)) => hashes.extend(fresh),
             (hashes, _) => *hashes = None,
         }
-        self.writer.write(&stored).map_err(unwritten)
+        let rows = stored.num_rows();
+        let row_bytes = stored.get_array_memory_size().checked_div(rows).unwrap_or(0).max(1);
+        let part = (self.group_bytes / PARTS_OF_GROUP / row_bytes).clamp(1, PAGE_ROWS);
+        for first in (0..rows).step_by(part) {
+            self.writer.write(&stored.slice(first, part.min(rows - first))).map_err(unwritten)?;
+        }
+        Ok(())
     }
 
     /// A filter of the keys that were written.

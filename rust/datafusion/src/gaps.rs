@@ -1,0 +1,270 @@
+//! Rows that are read and then left out by their numbers.
+//!
+//! ```text
+//! chosen     ████ ██████ ███ ████████ ██                  ███ █████        pending changes hide a row here and there
+//! read       ███████████████████████████                  █████████        gaps are closed where they are many and narrow
+//! left out       ▲      ▲   ▲        ▲                       ▲             by a filter on the row's number
+//! ```
+//!
+//! Parquet's reader takes a selection either stretch by stretch, which costs about a microsecond for each stretch and column, or it
+//! decodes what is around it and applies a mask. It decides by the average stretch of a row group, in which what is
+//! skipped before and behind a range counts as well, be it by us or by the bounds of pages: a range with thousands of gaps is then read
+//! stretch by stretch. It cannot be told otherwise through DataFusion.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Int64Type, Schema};
+use datafusion::common::cast::as_primitive_array;
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use lakemark_index::{RowSet, RowSetBuilder};
+use parquet::arrow::RowNumber;
+
+/// Gaps of more rows stay open: decoding them would cost more than skipping them.
+const WIDEST_GAP: u32 = 64;
+/// Where there are more rows to a gap, a mask over all of them costs more than the stretches do.
+const ROWS_PER_GAP: u32 = 128;
+/// Fewer gaps are not worth a filter.
+const LEAST_GAPS: u32 = 64;
+/// Below this average of stretches Parquet's reader applies a mask by itself.
+const MASKED_BELOW: u32 = 32;
+/// The columns that tell rows apart.
+const FILE: &str = "__lakemark_file";
+const ROW: &str = "__lakemark_row";
+
+/// Files that are read with their gaps closed.
+pub(crate) struct ClosedGaps {
+    /// The table's columns, and those that tell rows apart.
+    schema: TableSchema,
+    /// Of each file the rows that are chosen and those that are read, if these are others.
+    files: Vec<Option<(RowSet, RowSet)>>,
+    /// How many gaps were closed.
+    pub(crate) count: u64,
+}
+
+impl ClosedGaps {
+    /// For files of which these rows are chosen (all of them where none are named); `leaves_out_pages` says that bounds of pages are looked at, so that the reader
+    /// applies no masks. None if no gap is worth closing.
+    pub(crate) fn of<'a>(
+        schema: &TableSchema,
+        chosen: impl Iterator<Item = Option<&'a RowSet>>,
+        leaves_out_pages: bool,
+    ) -> Option<Self> {
+        let mut count = 0;
+        let mut close = |rows: &RowSet| {
+            let (read, gaps) = closed(rows, !leaves_out_pages)?;
+            count += u64::from(gaps);
+            Some((rows.clone(), read))
+        };
+        let files: Vec<_> = chosen.map(|rows| close(rows?)).collect();
+        let schema = files.iter().any(Option::is_some).then(|| numbered(schema)).flatten()?;
+        Some(Self { schema, files, count })
+    }
+
+    pub(crate) fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// The file at this place with its number.
+    pub(crate) fn number(&self, place: usize, file: PartitionedFile) -> PartitionedFile {
+        let mut values = file.partition_values.clone();
+        values.push(ScalarValue::Int32(i32::try_from(place).ok()));
+        file.with_partition_values(values)
+    }
+
+    /// The rows to read of the file at this place, if they are others than those that are chosen.
+    pub(crate) fn read(&self, place: usize) -> Option<&RowSet> {
+        self.files.get(place)?.as_ref().map(|(_, read)| read)
+    }
+
+    /// What opens the gaps again: whether a row is chosen, of rows with the two columns of numbers behind `columns` others.
+    pub(crate) fn filter(&self, columns: usize) -> Arc<dyn PhysicalExpr> {
+        let files = self.files.iter().map(|file| file.as_ref().map(|(chosen, _)| chosen.clone())).collect();
+        let (file, row) = (Arc::new(Column::new(FILE, columns)), Arc::new(Column::new(ROW, columns + 1)));
+        Arc::new(IsChosen { files, file, row })
+    }
+}
+
+/// The rows to read where gaps are worth closing, and how many are closed; none if none is.
+fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
+    let mut read = RowSetBuilder::new(rows.universe());
+    let (mut stretch, mut ranges, mut closed) = (Vec::new(), 0u32, 0u32);
+    let mut close = |stretch: &mut Vec<Range<u32>>| {
+        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { return };
+        let gaps = stretch.len() as u32 - 1;
+        if last.end - first.start <= gaps.saturating_mul(ROWS_PER_GAP) {
+            closed += gaps;
+            read.insert_range(first.start..last.end);
+        } else {
+            stretch.iter().for_each(|range| read.insert_range(range.clone()));
+        }
+        stretch.clear();
+    };
+    for range in rows.iter_ranges() {
+        ranges += 1;
+        if stretch.last().is_some_and(|last: &Range<u32>| range.start - last.end > WIDEST_GAP) {
+            close(&mut stretch);
+        }
+        stretch.push(range);
+    }
+    close(&mut stretch);
+    let is_masked = rows.universe() / MASKED_BELOW < ranges.saturating_mul(2);
+    (closed >= LEAST_GAPS && !(reader_masks && is_masked)).then(|| (read.finish(), closed))
+}
+
+/// What the rows that were read are told apart by: two more columns, behind all others. None if the table has such columns itself.
+fn numbered(schema: &TableSchema) -> Option<TableSchema> {
+    if schema.table_schema().fields().iter().any(|field| [FILE, ROW].contains(&field.name().as_str())) {
+        return None;
+    }
+    let file: FieldRef = Arc::new(Field::new(FILE, DataType::Int32, false));
+    let row: FieldRef = Arc::new(Field::new(ROW, DataType::Int64, false).with_extension_type(RowNumber));
+    let partitions: Vec<FieldRef> = schema.table_partition_cols().iter().cloned().chain([file]).collect();
+    let builder = TableSchema::builder(Arc::clone(schema.file_schema()));
+    Some(builder.with_table_partition_cols(partitions).with_virtual_columns(vec![row]).build())
+}
+
+/// Whether a row of a file is one of those that were chosen.
+#[derive(Debug, Clone)]
+struct IsChosen {
+    /// None of files of which all rows that are read are chosen.
+    files: Arc<[Option<RowSet>]>,
+    file: Arc<dyn PhysicalExpr>,
+    row: Arc<dyn PhysicalExpr>,
+}
+
+impl PartialEq for IsChosen {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.files, &other.files) && *self.file == *other.file && *self.row == *other.row
+    }
+}
+
+impl Eq for IsChosen {}
+
+impl Hash for IsChosen {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.files).hash(state);
+        self.file.hash(state);
+        self.row.hash(state);
+    }
+}
+
+impl fmt::Display for IsChosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "is_chosen({}, {})", self.file, self.row)
+    }
+}
+
+impl PhysicalExpr for IsChosen {
+    fn data_type(&self, _schema: &Schema) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn nullable(&self, _schema: &Schema) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let file = self.file.evaluate(batch)?.into_array(batch.num_rows())?;
+        let rows = self.row.evaluate(batch)?.into_array(batch.num_rows())?;
+        // All rows of a batch are of one file.
+        let file = as_primitive_array::<Int32Type>(&file)?.values().first().copied();
+        let rows = as_primitive_array::<Int64Type>(&rows)?;
+        let Some(file) = file else {
+            return Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(Vec::<bool>::new()))));
+        };
+        let chosen = usize::try_from(file).ok().and_then(|file| self.files.get(file));
+        match chosen {
+            None => internal_err!("rows of a file that was not chosen"),
+            Some(None) => Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(true)))),
+            Some(Some(chosen)) => Ok(ColumnarValue::Array(Arc::new(mask(chosen, rows.values())?))),
+        }
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.file, &self.row]
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
+        let Ok([file, row]) = <[_; 2]>::try_from(children) else {
+            return internal_err!("a row is told by its file and its number");
+        };
+        Ok(Arc::new(Self { files: Arc::clone(&self.files), file, row }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which of these rows, in ascending order, are chosen.
+fn mask(chosen: &RowSet, rows: &[i64]) -> Result<BooleanArray> {
+    let mut mask = BooleanBufferBuilder::new(rows.len());
+    for stretch in rows.chunk_by(|row, next| row + 1 == *next) {
+        let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
+        let (Ok(first), Ok(last)) = (u32::try_from(*first), u32::try_from(*last)) else {
+            return internal_err!("a file has more rows than a row set");
+        };
+        let mut next = 0;
+        for Range { start, end } in chosen.slice(first, last + 1).iter_ranges() {
+            mask.append_n((start - next) as usize, false);
+            mask.append_n((end - start) as usize, true);
+            next = end;
+        }
+        mask.append_n(stretch.len() - next as usize, false);
+    }
+    Ok(BooleanArray::new(mask.finish(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every tenth row of a range is hidden.
+    fn perforated(range: Range<u32>, universe: u32) -> RowSet {
+        RowSet::from_rows(range.filter(|row| row % 10 != 3).collect(), universe)
+    }
+
+    #[test]
+    fn many_narrow_gaps_are_closed() {
+        let rows = perforated(50_000..60_000, 1_000_000);
+        let (read, gaps) = closed(&rows, true).unwrap();
+        assert_eq!(gaps, 1000);
+        assert_eq!((read.iter_ranges().count(), read.iter_ranges().next()), (1, Some(50_000..60_000)));
+        let apart = rows.or(&perforated(90_000..90_700, 1_000_000));
+        assert_eq!(closed(&apart, true).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
+    }
+
+    #[test]
+    fn gaps_stay_open_where_they_are_few_or_wide_or_far_between() {
+        assert!(closed(&perforated(50_000..50_600, 1_000_000), false).is_none());
+        let wide = RowSet::from_rows((0..100_000).filter(|row| row % 100 < 30).collect(), 1_000_000);
+        assert!(closed(&wide, false).is_none());
+        let far = RowSet::from_rows((0..500_000).filter(|row| row % 300 != 3).collect(), 1_000_000);
+        assert!(closed(&far, false).is_none());
+        // Parquet's reader applies a mask to these, if it sees all of them.
+        assert!(closed(&perforated(0..1_000_000, 1_000_000), true).is_none());
+        assert!(closed(&perforated(0..1_000_000, 1_000_000), false).is_some());
+        assert!(
+            closed(&RowSet::full(1_000_000), false).is_none() && closed(&RowSet::empty(1_000_000), false).is_none()
+        );
+    }
+
+    #[test]
+    fn a_mask_tells_the_chosen_rows_also_of_several_stretches() {
+        let chosen = RowSet::from_rows(vec![2, 3, 7, 8, 9, 20], 30);
+        let of = |rows: &[i64]| mask(&chosen, rows).unwrap().values().iter().collect::<Vec<_>>();
+        assert_eq!(of(&[2, 3, 4, 8, 9, 10, 19, 20]), [true, true, false, true, true, false, false, true]);
+        assert_eq!(of(&[0, 1]), [false, false]);
+        assert_eq!(of(&[29]), [false]);
+        assert_eq!(of(&[]), [false; 0]);
+    }
+}

@@ -1,0 +1,139 @@
+//! How scans read around what is pending: hidden rows of data files, and runs in bounded memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
+use datafusion::prelude::SessionConfig;
+use lakemark_datafusion::LakemarkSession;
+use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
+use parquet::arrow::ArrowWriter;
+use tempfile::TempDir;
+
+use crate::fixture::{both, metric, open, ran, rows, session};
+
+/// Rows of the one row group of a file.
+const ROWS: i64 = 100_000;
+
+/// Rows with these keys; `text` tells what they are for.
+fn batch(ids: impl Iterator<Item = i64> + Clone, text: &str) -> RecordBatch {
+    let name = StringArray::from_iter_values(ids.clone().map(|id| format!("{text} {}", id % 1000)));
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(ids.clone().map(|id| id % 10)));
+    let id: ArrayRef = Arc::new(Int64Array::from_iter_values(ids));
+    RecordBatch::try_from_iter([("id", id), ("k", k), ("name", Arc::new(name) as ArrayRef)]).unwrap()
+}
+
+fn write(path: &Path, rows: &RecordBatch) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut writer = ArrowWriter::try_new(File::create(path).unwrap(), rows.schema(), None).unwrap();
+    writer.write(rows).unwrap();
+    writer.close().unwrap();
+}
+
+async fn keyed(folder: &Path, options: &[(&str, &str)]) -> Arc<Table> {
+    let table = open(folder).await;
+    let options: BTreeMap<String, String> =
+        options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    table.declare_key(&["id".to_owned()], &options, BuildOptions::default()).await.unwrap();
+    table
+}
+
+async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) {
+    table.write(vec![Change { operation, rows }], WriteOptions::default()).await.unwrap();
+}
+
+/// Whether a scan reads rows that it leaves out by their numbers.
+async fn closes_gaps(session: &LakemarkSession, sql: &str) -> bool {
+    metric(&ran(session, sql).await.0, "gaps_closed") > 0
+}
+
+#[tokio::test]
+async fn ranges_with_many_hidden_rows_are_read_as_a_whole_and_give_the_same_rows() {
+    let folder = TempDir::new().unwrap();
+    for (part, first) in [("a", 0), ("b", ROWS)] {
+        write(&folder.path().join(format!("p={part}/0.parquet")), &batch(first..first + ROWS, "old"));
+    }
+    let table = keyed(folder.path(), &[]).await;
+    let session = session(folder.path()).await;
+    let range = "SELECT * FROM t WHERE id >= 70000 AND id < 80000";
+    assert!(!closes_gaps(&session, range).await, "nothing is hidden yet");
+    // Hidden are rows with even distances and without, alone and in pairs, in both files.
+    let hidden = |id: &i64| id % 17 == 3 || id % 23 == 5 || id % 23 == 6;
+    let changed = (60_000..130_000).filter(hidden).filter(|id| id % 2 == 0);
+    let with_p = |rows: RecordBatch| {
+        let p = rows["id"].as_primitive::<Int64Type>().values().iter().map(|id| if *id < ROWS { "a" } else { "b" });
+        let p: ArrayRef = Arc::new(StringArray::from_iter_values(p));
+        let columns = [("id", &rows["id"]), ("k", &rows["k"]), ("name", &rows["name"]), ("p", &p)];
+        RecordBatch::try_from_iter(columns.map(|(name, column)| (name, Arc::clone(column)))).unwrap()
+    };
+    make(&table, Operation::Upsert, with_p(batch(changed, "new"))).await;
+    let gone = (60_000..130_000).filter(hidden).filter(|id| id % 2 == 1);
+    make(&table, Operation::Delete, batch(gone, "").project(&[0]).unwrap()).await;
+    for (flushed, pushed) in [(false, false), (true, false), (true, true)] {
+        if flushed {
+            table.flush().await.unwrap();
+        }
+        rows(&session, &format!("SET datafusion.execution.parquet.pushdown_filters = {pushed}")).await;
+        assert!(closes_gaps(&session, range).await);
+        assert!(closes_gaps(&session, "SELECT name FROM t WHERE id >= 95000 AND id < 105000").await);
+        // A limit without a filter counts the rows that are read.
+        assert!(!closes_gaps(&session, "SELECT * FROM t LIMIT 199000").await);
+        for sql in [
+            range,
+            "SELECT name, p FROM t WHERE id >= 95000 AND id < 105000",
+            "SELECT id FROM t WHERE id BETWEEN 69990 AND 70500 OR id BETWEEN 120000 AND 125000",
+            "SELECT p, count(*), sum(k), min(name) FROM t WHERE id >= 95000 AND id < 105000 GROUP BY p",
+            "SELECT id, name FROM t WHERE id >= 70000 AND id < 80000 ORDER BY name DESC, id LIMIT 40",
+            "SELECT t.id, t.name FROM t JOIN (VALUES (70003), (70004), (74000)) AS v(id) ON t.id = v.id WHERE t.id > 65000",
+            "SELECT count(*) FROM (SELECT * FROM t WHERE id >= 70000 AND id < 80000 LIMIT 5000)",
+        ] {
+            let (with, without) = both(&session, sql).await;
+            assert!(!with.is_empty(), "{sql}");
+            assert_eq!(with, without, "{sql}");
+        }
+    }
+    let live = (70_000..80_000).filter(|id| !hidden(id) || id % 2 == 0).count();
+    assert_eq!(rows(&session, range).await.len(), live);
+}
+
+/// DESIGN section 6: the memory of a scan for runs is αM pages without those of the buffer.
+#[tokio::test]
+async fn a_scan_holds_no_more_of_runs_than_its_memory() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("0.parquet"), &batch(0..1000, "old"));
+    // αM are 32 pages, 2 MiB.
+    let table = keyed(folder.path(), &[("cache_bytes", "67108864"), ("page_bytes", "65536")]).await;
+    // Some 12 MB that no codec makes smaller, in a few runs.
+    let mut state = 1u64;
+    let mut text = || {
+        let mut text = String::with_capacity(1000);
+        while text.len() < 1000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            text.push(char::from(b'!' + (state >> 57) as u8 % 90));
+        }
+        text
+    };
+    for part in 0..6 {
+        let ids = part * 2000..(part + 1) * 2000;
+        let name: ArrayRef = Arc::new(StringArray::from_iter_values(ids.clone().map(|_| text())));
+        let rows = batch(ids, "");
+        let columns = [("id", Arc::clone(&rows["id"])), ("k", Arc::clone(&rows["k"])), ("name", name)];
+        make(&table, Operation::Upsert, RecordBatch::try_from_iter(columns).unwrap()).await;
+    }
+    table.flush().await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let pending = snapshot.pending().unwrap();
+    let run_bytes: u64 = pending.files.iter().map(|file| file.meta.size).sum();
+    let memory = pending.memory_bytes;
+    assert!(memory <= 1 << 20 && run_bytes > 8 * memory, "{run_bytes} bytes of runs, {memory} of memory");
+    let config = SessionConfig::new().with_target_partitions(64);
+    let session = LakemarkSession::with_config(config);
+    session.register("t", Arc::clone(&table)).await.unwrap();
+    let (plan, given) = ran(&session, "SELECT * FROM t").await;
+    assert_eq!(given, 12_000);
+    let held = metric(&plan, "pending_bytes_held") as u64;
+    assert!(held > pending.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");
+}
