@@ -10,6 +10,7 @@ are in the same run: Lance after `merge_insert`, and DuckDB with an anti-join ov
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shutil
 import time
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import deltalake
 import duckdb
-import lance
 import matplotlib as mpl
 import measure
 import numpy as np
@@ -41,6 +41,8 @@ import lakemark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pyarrow as pa
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -159,22 +161,32 @@ def migration(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
     }
 
 
+def lance_scans(data: pa.Table, changed: pa.Table, scratch: Path) -> dict[str, Callable[[str], Any]]:
+    """Scans of all values by Lance before and after a `merge_insert`; none if it is not installed."""
+    if importlib.util.find_spec("lance") is None:
+        print("Lance is not installed and is left out: pip install --requirement benchmarks/requirements.txt")
+        return {}
+    import lance
+
+    paths = {"before": scratch / "plain.lance", "after": scratch / f"peer-{len(changed)}.lance"}
+    for path in paths.values():
+        shutil.rmtree(path, ignore_errors=True)
+        lance.write_dataset(data, str(path))
+    lance.dataset(str(paths["after"])).merge_insert("k").when_matched_update_all().execute(changed)
+    columns = [f"v{number}" for number in range(VALUES)]
+
+    def scan(path: Path) -> int:
+        return len(lance.dataset(str(path)).to_table(columns=columns))
+
+    return {f"lance, {state}": lambda _, path=path: scan(path) for state, path in paths.items()}
+
+
 def peers(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Whole scans after and before 1 and 5% of the rows were replaced, by the peers."""
     data = pq.read_table(folder)
     result: dict[str, Any] = {}
     for share in (0.01, 0.05):
         changed = changes(rows, int(rows * share) * 3, 7)[2]
-        lance_path, plain_path = scratch / f"peer-{share}.lance", scratch / "plain.lance"
-        for path in (lance_path, plain_path):
-            shutil.rmtree(path, ignore_errors=True)
-            lance.write_dataset(data, str(path))
-        lance.dataset(str(lance_path)).merge_insert("k").when_matched_update_all().execute(changed)
-        columns = [f"v{number}" for number in range(VALUES)]
-
-        def scan(path: Path, columns: list[str] = columns) -> int:
-            return len(lance.dataset(str(path)).to_table(columns=columns))
-
         pq.write_table(changed, scratch / f"delta-{share}.parquet", compression="zstd")
         connection = duckdb.connect()
         base = f"read_parquet('{folder}/*.parquet')"
@@ -185,8 +197,7 @@ def peers(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]
         asks: dict[str, Callable[[str], Any]] = {
             "lakemark, before": session_of(folder, scratch / "plain"),
             "lakemark, after": session_of(folder, store),
-            "lance, before": lambda _, path=plain_path: scan(path),
-            "lance, after": lambda _, path=lance_path: scan(path),
+            **lance_scans(data, changed, scratch),
             "duckdb, before": lambda _, c=connection, b=base: c.execute(f"SELECT {SUMS} FROM {b}").fetchall(),
             "duckdb, after": lambda _, c=connection, m=merged: c.execute(f"SELECT {SUMS} FROM {m}").fetchall(),
         }
@@ -220,7 +231,7 @@ def report(result: dict[str, Any]) -> None:
     print("\nmigration:", result["migration"])
     lines = []
     for share, seconds in result["peers"].items():
-        for name in ("lakemark", "lance", "duckdb"):
+        for name in dict.fromkeys(ask.split(",")[0] for ask in seconds):
             before, after = seconds[f"{name}, before"], seconds[f"{name}, after"]
             lines.append([f"{name}, {share}", f"{before * 1e3:.0f}", f"{after * 1e3:.0f}", f"{after / before:.2f}"])
     measure.print_table(["whole scan", "before, ms", "after, ms", "ratio"], lines)
