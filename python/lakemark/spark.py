@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import threading
 import uuid
+import zipfile
 from contextlib import contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakemark._internal import version as _release
 from lakemark._progress import ProgressBar
-from lakemark.exceptions import NotFoundError
+from lakemark.exceptions import NotFoundError, UnsupportedError
 from lakemark.reports import BuildReport, Finding
 
 if TYPE_CHECKING:
@@ -44,7 +46,8 @@ __all__ = ["build", "configure", "jar_path"]
 
 _Builder = TypeVar("_Builder", bound="SessionBuilder")
 
-_JAR = "lakemark-spark.jar"
+_JAR_NAME = "lakemark-spark"
+_JAR = f"{_JAR_NAME}.jar"
 
 # How often a bar looks at the job that it is about.
 _LOOK_SECONDS = 0.2
@@ -74,7 +77,7 @@ def configure(
 ) -> _Builder:
     """Adds the connector to a session builder: `spark.read.format("lakemark")` works in the session it makes, and SQL.
 
-    Jars that the builder already names are kept.
+    Jars that the builder already names are kept. If one of them is the connector, it is taken and not this package's.
 
     Args:
         builder: `SparkSession.builder`, with whatever else you have set on it.
@@ -85,11 +88,18 @@ def configure(
 
     Returns:
         The same builder.
+
+    Raises:
+        NotFoundError: The package was built without the jar.
+        UnsupportedError: The connector is of another release than this package.
     """
     jars = [jar for jar in _options(builder).get("spark.jars", "").split(",") if jar]
-    jar = str(jar_path())
-    if jar not in jars:
-        jars.append(jar)
+    named = [jar for jar in jars if Path(jar).name.startswith(_JAR_NAME)]
+    if not named:
+        named = [str(jar_path())]
+        jars += named
+    for jar in named:
+        _check_release(_release_of(jar), jar)
     builder.config("spark.jars", ",".join(jars))
     prefix = f"spark.sql.catalog.{catalog}"
     builder.config(prefix, "io.lakemark.spark.LakemarkCatalog")
@@ -126,7 +136,11 @@ def build(
 
     Returns:
         What was done.
+
+    Raises:
+        UnsupportedError: The session's connector is of another release than this package.
     """
+    _check_session(spark)
     given = {"table": str(table), "index": index, "memory": memory, "threads": threads}
     arguments = {name: value for name, value in given.items() if value is not None}
     named = ", ".join(f"{name} => :{name}" for name in arguments)
@@ -135,6 +149,40 @@ def build(
     values = row.asDict()
     declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
     return BuildReport(declined=declined, **values)
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Refuses a session whose connector is of another release, or that has none."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - there is no other way to the JVM
+    try:
+        release = jvm.io.lakemark.spark.LakemarkVersion.get()
+    except TypeError:  # a name that no class has
+        raise UnsupportedError(
+            "this session has no connector of Lakemark, or one from before releases were compared: "
+            "make the session with lakemark.spark.configure"
+        ) from None
+    _check_release(release, "this session")
+
+
+def _check_release(release: str | None, of: str) -> None:
+    """Refuses a connector of another release: what one side asks, the other may not know."""
+    if release not in (None, _release()):
+        raise UnsupportedError(
+            f"{of} has the connector of lakemark {release} and this Python package is lakemark {_release()}: use the "
+            f"same release of both; the package's own jar is lakemark.spark.jar_path()"
+        )
+
+
+def _release_of(jar: str) -> str | None:
+    """The release that a jar says it is; none if it is elsewhere or does not say."""
+    path = Path(jar.removeprefix("file://").removeprefix("file:"))
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return None
+    with zipfile.ZipFile(path) as archive:
+        manifest = "META-INF/MANIFEST.MF"
+        lines = archive.read(manifest).decode("utf-8").splitlines() if manifest in archive.namelist() else []
+    entries = dict(line.split(": ", 1) for line in lines if ": " in line)
+    return entries.get("Implementation-Version")
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_updates_notebook_changes_a_delta_table_while_it_is_asked() -> None:
     assert len(names["totals"]) == 1
 
 
-@pytest.mark.parametrize("name", ["quickstart.ipynb", "lookup.ipynb", "updates.ipynb"])
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.ipynb")))
 def test_notebooks_are_committed_without_outputs(name: str) -> None:
     notebook = json.loads((ROOT / "examples" / name).read_text("utf-8"))
     assert notebook["nbformat"] == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,6 +66,30 @@ def test_configure_keeps_jars_and_adds_ours_once(jar: Path) -> None:
     builder = Builder().config("spark.jars", "/a.jar,/b.jar")
     lakemark.spark.configure(lakemark.spark.configure(builder))
     assert builder.options["spark.jars"] == f"/a.jar,/b.jar,{jar}"
+
+
+def connector(jar: Path, release: str) -> str:
+    jar.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\nImplementation-Version: {release}\r\n")
+    return str(jar)
+
+
+def test_a_connector_that_is_named_already_is_taken_if_it_is_of_this_release(jar: Path) -> None:
+    theirs = connector(jar.parents[1] / "cluster" / "lakemark-spark-3.jar", lakemark.__version__)
+    builder = Builder().config("spark.jars", f"/a.jar,{theirs}")
+    lakemark.spark.configure(builder)
+    assert builder.options["spark.jars"] == f"/a.jar,{theirs}"
+
+
+def test_a_connector_of_another_release_is_refused_with_both_named(jar: Path) -> None:
+    connector(jar, "0.0.9")
+    theirs = connector(jar.parents[1] / "cluster" / "lakemark-spark.jar", "9.1.0")
+    for builder, release in ((Builder(), "0.0.9"), (Builder().config("spark.jars", f"file:{theirs}"), "9.1.0")):
+        with pytest.raises(lakemark.UnsupportedError) as refused:
+            lakemark.spark.configure(builder)
+        assert f"has the connector of lakemark {release} and this Python package is lakemark " in str(refused.value)
+        assert lakemark.__version__ in str(refused.value)
 
 
 def test_a_package_without_the_jar_says_what_to_do(package: Path) -> None:

@@ -135,6 +135,7 @@ def test_an_older_version(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(spark, f"SELECT count(*) FROM lm.`{folder}`") == [(246,)]
     assert rows(spark, f"SELECT count(*) FROM lm.`{folder}` VERSION AS OF 1") == [(250,)]
     assert rows(spark, f"SELECT count(*) FROM lm.`{folder}` VERSION AS OF 0") == [(100,)]
+    assert spark.read.option("versionAsOf", 0).table(f"lm.`{folder}`").count() == 100
     assert "whole number" in refusal(spark, f"SELECT * FROM lm.`{folder}` VERSION AS OF 'first'")
     assert "VERSION AS OF takes one" in refusal(spark, f"SELECT * FROM lm.`{folder}` TIMESTAMP AS OF '2024-01-01'")
 

@@ -51,6 +51,40 @@ def test_several_paths(spark: SparkSession) -> None:
     assert "one path at a time" in text
 
 
+def test_an_option_of_a_read_that_is_not_known_is_no_silent_slip(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=1)
+    reader = spark.read.format("lakemark")
+    for option in ("sotre", "use_indx", "versionAsOf"):
+        text = failure(reader.option(option, "1").load(str(folder)).collect)
+        assert "LakemarkException$InvalidInput" in text
+        assert f"there is no option {option.lower()} of a read; there are path, store, use_index and version" in text
+        reader = spark.read.format("lakemark")
+    text = failure(lambda: spark.sql(f"SELECT * FROM lm.`{folder}` WITH (use_indx = 'false')").collect())
+    assert "there is no option use_indx of a read" in text
+    text = failure(lambda: reader.option("use_index", "maybe").load(str(folder)))
+    assert "use_index is maybe, it must be true or false" in text
+
+
+def test_an_option_of_the_catalog_that_is_not_known(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.catalog.slip", "io.lakemark.spark.LakemarkCatalog")
+    spark.conf.set("spark.sql.catalog.slip.warehose", "/data")
+    text = failure(lambda: spark.sql("SHOW NAMESPACES IN slip"))
+    assert "there is no option spark.sql.catalog.slip.warehose; a catalog has warehouse" in text
+
+
+def test_an_index_on_a_view(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=1)
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW passing AS SELECT * FROM lm.`{folder}`")
+    spark.sql(f"CREATE OR REPLACE VIEW lasting AS SELECT * FROM lm.`{folder}`")
+    try:
+        for view in ("passing", "lasting"):
+            with pytest.raises(Exception, match=f"EXPECT_TABLE_NOT_VIEW.*{view}"):
+                spark.sql(f"CREATE INDEX by_k ON {view} USING bitmap (k)")
+    finally:
+        spark.sql("DROP VIEW lasting")
+    assert not (folder / "_lakemark").exists()
+
+
 def test_a_type_that_spark_lacks_is_named_and_can_be_left_out(spark: SparkSession, tmp_path: Path) -> None:
     times = pa.array([1, 2], pa.time64("ns"))
     pq.write_table(pa.table({"id": [1, 2], "alarm": times}), tmp_path / "a.parquet")

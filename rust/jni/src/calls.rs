@@ -32,6 +32,15 @@ fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
     if text.is_null() { Ok(None) } else { Ok(Some(text.try_to_string(env)?)) }
 }
 
+/// `String version()`: the release of this library.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_version<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> { Ok(env.new_string(env!("CARGO_PKG_VERSION"))?) }).resolve::<Throw>()
+}
+
 /// `long openTable(String path, String storeOrNull, boolean useIndex, long version)`: opens a table and pins its newest state, or a
 /// version that is not negative.
 #[unsafe(no_mangle)]

@@ -38,16 +38,18 @@ fn known() -> MutexGuard<'static, Known> {
 
 /// The object store that holds a file of a scan.
 pub(crate) async fn store_of(scan: &ScanSpec, home: Home) -> Result<Arc<dyn ObjectStore>> {
-    let Stores { data, runs } = stores_of(scan).await?;
+    let Stores { data, runs } = stores_of(scan, home).await?;
     match home {
         Home::Table => Ok(data),
         Home::Store => runs.ok_or_else(|| NativeError::internal("a table without a place for marks has pending rows")),
     }
 }
 
-async fn stores_of(scan: &ScanSpec) -> Result<Stores> {
+async fn stores_of(scan: &ScanSpec, home: Home) -> Result<Stores> {
     let key = (scan.location.clone(), scan.store.clone());
-    if let Some(stores) = known().get(&key).cloned() {
+    let remembered = known().get(&key).cloned();
+    // The place for marks may have been made after this process looked for it.
+    if let Some(stores) = remembered.filter(|stores| home == Home::Table || stores.runs.is_some()) {
         return Ok(stores);
     }
     let options = TableOptions { store: scan.store.clone(), ..TableOptions::default() };

@@ -2,7 +2,10 @@ package io.lakemark.spark;
 
 import java.io.Serializable;
 import java.nio.file.Path;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -18,6 +21,11 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
   /** Reads the newest state. */
   static final long NEWEST = -1;
 
+  private static final String USE_INDEX = "use_index";
+
+  /** In lower case, as {@link CaseInsensitiveStringMap} has them. */
+  private static final Set<String> KNOWN = Set.of("path", "store", USE_INDEX, "version");
+
   static LakemarkOptions of(Map<String, String> properties) {
     CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
     String path = options.get("path");
@@ -32,7 +40,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
     return new LakemarkOptions(
         path,
         options.get("store"),
-        options.getBoolean("use_index", true),
+        !options.containsKey(USE_INDEX) || parseFlag(USE_INDEX, options.get(USE_INDEX)),
         options.containsKey("version") ? parseVersion(options.get("version")) : NEWEST);
   }
 
@@ -67,7 +75,41 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
 
   /** The same table with what a query says of its own. */
   LakemarkOptions forQuery(CaseInsensitiveStringMap query) {
-    return new LakemarkOptions(path, store, query.getBoolean("use_index", useIndex), version);
+    checkKnown(query);
+    boolean asked =
+        query.containsKey(USE_INDEX) ? parseFlag(USE_INDEX, query.get(USE_INDEX)) : useIndex;
+    return new LakemarkOptions(path, store, asked, version);
+  }
+
+  /**
+   * An option that is not known may be a slip that would change what is read, as a misspelt {@code
+   * store} or {@code version} would. Spark has options of its own beside the user's.
+   */
+  private void checkKnown(CaseInsensitiveStringMap query) {
+    Set<String> unknown = new TreeSet<>(query.keySet());
+    unknown.removeAll(KNOWN);
+    unknown.removeIf(name -> name.startsWith("__"));
+    if (version != NEWEST) {
+      // Spark has asked the catalog for this version, and keeps the option.
+      unknown.remove("versionasof");
+    }
+    if (!unknown.isEmpty()) {
+      throw new LakemarkException.InvalidInput(
+          String.format(
+              "there is no option %s of a read; there are path, store, use_index and version",
+              String.join(", ", unknown)));
+    }
+  }
+
+  /** What is on or off, as users write it. */
+  static boolean parseFlag(String name, String text) {
+    return switch (text.strip().toLowerCase(Locale.ROOT)) {
+      case "true" -> true;
+      case "false" -> false;
+      default ->
+          throw new LakemarkException.InvalidInput(
+              name + " is " + text + ", it must be true or false");
+    };
   }
 
   /** The table as plans name it. */

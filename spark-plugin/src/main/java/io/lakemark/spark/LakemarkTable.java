@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Properties;
@@ -146,7 +145,7 @@ public final class LakemarkTable
     columnsProperties.values().forEach(ofIndex::putAll);
     String kind = ofIndex.remove(SupportsIndex.PROP_TYPE);
     String build = ofIndex.remove(BUILD);
-    boolean isBuilt = build == null || parseBuild(build);
+    boolean isBuilt = build == null || LakemarkOptions.parseFlag(BUILD, build);
     Map<String, Object> arguments = new HashMap<>();
     arguments.put("name", indexName);
     arguments.put("columns", Arrays.stream(columns).map(LakemarkTable::text).toList());
@@ -162,16 +161,6 @@ public final class LakemarkTable
       // Only this index: filling others, which may take hours, was not asked for.
       BuildJob.run(options, Map.of("index", created.get("name").asText()));
     }
-  }
-
-  private static boolean parseBuild(String text) {
-    return switch (text.strip().toLowerCase(Locale.ROOT)) {
-      case "true" -> true;
-      case "false" -> false;
-      default ->
-          throw new LakemarkException.InvalidInput(
-              BUILD + " is " + text + ", it must be true or false");
-    };
   }
 
   @Override

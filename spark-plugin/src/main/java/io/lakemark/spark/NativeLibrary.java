@@ -37,6 +37,7 @@ final class NativeLibrary {
       } else {
         loadFromJar(resource(System.getProperty("os.name"), System.getProperty("os.arch")));
       }
+      LakemarkVersion.check(LakemarkVersion.get(), version());
     } catch (UnsatisfiedLinkError | IOException e) {
       throw new LakemarkException.Unsupported(
           "the native library cannot be loaded: " + e.getMessage());
@@ -76,6 +77,8 @@ final class NativeLibrary {
       }
     }
   }
+
+  static native String version();
 
   static native long openTable(String path, String storeOrNull, boolean useIndex, long version);
 

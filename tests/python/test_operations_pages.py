@@ -1,0 +1,48 @@
+"""The operators' page about Spark has every setting and every kind of error that the connector knows."""
+
+from __future__ import annotations
+
+import re
+
+from test_examples import ROOT
+
+JAVA = ROOT / "spark-plugin" / "src" / "main" / "java" / "io" / "lakemark" / "spark"
+PAGE = (ROOT / "docs" / "spark-operations.md").read_text("utf-8")
+# A property of a job, which Spark shows and nobody sets.
+NO_SETTINGS = {"spark.job.description"}
+
+
+def source(name: str) -> str:
+    return (JAVA / f"{name}.java").read_text("utf-8")
+
+
+def known_options(name: str) -> set[str]:
+    """The set of options that a class says it knows, constants by their values."""
+    text = source(name)
+    constants = dict(re.findall(r'String (\w+) = "([\w.]+)"', text))
+    (listed,) = re.findall(r"KNOWN =\s+Set\.of\(([^)]*)\)", text)
+    words = [word.strip() for word in listed.split(",")]
+    return {constants[word] if word in constants else word.strip('"') for word in words}
+
+
+def test_settings_of_sessions_and_processes_are_on_the_page() -> None:
+    literal = re.compile(r'"((?:spark|lakemark)\.[\w.]+)"')
+    found = {name for path in JAVA.rglob("*.java") for name in literal.findall(path.read_text("utf-8"))} - NO_SETTINGS
+    assert {"lakemark.native.path", "spark.task.cpus"} <= found
+    assert [name for name in sorted(found) if f"`{name}`" not in PAGE] == []
+
+
+def test_options_of_catalog_reads_and_writes_are_on_the_page() -> None:
+    catalog = set(re.findall(r'folded\.equals\("(\w+)"\)', source("LakemarkCatalog")))
+    assert catalog == {"warehouse", "use_index"}
+    assert [name for name in catalog if f"`spark.sql.catalog.NAME.{name}`" not in PAGE] == []
+    read, write = known_options("LakemarkOptions"), known_options("LakemarkChange")
+    assert read == {"path", "store", "use_index", "version"}
+    assert read < write
+    assert [name for name in sorted(write) if f"`{name}`" not in PAGE] == []
+
+
+def test_every_kind_of_error_has_a_next_step() -> None:
+    kinds = re.findall(r"public static final class (\w+) extends LakemarkException", source("LakemarkException"))
+    assert len(kinds) == 12
+    assert [kind for kind in kinds if not re.search(rf"^\| `{kind}` \|[^|]+\|", PAGE, re.MULTILINE)] == []
