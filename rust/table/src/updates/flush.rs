@@ -26,7 +26,7 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
     let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters)?;
+    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters);
     out.write(rows)?;
     let logged = writing.tail.end.saturating_sub(LOG_START);
     let (mut run, keys) = out.finish(writing.store, 1, sequences, logged + writing.unlogged).await?;

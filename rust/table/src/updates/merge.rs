@@ -61,7 +61,7 @@ async fn merge(
     let merged: &[Stacked] = levels.get(chosen.clone()).unwrap_or_default();
     let newer = levels.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters)?;
+    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters);
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {

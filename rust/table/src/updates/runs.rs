@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::{partition, sort};
 use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
 use chrono::DateTime;
 use lakemark_format::filter::Density;
@@ -11,10 +12,11 @@ use lakemark_format::{KeyFilter, ManifestResolution, ManifestRun, Operation, Res
 use lakemark_index::{RowSet, hash_rows};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 use uuid::Uuid;
 
 use super::fetch::RowFile;
@@ -34,6 +36,8 @@ const OURS: &str = "__lakemark_";
 const GROUP_ROWS: usize = 128 * 1024;
 /// Parts in which a row group is written: its size is looked at between them.
 const PARTS_OF_GROUP: usize = 8;
+/// Rows by which it is told whether the values of a column repeat.
+const SAMPLE_ROWS: usize = 1024;
 /// How often the filter of a run takes a key to be there that is not.
 const FILTER_FPP: f64 = 0.01;
 /// What the footer of a run calls the bytes that its changes had in a log.
@@ -151,10 +155,12 @@ fn take_resolution(level: &Level, resolution: Resolution) {
 
 /// Writes the rows of a run, in the order of keys.
 pub(crate) struct RunWriter {
-    writer: ArrowWriter<Vec<u8>>,
+    /// Begun with the first rows, which tell how columns are encoded.
+    writer: Option<ArrowWriter<Vec<u8>>>,
     schema: SchemaRef,
     rows: u64,
     key: Arc<KeyColumns>,
+    page_bytes: usize,
     /// Bytes of a row group.
     group_bytes: usize,
     /// The hashes of the keys; none if a row has none.
@@ -168,7 +174,7 @@ impl RunWriter {
         key: &Arc<KeyColumns>,
         names: Option<&ColumnNames>,
         parameters: &Parameters,
-    ) -> Result<Self> {
+    ) -> Self {
         let stored = |field: &Arc<Field>| {
             let name = match names {
                 Some(names) if !field.name().starts_with(OURS) => names.stored(field.name()),
@@ -176,21 +182,15 @@ impl RunWriter {
             };
             name.map_or_else(|| Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
         };
-        let schema = Arc::new(Schema::new(schema.fields().iter().map(stored).collect::<Vec<_>>()));
-        let level = ZstdLevel::try_new(1).map_err(unwritten)?;
-        let group_bytes = usize::try_from(parameters.row_group_bytes()).unwrap_or(usize::MAX);
-        let page_bytes = usize::try_from(parameters.page_bytes).unwrap_or(usize::MAX);
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(level))
-            .set_data_page_row_count_limit(PAGE_ROWS)
-            .set_write_batch_size(PAGE_ROWS)
-            .set_dictionary_page_size_limit(page_bytes)
-            .set_max_row_group_row_count(Some(GROUP_ROWS))
-            .set_max_row_group_bytes(Some(group_bytes))
-            .set_statistics_enabled(EnabledStatistics::Page)
-            .build();
-        let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(unwritten)?;
-        Ok(Self { writer, schema, rows: 0, key: Arc::clone(key), group_bytes, hashes: Some(Vec::new()) })
+        Self {
+            writer: None,
+            schema: Arc::new(Schema::new(schema.fields().iter().map(stored).collect::<Vec<_>>())),
+            rows: 0,
+            key: Arc::clone(key),
+            page_bytes: usize::try_from(parameters.page_bytes).unwrap_or(usize::MAX),
+            group_bytes: usize::try_from(parameters.row_group_bytes()).unwrap_or(usize::MAX),
+            hashes: Some(Vec::new()),
+        }
     }
 
     pub(crate) fn write(&mut self, changes: &RecordBatch) -> Result<()> {
@@ -203,10 +203,35 @@ impl RunWriter {
         let rows = stored.num_rows();
         let row_bytes = stored.get_array_memory_size().checked_div(rows).unwrap_or(0).max(1);
         let part = (self.group_bytes / PARTS_OF_GROUP / row_bytes).clamp(1, PAGE_ROWS);
+        let mut writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.begin(&stored)?,
+        };
         for first in (0..rows).step_by(part) {
-            self.writer.write(&stored.slice(first, part.min(rows - first))).map_err(unwritten)?;
+            writer.write(&stored.slice(first, part.min(rows - first))).map_err(unwritten)?;
         }
+        self.writer = Some(writer);
         Ok(())
+    }
+
+    /// Begins the file. Each scan decodes all of a run, so that its codec is a fast one, and dictionaries are made only where
+    /// they are small: in row groups of a few thousand rows one of different values costs more than the values.
+    fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<Vec<u8>>> {
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::LZ4_RAW)
+            .set_data_page_row_count_limit(PAGE_ROWS)
+            .set_write_batch_size(PAGE_ROWS)
+            .set_dictionary_page_size_limit(self.page_bytes)
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_max_row_group_bytes(Some(self.group_bytes))
+            .set_statistics_enabled(EnabledStatistics::Page);
+        for (field, column) in self.schema.fields().iter().zip(first.columns()) {
+            if !column.data_type().is_nested() {
+                let path = ColumnPath::new(vec![field.name().clone()]);
+                properties = properties.set_column_dictionary_enabled(path, repeats(column));
+            }
+        }
+        ArrowWriter::try_new(Vec::new(), Arc::clone(&self.schema), Some(properties.build())).map_err(unwritten)
     }
 
     /// A filter of the keys that were written.
@@ -227,7 +252,7 @@ impl RunWriter {
             Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
         })?;
         let filter = self.filter();
-        let mut writer = self.writer;
+        let mut writer = self.writer.ok_or_else(|| Error::internal("a run has no rows"))?;
         writer.append_key_value_metadata(KeyValue::new(BUFFERED.to_owned(), buffered.to_string()));
         let bytes = writer.into_inner().map_err(unwritten)?;
         let (id, length) = (Uuid::new_v4(), bytes.len() as u64);
@@ -237,6 +262,13 @@ impl RunWriter {
         let run = ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution };
         Ok((run, filter))
     }
+}
+
+/// Whether the first values of a column are mostly ones that occur several times.
+fn repeats(column: &ArrayRef) -> bool {
+    let sample = column.slice(0, column.len().min(SAMPLE_ROWS));
+    let different = sort(&sample, None).and_then(|sorted| partition(&[sorted]));
+    different.map_or(true, |values| values.len() * 2 <= sample.len())
 }
 
 fn unwritten(error: ParquetError) -> Error {

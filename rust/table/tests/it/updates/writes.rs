@@ -1,11 +1,15 @@
-//! How often an update is written: bytes of the files that were written, counted while a cache is filled.
+//! How often an update is written: bytes of the files that were written, counted while a cache is filled; and how.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_table::{BuildOptions, ErrorKind, Operation, Table};
+use parquet::basic::Compression;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -108,4 +112,30 @@ async fn the_newest_run_tells_how_large_the_next_log_may_be() {
     }
     let runs = table.updates_info().await.unwrap().unwrap().runs;
     assert!(runs[1].bytes > 2 * runs[0].bytes, "{runs:?}");
+}
+
+/// Every scan decodes a run: what would make that dear is not there.
+#[tokio::test]
+async fn a_run_has_dictionaries_of_values_that_repeat_and_of_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = with_cache(folder.path(), 4096, 1.0).await;
+    let count = 5000;
+    let k: ArrayRef = Arc::new((0..count).map(i64::from).collect::<Int64Array>());
+    let a: ArrayRef = Arc::new((0..count).map(|key| key % 7).collect::<Int32Array>());
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values((0..count).map(|key| format!("text {key}"))));
+    let changes = RecordBatch::try_from_iter([("k", k), ("a", a), ("s", s)]).unwrap();
+    make(&table, Operation::Upsert, changes).await.unwrap();
+    table.flush().await.unwrap();
+
+    let files = std::fs::read_dir(folder.path().join("_lakemark/updates")).unwrap().map(|entry| entry.unwrap().path());
+    let runs: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "lmr")).collect();
+    let [run] = runs.as_slice() else { panic!("{runs:?}") };
+    let reader = SerializedFileReader::new(File::open(run).unwrap()).unwrap();
+    let mut with_dictionary = BTreeMap::new();
+    for chunk in reader.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns) {
+        assert_eq!(chunk.compression(), Compression::LZ4_RAW);
+        let has = with_dictionary.entry(chunk.column_path().string()).or_insert(false);
+        *has |= chunk.dictionary_page_offset().is_some();
+    }
+    assert_eq!(["k", "a", "s"].map(|column| with_dictionary[column]), [false, true, false]);
 }
