@@ -48,6 +48,8 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 SHARES = (0.01, 0.05, 0.10)
+# Of the cache that is filled.
+CACHE_PAGES = 4096
 RANGES = (0.00001, 0.0001, 0.001, 0.01, 0.1, 1.0)
 
 
@@ -103,8 +105,9 @@ def commit_rates(folder: Path, scratch: Path, rows: int, seconds: float) -> dict
 
 
 def writes(folder: Path, scratch: Path, rows: int) -> dict[str, float]:
-    """How often an update is written when the cache is filled: a small cache, so that runs are merged."""
-    table = open_table(folder, scratch / "writes", cache_bytes=16 << 20, page_bytes=4096)
+    """How often an update is written when the cache is filled: one of few pages, so that runs are merged."""
+    page_bytes = 4096 if rows >= 1_000_000 else 512
+    table = open_table(folder, scratch / "writes", cache_bytes=CACHE_PAGES * page_bytes, page_bytes=page_bytes)
     for number in range(2000):
         table.upsert(records(np.random.default_rng(number).choice(2 * rows, min(100, rows), replace=False), number))
         if table.updates.cache_share > 0.9:
