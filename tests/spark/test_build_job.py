@@ -7,7 +7,6 @@ import re
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from test_procedures import report
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -245,20 +245,6 @@ def wait_for(is_so: object, seconds: float = 30) -> None:
     while not is_so():  # type: ignore[operator]
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def test_of_two_executors_that_build_one_may_die(tmp_path: Path) -> None:
-    done = run([sys.executable, Path(__file__).with_name("build_on_a_cluster.py"), tmp_path])
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
-    assert seen["killed"] == 1
-    assert (seen["built"]["files"], seen["built"]["segments"], seen["built"]["skipped"]) == (8, 8, [])
-    assert seen["state"] == {"covered": 8, "segments": 8, "damaged": []}
-    assert re.search(
-        r"LakemarkException\$NotFound: executor \d+ on .*: the store /proc/self/cwd/marks lacks the manifest",
-        seen["told"],
-    )
-    assert "all processes that build must see the same store" in seen["told"]
 
 
 def test_python_gets_the_report_and_a_bar_of_the_tasks(

@@ -108,6 +108,13 @@ pub(crate) fn reading(path: &str, error: &ParquetError) -> NativeError {
         Some(_) => ErrorKind::Io,
         None => ErrorKind::Corrupt,
     };
+    if kind == ErrorKind::NotFound {
+        let message = format!(
+            "{path} is not there: it was removed after the query was planned, so that the query has to be run again, or it is on a disk \
+             that this executor does not see; let data and store be in folders that all of them share"
+        );
+        return NativeError::new(kind, message);
+    }
     NativeError::new(kind, format!("cannot read {path}: {error}"))
 }
 

@@ -19,7 +19,7 @@ use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, Keys};
 use super::rows::batch;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
 use crate::object::DataObject;
 use crate::snapshot::{DataFile, Snapshot};
@@ -66,8 +66,16 @@ impl RowFile {
         Ok(OpenFile { file: self.clone(), input, metadata, row_groups })
     }
 
+    /// The file is not there, its bytes are no Parquet, or the storage fails.
     fn unreadable(&self, error: ParquetError) -> Error {
-        Error::io(format!("the rows of {} cannot be read", self.name)).with_source(error)
+        let kind = match &error {
+            ParquetError::External(source) => match source.downcast_ref::<object_store::Error>() {
+                Some(object_store::Error::NotFound { .. }) => ErrorKind::NotFound,
+                _ => ErrorKind::Io,
+            },
+            _ => ErrorKind::Corrupt,
+        };
+        Error::new(kind, format!("the rows of {} cannot be read", self.name)).with_source(error)
     }
 }
 

@@ -24,7 +24,7 @@ use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
 use super::parameters::Parameters;
 use super::rows::{OPERATION, batch, operation_rows};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
 use crate::store::Store;
 
@@ -67,7 +67,9 @@ impl RunCache {
                 "the run {} of pending changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
             );
-            Error::new(error.kind(), text).with_source(error)
+            // One that is not there is damage: nobody else has these rows.
+            let kind = if error.kind() == ErrorKind::NotFound { ErrorKind::Corrupt } else { error.kind() };
+            Error::new(kind, text).with_source(error)
         })?);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&level));
         Ok(level)

@@ -18,7 +18,7 @@ use super::fold::Fold;
 use super::key::KeyColumns;
 use super::rows::changes;
 use crate::disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
 
 /// What was read of a log.
@@ -129,11 +129,13 @@ fn open(path: &Path) -> Result<File> {
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    Error::io(format!(
+    let is_damage = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof);
+    let kind = if is_damage { ErrorKind::Corrupt } else { ErrorKind::Io };
+    let text = format!(
         "the log of updates {} cannot be read; it holds changes that are nowhere else: restore it",
         path.display()
-    ))
-    .with_source(error)
+    );
+    Error::new(kind, text).with_source(error)
 }
 
 fn damaged(path: &Path) -> Error {

@@ -148,7 +148,7 @@ public final class LakemarkTable
     boolean isBuilt = build == null || LakemarkOptions.parseFlag(BUILD, build);
     Map<String, Object> arguments = new HashMap<>();
     arguments.put("name", indexName);
-    arguments.put("columns", Arrays.stream(columns).map(LakemarkTable::text).toList());
+    arguments.put("columns", Arrays.stream(columns).map(this::text).toList());
     arguments.put("kind", kind == null ? "" : kind);
     arguments.put("options", ofIndex);
     JsonNode created;
@@ -211,10 +211,13 @@ public final class LakemarkTable
   }
 
   /** A column, or the way to a field, as the native side reads it. */
-  private static String text(NamedReference column) {
+  private String text(NamedReference column) {
     String[] names = column.fieldNames();
+    // A column may be called as the way to a field is written.
     boolean isPlain =
-        names.length == 1 || Arrays.stream(names).noneMatch(each -> each.matches(".*[.\"].*"));
+        names.length == 1
+            || Arrays.stream(names).noneMatch(each -> each.matches(".*[.\"].*"))
+                && !Arrays.asList(schema.fieldNames()).contains(String.join(".", names));
     return isPlain
         ? String.join(".", names)
         : String.join(

@@ -1,0 +1,69 @@
+"""Kills tasks of a session at random while something runs, as an operator or a preemption would."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+
+# A condition that is true and keeps a task busy for a millisecond a row, so that there is something to kill.
+SLOW = "reflect('java.lang.Thread', 'sleep', 1L) = 'null'"
+# Between two looks at what runs.
+LOOK_SECONDS = 0.015
+
+
+def scala(spark: SparkSession) -> Any:
+    """Spark's own context: PySpark neither lists nor kills single tasks."""
+    return spark.sparkContext._jsc.sc()  # noqa: SLF001 - there is no other way to it
+
+
+def tasks(spark: SparkSession, stage: int) -> list[Any]:
+    """What Spark knows of the tasks of a stage's last attempt."""
+    info = spark.sparkContext.statusTracker().getStageInfo(stage)
+    if info is None:
+        return []
+    found = scala(spark).statusStore().taskList(stage, info.currentAttemptId, 1000)
+    return [found.apply(at) for at in range(found.size())]
+
+
+def running(spark: SparkSession) -> list[int]:
+    """The ids of the tasks that run now."""
+    stages = spark.sparkContext.statusTracker().getActiveStageIds()
+    return [task.taskId() for stage in stages for task in tasks(spark, stage) if str(task.status()) == "RUNNING"]
+
+
+@final
+class Killer:
+    """Within the block some running tasks are killed, at most `most`; Spark runs them again, however often."""
+
+    def __init__(self, spark: SparkSession, seed: int, *, most: int = 6, chance: float = 0.3) -> None:
+        self.killed = 0
+        self._spark = spark
+        self._scala = scala(spark)
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+        self._most, self._chance = most, chance
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Killer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            for task in running(self._spark):
+                if self.killed < self._most and self._random.random() < self._chance:
+                    # With an interrupt and without one, as Spark does by its settings.
+                    interrupt = self._random.random() < 0.5
+                    self.killed += bool(self._scala.killTaskAttempt(task, interrupt, "killed by a test"))
