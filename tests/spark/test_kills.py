@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ROUNDS = int(os.environ.get("LAKEMARK_KILL_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("LAKEMARK_KILL_ROUNDS", "1"))
 FILES, ROWS = 4, 2000
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-SECONDS = float(os.environ.get("LAKEMARK_SOAK_SECONDS", "8"))
+SECONDS = float(os.environ.get("LAKEMARK_SOAK_SECONDS", "6"))
 FILES = 4
 SEED = 11
 
