@@ -31,9 +31,7 @@ final class StagedRows implements AutoCloseable {
     NativeLibrary.load();
     staging = NativeLibrary.beginStaging(table.path(), table.store(), operation.text());
     allocator = ArrowUtils.rootAllocator().newChildAllocator("lakemark-write", 0, Long.MAX_VALUE);
-    // Moments are counted from 1970 in UTC, in whatever zone the session shows them.
-    root =
-        VectorSchemaRoot.create(ArrowUtils.toArrowSchema(columns, "UTC", true, false), allocator);
+    root = VectorSchemaRoot.create(StagedSchema.of(columns), allocator);
     writer = ArrowWriter.create(root);
   }
 
