@@ -48,6 +48,7 @@ _Builder = TypeVar("_Builder", bound="SessionBuilder")
 
 _JAR_NAME = "lakemark-spark"
 _JAR = f"{_JAR_NAME}.jar"
+_EXTENSION = "io.lakemark.spark.extension.LakemarkExtension"
 
 # How often a bar looks at the job that it is about.
 _LOOK_SECONDS = 0.2
@@ -74,10 +75,12 @@ def configure(
     catalog: str = "lm",
     warehouse: str | Path | None = None,
     tables: Mapping[str, str | Path] | None = None,
+    accelerate: bool = False,
 ) -> _Builder:
     """Adds the connector to a session builder: `spark.read.format("lakemark")` works in the session it makes, and SQL.
 
-    Jars that the builder already names are kept. If one of them is the connector, it is taken and not this package's.
+    Jars and extensions that the builder already names are kept. If a jar is the connector, it is taken and not this
+    package's.
 
     Args:
         builder: `SparkSession.builder`, with whatever else you have set on it.
@@ -85,6 +88,8 @@ def configure(
         warehouse: A folder or URL below which folders are tables (`lm.flights`) and namespaces (`lm.air.flights`), and
             where `CREATE TABLE` remembers names.
         tables: Names in the catalog for paths elsewhere.
+        accelerate: Whether Spark's own scans of Parquet files, by `spark.read.parquet` or as tables of Spark's catalog,
+            use the marks beside the files. They see the files alone: no pending changes.
 
     Returns:
         The same builder.
@@ -93,7 +98,7 @@ def configure(
         NotFoundError: The package was built without the jar.
         UnsupportedError: The connector is of another release than this package.
     """
-    jars = [jar for jar in _options(builder).get("spark.jars", "").split(",") if jar]
+    jars = _listed(builder, "spark.jars")
     named = [jar for jar in jars if Path(jar).name.startswith(_JAR_NAME)]
     if not named:
         named = [str(jar_path())]
@@ -101,6 +106,9 @@ def configure(
     for jar in named:
         _check_release(_release_of(jar), jar)
     builder.config("spark.jars", ",".join(jars))
+    if accelerate:
+        extensions = [entry for entry in _listed(builder, "spark.sql.extensions") if entry != _EXTENSION]
+        builder.config("spark.sql.extensions", ",".join([*extensions, _EXTENSION]))
     prefix = f"spark.sql.catalog.{catalog}"
     builder.config(prefix, "io.lakemark.spark.LakemarkCatalog")
     if warehouse is not None:
@@ -217,6 +225,11 @@ def _stages(context: SparkContext, job: int) -> list[SparkStageInfo]:
     info = tracker.getJobInfo(job)
     stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
     return [stage for stage in stages if stage]
+
+
+def _listed(builder: object, key: str) -> list[str]:
+    """The entries of a list with commas that was set on a builder."""
+    return [entry for entry in _options(builder).get(key, "").split(",") if entry]
 
 
 def _options(builder: object) -> dict[str, str]:

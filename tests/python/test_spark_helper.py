@@ -92,6 +92,15 @@ def test_a_connector_of_another_release_is_refused_with_both_named(jar: Path) ->
         assert lakemark.__version__ in str(refused.value)
 
 
+def test_configure_adds_the_extension_to_others_if_asked(jar: Path) -> None:
+    builder = Builder().config("spark.sql.extensions", "a.Extension")
+    lakemark.spark.configure(lakemark.spark.configure(builder, accelerate=True), accelerate=True)
+    ours = "io.lakemark.spark.extension.LakemarkExtension"
+    assert builder.options["spark.sql.extensions"] == f"a.Extension,{ours}"
+    assert "spark.sql.extensions" not in lakemark.spark.configure(Builder()).options
+    assert builder.options["spark.jars"] == str(jar)
+
+
 def test_a_package_without_the_jar_says_what_to_do(package: Path) -> None:
     with pytest.raises(lakemark.NotFoundError, match="built without the Spark connector"):
         lakemark.spark.jar_path()

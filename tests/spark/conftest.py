@@ -46,6 +46,7 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2,2]").appName("lakemark-tests"),
         warehouse=warehouse,
         tables={"far.trips": warehouse.parent / "trips", "gone": warehouse.parent / "gone"},
+        accelerate=True,
     )
     for key, value in {
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
@@ -57,6 +58,8 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         # The session catalog's own folders and metastore: beside the catalog's, not in the checkout.
         "spark.sql.warehouse.dir": str(warehouse.parent / "spark-warehouse"),
+        # Here `spark.read.parquet` is vanilla Spark's; sessions that are accelerated say so.
+        "spark.lakemark.use_index": "false",
         "spark.sql.catalog.bare": "io.lakemark.spark.LakemarkCatalog",
         "spark.log.level": "ERROR",
     }.items():

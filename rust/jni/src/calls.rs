@@ -3,6 +3,7 @@
 //! Addresses of C structures come from arrow-c-data, which owns the memory; the structures are empty when they arrive and
 //! are filled here. Java releases them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -20,6 +21,7 @@ use crate::handle::{self, Pinned};
 use crate::maintain;
 use crate::plan;
 use crate::read::SplitReader;
+use crate::row_groups;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, Split};
 use crate::staging;
@@ -201,6 +203,30 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
         let attachment = env.convert_byte_array(&attachment)?;
         let reader = block_on(SplitReader::open(&scan, &split, &attachment))??;
         export(reader, out_stream)
+    })
+    .resolve::<Throw>()
+}
+
+/// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may leave
+/// out, as the JSON of a [`row_groups::Answer`]; `columns` is a JSON object of the columns that the filter may name and their types in Spark.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_rowGroups<'l>(
+    mut env: EnvUnowned<'l>,
+    _class: JClass<'l>,
+    path: JString<'l>,
+    store: JString<'l>,
+    filter: JString<'l>,
+    columns: JString<'l>,
+) -> JString<'l> {
+    env.with_env(|env| -> Result<JString<'l>> {
+        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let filter = optional(env, &filter)?;
+        let columns: BTreeMap<String, String> = serde_json::from_str(&columns.try_to_string(env)?)?;
+        let answer = block_on(async move {
+            let table = table.open().await?;
+            row_groups::answer(&table, filter.as_deref(), &columns).await
+        })??;
+        Ok(env.new_string(serde_json::to_string(&answer)?)?)
     })
     .resolve::<Throw>()
 }

@@ -76,7 +76,10 @@ fn translate(node: Node, schema: &Schema) -> Predicate {
         Node::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
         Node::IsNull { column } => {
             let text = format!("{column} IS NULL");
-            Predicate::Leaf(Leaf { column, test: Test::IsNull, text })
+            match schema.field_with_name(&column) {
+                Ok(_) => Predicate::Leaf(Leaf { column, test: Test::IsNull, text }),
+                Err(_) => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
+            }
         }
         Node::Eq { column, value } => compare(schema, column, "=", &value, KeyRanges::point),
         Node::Lt { column, value } => compare(schema, column, "<", &value, |key| KeyRanges::less_than(key, false)),
@@ -242,6 +245,7 @@ mod tests {
             r#"{"op":"ge","column":"ns","value":{"timestamp":2000}}"#,
             r#"{"op":"ge","column":"ms","value":{"timestamp_ntz":2000}}"#,
             r#"{"op":"eq","column":"absent","value":{"long":1}}"#,
+            r#"{"op":"is_null","column":"absent"}"#,
             r#"{"op":"unknown","text":"f(k) = 1"}"#,
         ] {
             let predicate = parse(json, &schema()).expect(json);

@@ -4,6 +4,8 @@
 //! one [`split`] per task as JSON, with its pending rows if it has some, and on an executor a split becomes an Arrow C stream ([`read`], [`stream`]).
 //! Tables stay open between queries ([`tables`]). Filters come as JSON, too ([`filter`]), and only with conditions that mean the same to Spark and to the index.
 //!
+//! Scans of Spark's own Parquet reader ask which row groups of the files they may leave out ([`row_groups`]).
+//!
 //! A task that changes rows hands them over as Arrow C arrays to be staged ([`staging`]), and the driver makes what all tasks staged one call.
 //!
 //! Marks are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
@@ -23,6 +25,7 @@ mod object;
 mod pending;
 mod plan;
 mod read;
+mod row_groups;
 mod rows;
 mod runtime;
 mod split;

@@ -67,8 +67,8 @@ pub use options::{
 };
 pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
 pub use report::{
-    BuildReport, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport, ProbeReport,
-    PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
+    BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
+    ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};

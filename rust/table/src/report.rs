@@ -104,6 +104,15 @@ impl MigrateReport {
     }
 }
 
+/// What those miss who read a table's own files and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChangesBesideFiles {
+    /// There are changes that no data file has yet.
+    pub pending: bool,
+    /// Migrations wrote data files that are in the store and not yet in the folder: see [`Table::publish`](crate::Table::publish).
+    pub unpublished: bool,
+}
+
 /// How a table's pending updates stand.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct UpdatesInfo {

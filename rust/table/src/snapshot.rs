@@ -550,7 +550,7 @@ fn shown_schema(names: Option<&ColumnNames>, stored: &SchemaRef) -> SchemaRef {
 }
 
 /// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
-async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest>>> {
+pub(crate) async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
     let newest = match store.newest().await {
         Ok(newest) => newest.manifest,

@@ -22,7 +22,8 @@ use crate::kind::{self, Kind, precision_of};
 use crate::location::{Location, STORE_FOLDER, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
-    BuildReport, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo,
+    BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
+    VerifyReport, VersionInfo,
 };
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -144,6 +145,17 @@ impl Table {
     /// Pins the newest state, or the version that the table was opened at. Marks that cannot be read give a warning and a snapshot without marks.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { Snapshot::pin(self).await.map(Arc::new) })
+    }
+
+    /// Pins the newest state of the data files alone: pending changes hide no row of theirs and add none. For readers that see nothing
+    /// but the files; [`Table::changes_beside_files`] tells what they miss.
+    pub fn snapshot_of_files(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
+        Box::pin(async move { Snapshot::pin_base(self).await.map(Arc::new) })
+    }
+
+    /// What those miss who read the folder's own files: told by the manifest, without looking at a data file or a change.
+    pub fn changes_beside_files(&self) -> BoxFuture<'_, Result<ChangesBesideFiles>> {
+        Box::pin(updates::changes_beside_files(self))
     }
 
     pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {

@@ -53,7 +53,7 @@ pub(crate) use automatic::{Automatic, wait as wait_for_migration};
 pub(crate) use declare::declare_key;
 pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
-pub(crate) use info::info;
+pub(crate) use info::{changes_beside_files, info};
 pub(crate) use migrate::{application, lock_migrations, migrate};
 pub(crate) use overlay::{Overlay, OverlayCache, Updated};
 pub(crate) use publication::{publish, under_way};

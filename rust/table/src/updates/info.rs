@@ -2,14 +2,31 @@
 
 use std::sync::Arc;
 
-use lakemark_format::WriteCounters;
+use lakemark_format::log::LOG_START;
+use lakemark_format::{ManifestRun, WriteCounters};
 
 use super::overlay::Updated;
 use super::parameters::Parameters;
 use crate::error::Result;
-use crate::report::{RunInfo, UpdatesInfo};
-use crate::snapshot::Snapshot;
+use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
+use crate::snapshot::{Snapshot, newest_manifest};
 use crate::table::Table;
+
+/// What those miss who read the folder's own files.
+pub(crate) async fn changes_beside_files(table: &Table) -> Result<ChangesBesideFiles> {
+    let (Some(manifest), Some(store)) = (newest_manifest(table).await?, table.store.as_ref()) else {
+        return Ok(ChangesBesideFiles::default());
+    };
+    let Some(updates) = &manifest.updates else { return Ok(ChangesBesideFiles::default()) };
+    let migrated = |run: &ManifestRun| run.migrated.iter().map(|(start, end)| end - start).sum::<u32>();
+    let in_runs = updates.runs.iter().any(|run| migrated(run) < run.rows);
+    // A log that is not there has nothing; a reader that needs it will say so.
+    let in_log = store.length_of(&updates.log.path).await?.is_some_and(|length| length > LOG_START);
+    Ok(ChangesBesideFiles {
+        pending: in_runs || in_log,
+        unpublished: !updates.replaced.is_empty() || !updates.data.is_empty(),
+    })
+}
 
 /// How pending updates stand; none if the table takes none.
 pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
@@ -36,7 +53,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
         .collect();
     let run_bytes = updates.run_bytes();
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let buffer_bytes = tail.end.saturating_sub(lakemark_format::log::LOG_START);
+    let buffer_bytes = tail.end.saturating_sub(LOG_START);
     let base_rows: u64 = snapshot
         .files()
         .iter()

@@ -97,6 +97,38 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
     assert_eq!(rows(&table).await.len(), expected.len() - 150);
 }
 
+/// A reader of the folder's files gets rows that pending changes hide, and is told that it misses something.
+#[tokio::test]
+async fn a_snapshot_of_the_files_alone_knows_nothing_of_changes() {
+    async fn found(table: &Table, key: i64) -> Option<u64> {
+        let snapshot = table.snapshot_of_files().await.unwrap();
+        assert!(snapshot.pending().is_none() && snapshot.hidden_rows() == 0);
+        probe(&snapshot, &equals("k", key)).await.certain_rows_of_files()
+    }
+    async fn missed(table: &Table) -> (bool, bool) {
+        let missed = table.changes_beside_files().await.unwrap();
+        (missed.pending, missed.unpublished)
+    }
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    assert_eq!(missed(&table).await, (false, false));
+    make(&table, Operation::Delete, keys(&[4])).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(missed(&table).await, (true, false));
+        assert_eq!((found(&table, 4).await, found(&table, 5).await), (Some(1), Some(0)));
+        assert!(!rows(&table).await.contains_key(&4));
+        table.flush().await.unwrap();
+    }
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    assert_eq!(missed(&table).await, (false, true));
+    make(&table, Operation::Delete, keys(&[6])).await.unwrap();
+    assert_eq!(missed(&table).await, (true, true));
+    table.publish().await.unwrap();
+    assert_eq!(missed(&table).await, (true, false));
+    assert_eq!((found(&table, 4).await, found(&table, 6).await), (Some(0), Some(1)));
+    assert_eq!(plain(folder.path()).len(), 299);
+}
+
 #[tokio::test]
 async fn versions_before_a_publication_are_read_as_they_were() {
     let folder = folder();

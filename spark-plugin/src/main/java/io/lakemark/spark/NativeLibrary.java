@@ -96,6 +96,9 @@ final class NativeLibrary {
 
   static native void openSplit(String scan, String split, byte[] attachment, long outStream);
 
+  static native String rowGroups(
+      String path, String storeOrNull, String filterOrNull, String columns);
+
   static native String maintain(String path, String storeOrNull, String request);
 
   static native String build(String path, String storeOrNull, String request, BuildJob job);

@@ -1,0 +1,167 @@
+//! Which row groups of a table's own files a scan of Spark's Parquet reader may leave out.
+//!
+//! Spark lists the files and reads them itself, so that it sees neither pending changes nor what migrations have not published. The marks
+//! are asked about the files alone, and a file is named with its size and time: one that Spark has listed otherwise is another one, and read whole.
+//! Delta tables are left to Delta, whose log says which files count.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use lakemark_index::RowSet;
+use lakemark_table::{ChangesBesideFiles, DataFile, FileProbe, ProbeOptions, Snapshot, Table, TableFormat};
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::filter;
+use crate::types::spark_type;
+
+/// The answer to Java.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Answer {
+    /// What such a scan does not see.
+    missed: ChangesBesideFiles,
+    /// Of all files whose row groups are known.
+    row_groups_total: usize,
+    row_groups_skipped: usize,
+    /// Files of which something may be left out; all others are read whole.
+    files: Vec<File>,
+}
+
+/// A file of which only some row groups need be read.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    /// Below the table's root, as the names are.
+    path: String,
+    size: u64,
+    modified_ms: i64,
+    /// How many row groups and rows it has, for whoever opens it to see that it is still the same one.
+    row_groups: usize,
+    rows: u64,
+    /// Row groups that need be read, by ordinal, as ranges.
+    kept: Vec<(usize, usize)>,
+}
+
+impl File {
+    fn skipped(&self) -> usize {
+        self.row_groups - self.kept.iter().map(|(start, end)| end - start).sum::<usize>()
+    }
+}
+
+/// Asks the marks; without a filter only what the scan misses. `columns` are those that the filter may name, with their types in Spark.
+pub(crate) async fn answer(
+    table: &Arc<Table>,
+    filter: Option<&str>,
+    columns: &BTreeMap<String, String>,
+) -> Result<Answer> {
+    if table.format() != TableFormat::Parquet {
+        return Ok(Answer::default());
+    }
+    let missed = table.changes_beside_files().await?;
+    let Some(filter) = filter else { return Ok(Answer { missed, ..Answer::default() }) };
+    let snapshot = table.snapshot_of_files().await?;
+    let predicate = filter::parse(filter, &usable(&snapshot, columns))?;
+    let probe = snapshot.probe(&predicate, &ProbeOptions::default()).await?;
+    let files: Vec<File> =
+        snapshot.files().iter().zip(&probe.files).filter_map(|(file, found)| kept(file, found)).collect();
+    let row_groups_total = snapshot.files().iter().filter_map(|file| file.row_groups.as_ref()).map(Vec::len).sum();
+    let row_groups_skipped = files.iter().map(File::skipped).sum();
+    Ok(Answer { missed, row_groups_total, row_groups_skipped, files })
+}
+
+/// The stored columns that Spark reads by these names, with the types that the files have. Spark finds columns whatever their case, so that
+/// names which differ in nothing else could mean either.
+fn usable(snapshot: &Snapshot, columns: &BTreeMap<String, String>) -> Schema {
+    let (all, stored) = (snapshot.schema(), snapshot.file_schema());
+    let folded = |name: &str| name.to_lowercase();
+    let is_alone = |name: &str| all.fields().iter().filter(|field| folded(field.name()) == folded(name)).count() == 1;
+    let is_usable = |name: &str, data_type: &DataType| {
+        let wanted = columns.get(name);
+        wanted.is_some() && wanted.map(String::as_str) == spark_name(name, data_type).as_deref() && is_alone(name)
+    };
+    Schema::new(
+        stored.fields().iter().filter(|field| is_usable(field.name(), field.data_type())).cloned().collect::<Vec<_>>(),
+    )
+}
+
+/// What Spark calls the type of a column; none for types that no index serves.
+fn spark_name(column: &str, data_type: &DataType) -> Option<String> {
+    Some(match spark_type(column, data_type).ok()? {
+        DataType::Boolean => "boolean".to_owned(),
+        DataType::Int8 => "tinyint".to_owned(),
+        DataType::Int16 => "smallint".to_owned(),
+        DataType::Int32 => "int".to_owned(),
+        DataType::Int64 => "bigint".to_owned(),
+        DataType::Float32 => "float".to_owned(),
+        DataType::Float64 => "double".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("decimal({precision},{scale})"),
+        DataType::Utf8 => "string".to_owned(),
+        DataType::Binary => "binary".to_owned(),
+        DataType::Date32 => "date".to_owned(),
+        DataType::Timestamp(_, Some(_)) => "timestamp".to_owned(),
+        DataType::Timestamp(_, None) => "timestamp_ntz".to_owned(),
+        _ => return None,
+    })
+}
+
+/// What is to be read of a file; none if that is all of it.
+fn kept(file: &DataFile, found: &FileProbe) -> Option<File> {
+    let FileProbe::Known { row_groups, certain, uncertain } = found else { return None };
+    let kept = ranges(row_groups, &certain.or(uncertain));
+    if !row_groups.is_empty() && kept == [(0, row_groups.len())] {
+        return None;
+    }
+    Some(File {
+        path: file.path.clone(),
+        size: file.meta.size,
+        modified_ms: file.meta.last_modified.timestamp_millis(),
+        row_groups: row_groups.len(),
+        rows: row_groups.iter().copied().map(u64::from).sum(),
+        kept,
+    })
+}
+
+/// The ordinals of row groups that have one of these rows, as ranges.
+fn ranges(row_groups: &[u32], rows: &RowSet) -> Vec<(usize, usize)> {
+    let (mut ranges, mut start) = (Vec::<(usize, usize)>::new(), 0);
+    for (ordinal, length) in row_groups.iter().enumerate() {
+        let end = start + length;
+        if rows.count_in(start, end) > 0 {
+            match ranges.last_mut() {
+                Some((_, last)) if *last == ordinal => *last += 1,
+                _ => ranges.push((ordinal, ordinal + 1)),
+            }
+        }
+        start = end;
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_row_groups_are_one_range() {
+        let rows = RowSet::from_rows(vec![0, 9, 10, 45, 46, 59], 60);
+        assert_eq!(ranges(&[10, 10, 10, 0, 10, 10, 10], &rows), [(0, 2), (5, 7)]);
+        assert_eq!(ranges(&[10, 10], &RowSet::empty(20)), []);
+        assert_eq!(ranges(&[], &RowSet::empty(0)), []);
+    }
+
+    #[test]
+    fn types_are_called_as_spark_calls_them() {
+        for (data_type, name) in [
+            (DataType::UInt32, Some("bigint")),
+            (DataType::UInt64, Some("decimal(20,0)")),
+            (DataType::Utf8View, Some("string")),
+            (DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None), Some("timestamp_ntz")),
+            (DataType::List(Arc::new(arrow::datatypes::Field::new("item", DataType::Int32, true))), None),
+            (DataType::Time64(arrow::datatypes::TimeUnit::Microsecond), None),
+        ] {
+            assert_eq!(spark_name("c", &data_type).as_deref(), name, "{data_type}");
+        }
+    }
+}

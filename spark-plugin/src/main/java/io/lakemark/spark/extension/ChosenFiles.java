@@ -1,0 +1,34 @@
+package io.lakemark.spark.extension;
+
+import io.lakemark.spark.RowGroupChoice.ChosenFile;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+
+/**
+ * What a scan need not read of its files.
+ *
+ * @param files the files of which something may be left out, by their URLs
+ * @param rowGroupsTotal row groups of all files whose row groups are known
+ * @param rowGroupsSkipped how many of them need not be read
+ */
+record ChosenFiles(Map<String, ChosenFile> files, long rowGroupsTotal, long rowGroupsSkipped) {
+  /** What the marks say of a file that Spark has listed; nothing if it is not the one they know. */
+  Optional<ChosenFile> of(FileStatusWithMetadata listed) {
+    return of(listed.getPath())
+        .filter(
+            file ->
+                file.size() == listed.getLen() && file.modified() == listed.getModificationTime());
+  }
+
+  /** What the marks say of the file that they know under a path. */
+  Optional<ChosenFile> of(Path path) {
+    return Optional.ofNullable(files.get(path.toString()));
+  }
+
+  @Override
+  public String toString() {
+    return rowGroupsSkipped + " of " + rowGroupsTotal + " row groups skipped by marks";
+  }
+}

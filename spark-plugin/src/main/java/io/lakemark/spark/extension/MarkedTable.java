@@ -1,0 +1,17 @@
+package io.lakemark.spark.extension;
+
+import org.apache.hadoop.fs.Path;
+
+/**
+ * A table that has marks.
+ *
+ * @param root its folder, as a URL
+ * @param store where its marks are, or null for beside the data
+ */
+record MarkedTable(Path root, String store) {
+  /** The path as people write it. */
+  String text() {
+    boolean isLocal = "file".equals(root.toUri().getScheme());
+    return isLocal ? root.toUri().getPath() : root.toString();
+  }
+}

@@ -1,0 +1,145 @@
+package io.lakemark.spark.extension;
+
+import io.lakemark.spark.RowGroupChoice;
+import io.lakemark.spark.extension.SessionMemory.Asked;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSession;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Finds the marks of the tables that a scan reads, and asks them. */
+final class Marks {
+  /** The setting that allows versions of Spark that this was not tested on. */
+  static final String UNTESTED_SPARK = "spark.lakemark.untested_spark";
+
+  private static final Logger LOG = LoggerFactory.getLogger(Marks.class);
+
+  private static final String USE_INDEX = "spark.lakemark.use_index";
+  private static final String STORE = "spark.lakemark.store.";
+
+  /** Spark then finds columns by numbers of its own, and not by their names. */
+  private static final String FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled";
+
+  private static final String EXECUTION_ID = "spark.sql.execution.id";
+
+  /** The folder of marks beside the data. */
+  private static final String BESIDE = "_lakemark";
+
+  private final SparkSession session;
+  private final SessionMemory memory;
+
+  Marks(SparkSession session, SessionMemory memory) {
+    this.session = session;
+    this.memory = memory;
+  }
+
+  /** Whether the session wants marks to be used, and reads columns by their names. */
+  boolean isOn() {
+    return session.conf().get(USE_INDEX, "true").equalsIgnoreCase("true")
+        && !session.conf().get(FIELD_IDS, "false").equalsIgnoreCase("true");
+  }
+
+  /**
+   * Asks the marks of all tables below these paths; nothing if there are none, or if they rule
+   * nothing out.
+   */
+  Optional<ChosenFiles> choose(Seq<Path> paths, ScanFilter filter) {
+    Map<String, RowGroupChoice.ChosenFile> files = new HashMap<>();
+    long total = 0;
+    long skipped = 0;
+    for (MarkedTable table : tables(paths)) {
+      if (filter.question().isEmpty() && memory.isTold(table.text())) {
+        continue;
+      }
+      RowGroupChoice choice = ask(table, filter);
+      choice.files().forEach((path, file) -> files.put(table.root() + "/" + path, file));
+      total += choice.rowGroupsTotal();
+      skipped += choice.rowGroupsSkipped();
+    }
+    return files.isEmpty()
+        ? Optional.empty()
+        : Optional.of(new ChosenFiles(Map.copyOf(files), total, skipped));
+  }
+
+  private RowGroupChoice ask(MarkedTable table, ScanFilter filter) {
+    String execution = session.sparkContext().getLocalProperty(EXECUTION_ID);
+    Asked asked = new Asked(execution, table, filter);
+    Optional<RowGroupChoice> known = execution == null ? Optional.empty() : memory.answer(asked);
+    if (known.isPresent()) {
+      return known.get();
+    }
+    RowGroupChoice choice =
+        RowGroupChoice.of(table.text(), table.store(), filter.question(), filter.columns());
+    if (filter.question().isPresent()) {
+      LOG.info(
+          "Lakemark: the marks of {} rule out {} of {} row groups",
+          table.text(),
+          choice.rowGroupsSkipped(),
+          choice.rowGroupsTotal());
+    }
+    warn(table, choice);
+    if (execution != null) {
+      memory.remember(asked, choice);
+    }
+    return choice;
+  }
+
+  private void warn(MarkedTable table, RowGroupChoice choice) {
+    if (!choice.missesPending() && !choice.missesUnpublished() || !memory.isNew(table.text())) {
+      return;
+    }
+    LOG.warn(
+        "{} has {} that this session does not see, because Spark reads the data files alone: read"
+            + " it as spark.read.format(\"lakemark\").load(\"{}\") or in SQL as lm.`{}`, or fold"
+            + " them into the files with CALL lm.system.migrate and CALL lm.system.publish",
+        table.text(),
+        choice.missesPending() ? "pending changes" : "migrated changes that are not published",
+        table.text(),
+        table.text());
+  }
+
+  /** The tables that have marks and could have files below these paths. */
+  private Set<MarkedTable> tables(Seq<Path> paths) {
+    Configuration hadoop = session.sparkContext().hadoopConfiguration();
+    Set<Path> asked = new LinkedHashSet<>();
+    Set<MarkedTable> tables = new LinkedHashSet<>();
+    for (Path path : CollectionConverters.asJava(paths)) {
+      for (Path folder : TableRoots.of(path, paths.size() == 1)) {
+        if (!asked.add(folder)) {
+          continue;
+        }
+        try {
+          FileSystem system = folder.getFileSystem(hadoop);
+          Path root = system.makeQualified(folder);
+          Optional<String> store = store(root);
+          if (store.isPresent() || system.exists(new Path(root, BESIDE))) {
+            tables.add(new MarkedTable(root, store.orElse(null)));
+          }
+        } catch (IOException e) {
+          throw new UncheckedIOException(e);
+        }
+      }
+    }
+    return tables;
+  }
+
+  /** The store that the session names for a table, by its URL or its path. */
+  private Optional<String> store(Path root) {
+    Option<String> byUrl = session.conf().getOption(STORE + root);
+    Option<String> named =
+        byUrl.isDefined() ? byUrl : session.conf().getOption(STORE + root.toUri().getPath());
+    return named.isDefined() ? Optional.of(named.get()) : Optional.empty();
+  }
+}

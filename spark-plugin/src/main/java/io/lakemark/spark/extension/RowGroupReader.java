@@ -1,0 +1,98 @@
+package io.lakemark.spark.extension;
+
+import io.lakemark.spark.extension.KeptRowGroups.ByteRange;
+import io.lakemark.spark.extension.KeptRowGroups.RowGroup;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.BlockMetaData;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.spark.SparkContext;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.util.SerializableConfiguration;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.Function1;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.reflect.ClassTag$;
+import scala.runtime.AbstractFunction1;
+
+/** Reads the parts of a split that have row groups to be read, one after the other. */
+final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<InternalRow>>
+    implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  private static final Logger LOG = LoggerFactory.getLogger(RowGroupReader.class);
+
+  private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
+  private final Broadcast<SerializableConfiguration> hadoop;
+  private final long openCost;
+
+  private RowGroupReader(
+      Function1<PartitionedFile, Iterator<InternalRow>> reader,
+      Broadcast<SerializableConfiguration> hadoop,
+      long openCost) {
+    this.reader = reader;
+    this.hadoop = hadoop;
+    this.openCost = openCost;
+  }
+
+  /**
+   * Cuts what a reader of splits reads.
+   *
+   * @param openCost bytes that opening a file is taken to cost at most
+   */
+  static RowGroupReader of(
+      Function1<PartitionedFile, Iterator<InternalRow>> reader,
+      SparkContext context,
+      Configuration hadoop,
+      long openCost) {
+    Broadcast<SerializableConfiguration> shared =
+        context.broadcast(
+            new SerializableConfiguration(hadoop),
+            ClassTag$.MODULE$.apply(SerializableConfiguration.class));
+    return new RowGroupReader(reader, shared, openCost);
+  }
+
+  @Override
+  public Iterator<InternalRow> apply(PartitionedFile split) {
+    Option<Object> kept = split.otherConstantMetadataColumnValues().get(KeptRowGroups.NAME);
+    if (kept.isEmpty()) {
+      return reader.apply(split);
+    }
+    ByteRange whole = new ByteRange(split.start(), split.start() + split.length());
+    List<ByteRange> parts = parts(split, (KeptRowGroups) kept.get(), whole);
+    return parts.equals(List.of(whole))
+        ? reader.apply(split)
+        : new PartRows(reader, split, parts).rows();
+  }
+
+  private List<ByteRange> parts(PartitionedFile split, KeptRowGroups kept, ByteRange whole) {
+    try {
+      return kept.parts(whole, rowGroups(split), openCost);
+    } catch (IOException | RuntimeException | LinkageError e) {
+      LOG.warn("Lakemark's marks are not used for {}, which is read whole", split.filePath(), e);
+      return List.of(whole);
+    }
+  }
+
+  private List<RowGroup> rowGroups(PartitionedFile split) throws IOException {
+    HadoopInputFile file = HadoopInputFile.fromPath(split.toPath(), hadoop.value().value());
+    try (ParquetFileReader footer = ParquetFileReader.open(file)) {
+      return footer.getRowGroups().stream().map(RowGroupReader::rowGroup).toList();
+    }
+  }
+
+  private static RowGroup rowGroup(BlockMetaData block) {
+    return new RowGroup(
+        block.getStartingPos(),
+        block.getCompressedSize(),
+        block.getRowCount(),
+        block.getColumns().size());
+  }
+}

@@ -1,0 +1,695 @@
+"""Existing Spark code, unchanged: Spark's own scans of Parquet use marks, and give the rows that they give without."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+import lakemark
+import test_corpus
+from corpus import cases
+from spark_tables import add_file, delete_by_vector, mark, plan_of, rows, write_delta, write_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from py4j.java_gateway import JavaObject
+    from pyspark.sql import DataFrame, SparkSession
+
+FILES = 3
+GROUPS = 10
+GROUP_ROWS = 100
+FILE_ROWS = GROUPS * GROUP_ROWS
+ALL_ROWS = FILES * FILE_ROWS
+SKIPPED = re.compile(r"(\d+) of (\d+) row groups skipped by marks")
+
+
+@pytest.fixture(scope="module")
+def fast(spark: SparkSession) -> SparkSession:
+    """Another session, with marks; in `spark` they are switched off."""
+    session = spark.newSession()
+    session.conf.set("spark.lakemark.use_index", "true")
+    return session
+
+
+@contextmanager
+def settings(sessions: tuple[SparkSession, ...], values: dict[str, str]) -> Iterator[None]:
+    for session in sessions:
+        for key, value in values.items():
+            session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for session in sessions:
+            for key in values:
+                session.conf.unset(key)
+
+
+def scattered(part: int) -> pa.Table:
+    """Values of `k` and `name` in no order: each row group has small and large ones, each value is in one row."""
+    ids = range(part * FILE_ROWS, (part + 1) * FILE_ROWS)
+    k = [n * 1237 % ALL_ROWS for n in ids]
+    return pa.table({"id": list(ids), "k": k, "name": [f"n{n:05}" for n in k], "part": [part] * FILE_ROWS})
+
+
+def write_scattered(folder: Path, files: int = FILES) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in range(files):
+        pq.write_table(
+            scattered(part), folder / f"part-{part}.parquet", row_group_size=GROUP_ROWS, use_dictionary=False
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scattered_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_scattered(tmp_path_factory.mktemp("scattered") / "t")
+    mark(folder, "k", "name")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def typed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_folder(tmp_path_factory.mktemp("typed") / "t")
+    mark(folder, *(name for name in rows(0, 1).column_names if name not in ("tags", "place")))
+    return folder
+
+
+def collected(frame: DataFrame) -> list[str]:
+    return sorted(map(str, frame.collect()))
+
+
+def scans(frame: DataFrame) -> list[JavaObject]:
+    """The scans of Parquet files in the plan as it ran."""
+    return list(_scans(frame._jdf.queryExecution().executedPlan()))  # noqa: SLF001 - PySpark gives plans no other way
+
+
+def _scans(node: JavaObject) -> Iterator[JavaObject]:
+    name = node.getClass().getSimpleName()
+    if name == "FileSourceScanExec":
+        yield node
+    elif name == "AdaptiveSparkPlanExec":
+        yield from _scans(node.executedPlan())
+    elif name.endswith("QueryStageExec"):
+        yield from _scans(node.plan())
+    else:
+        children = node.children()
+        for place in range(children.size()):
+            yield from _scans(children.apply(place))
+
+
+def read_of(frame: DataFrame) -> tuple[int, int]:
+    """Rows that Spark's reader gave to its filters, and files that it was told of."""
+    metrics = [scan.metrics() for scan in scans(frame)]
+    return tuple(sum(of.apply(name).value() for of in metrics) for name in ("numOutputRows", "numFiles"))  # type: ignore[return-value]
+
+
+def skipped(frame: DataFrame) -> tuple[int, int] | None:
+    found = SKIPPED.search(plan_of(frame))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+@contextmanager
+def logged(spark: SparkSession) -> Iterator[Callable[[], list[str]]]:
+    """What the extension logs meanwhile."""
+    jvm = spark._jvm  # noqa: SLF001 - there is no other way to the JVM
+    log4j = jvm.org.apache.logging.log4j
+    text = jvm.java.io.StringWriter()
+    appender = log4j.core.appender.WriterAppender.createAppender(None, None, text, "captured", False, True)
+    appender.start()
+    name = "io.lakemark"
+    log4j.core.config.Configurator.setLevel(name, log4j.Level.INFO)
+    logger = log4j.LogManager.getContext(False).getLogger(name)
+    logger.addAppender(appender)
+    try:
+        yield lambda: str(text.toString()).splitlines()
+    finally:
+        logger.removeAppender(appender)
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
+
+
+def test_a_lookup_reads_one_row_group_of_one_file(
+    spark: SparkSession, fast: SparkSession, scattered_folder: Path
+) -> None:
+    ours, theirs = (session.read.parquet(str(scattered_folder)).where("k = 1237") for session in (fast, spark))
+    assert collected(ours) == collected(theirs) == ["Row(id=1, k=1237, name='n01237', part=0)"]
+    assert read_of(theirs) == (ALL_ROWS, FILES)
+    assert read_of(ours) == (GROUP_ROWS, 1)
+    assert skipped(ours) == (FILES * GROUPS - 1, FILES * GROUPS)
+    assert skipped(theirs) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "groups"),
+    [
+        ("name = 'n01237' OR name = 'n00000'", 1),
+        ("k IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)", 12),
+        ("k < 0", 0),
+        ("k IS NULL", 0),
+        ("name LIKE 'n0000%'", 10),
+        ("NOT (k > 0)", 1),
+        ("k <=> 1237", 1),
+        # What nobody can translate only fails to narrow.
+        ("k = 1237 AND length(name) > 3", 1),
+        ("(k = 1237 AND length(name) > 3) OR (k = 0 AND id % 2 = 0)", 1),
+        ("k = 1237 OR length(name) = 3", FILES * GROUPS),
+        ("k + 1 = 1238", FILES * GROUPS),
+        ("part = 1", FILES * GROUPS),
+    ],
+)
+def test_row_groups_that_the_marks_leave_are_read(
+    spark: SparkSession, fast: SparkSession, scattered_folder: Path, condition: str, groups: int
+) -> None:
+    # Opening costs nothing, so that no row group is read along.
+    with settings((spark, fast), {"spark.sql.files.openCostInBytes": "0", "spark.sql.parquet.filterPushdown": "false"}):
+        ours, theirs = (session.read.parquet(str(scattered_folder)).where(condition) for session in (fast, spark))
+        assert collected(ours) == collected(theirs)
+        assert read_of(ours)[0] == groups * GROUP_ROWS
+
+
+def test_row_groups_in_small_gaps_are_read_along(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_scattered(tmp_path / "t", files=1)
+    mark(folder, "k")
+    # In the third and the seventh row group.
+    condition = f"k IN ({250 * 1237 % ALL_ROWS}, {650 * 1237 % ALL_ROWS})"
+    ours, theirs = (session.read.parquet(str(folder)).where(condition) for session in (fast, spark))
+    assert collected(ours) == collected(theirs)
+    assert skipped(ours) == (8, 10)
+    assert read_of(ours) == (5 * GROUP_ROWS, 1)
+
+
+@pytest.mark.parametrize("state", ["stale", "pending"])
+def test_the_corpus(spark: SparkSession, fast: SparkSession, tmp_path: Path, state: str) -> None:
+    source = cases.portable_source(tmp_path / "source")
+    asked = [case for case in cases.CASES if case.columns <= set(source.columns) and "spark" not in case.differs]
+    assert len(asked) > 400
+    folder = test_corpus.marked(state, source, tmp_path / state)
+    ours = test_corpus.answers(fast.read.parquet(str(folder)), asked)
+    assert ours == test_corpus.answers(spark.read.parquet(str(folder)), asked)
+    assert skipped(fast.read.parquet(str(folder)).where("id = 1")) is not None
+
+
+CONDITIONS = (
+    "id = 1234",
+    "k = 7 AND city = 'Rom'",
+    "k IS NULL OR id < 50",
+    "city LIKE 'Z%' AND id > 2000",
+    "price = 1.25",
+    "day = DATE '2024-02-03' AND id < 1000",
+    "at >= TIMESTAMP '2024-01-01 08:00:00' AND k = 5",
+    "local = TIMESTAMP_NTZ '2024-01-01 00:30:00'",
+    "paid AND k = 12",
+    "tiny = 3 AND short = 28",
+    "blob = X'03FF' AND k = 20",
+    "place.x = 77",
+    "place.seen AND k = 3",
+    "tags[0] = 't1' AND id BETWEEN 300 AND 310",
+    "amount > 250 AND k = 4",
+    "ID = 17 AND K IS NULL",
+)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"spark.sql.parquet.enableVectorizedReader": "false"},
+        {"spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "0"},
+        {
+            "spark.sql.files.maxPartitionBytes": "50000",
+            "spark.sql.files.openCostInBytes": "0",
+            "spark.sql.parquet.enableVectorizedReader": "false",
+        },
+        {"spark.sql.ansi.enabled": "false"},
+        {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"},
+        {"spark.sql.columnVector.offheap.enabled": "true", "spark.sql.files.openCostInBytes": "0"},
+        {"spark.sql.session.timeZone": "Pacific/Auckland"},
+    ],
+    ids=["default", "rows", "splits", "splits-rows", "not-ansi", "interpreted", "off-heap", "zone"],
+)
+def test_rows_of_every_type_and_reader(
+    spark: SparkSession, fast: SparkSession, typed_folder: Path, values: dict[str, str]
+) -> None:
+    with settings((spark, fast), values):
+        ours, theirs = (asked_together(session.read.parquet(str(typed_folder))) for session in (fast, spark))
+        assert collected(ours) == collected(theirs)
+        assert read_of(ours)[1] < read_of(theirs)[1]
+        lookup = fast.read.parquet(str(typed_folder)).where("id = 1234")
+        assert lookup.select("k").collect() == [(12,)]
+        assert skipped(lookup) == (29, 30)
+
+
+def asked_together(table: DataFrame) -> DataFrame:
+    """The rows of each condition, each by a scan of its own."""
+    frames = [
+        table.where(condition).select(F.lit(condition).alias("asked"), "*", "_metadata.row_index")
+        for condition in CONDITIONS
+    ]
+    union = frames[0]
+    for frame in frames[1:]:
+        union = union.unionAll(frame)
+    return union
+
+
+def test_names_are_sensitive_to_case_if_spark_is(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    table = pa.table({"k": range(1000), "K": range(1000, 0, -1)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    mark(tmp_path, "k", "K")
+    with settings((spark, fast), {"spark.sql.caseSensitive": "true"}):
+        for condition in ("k = 5", "K = 5", "k = 5 AND K = 995"):
+            ours, theirs = (session.read.parquet(str(tmp_path)).where(condition) for session in (fast, spark))
+            assert collected(ours) == collected(theirs)
+    for session in (fast, spark):
+        with pytest.raises(Exception, match=r"AMBIGUOUS|COLUMN_ALREADY_EXISTS"):
+            session.read.parquet(str(tmp_path)).where("k = 5").collect()
+
+
+def test_a_schema_of_the_users_own(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_scattered(tmp_path / "t")
+    mark(folder, "k", "name")
+    for schema, condition in (
+        ("ID BIGINT, K BIGINT", "k = 1237"),
+        ("id BIGINT, K BIGINT", "K IS NOT NULL"),
+        ("k BIGINT, lacking STRING", "lacking IS NULL AND k = 5"),
+        ("k BIGINT, lacking STRING", "lacking = 'x'"),
+        ("k DECIMAL(20, 0)", "k = 1237"),
+    ):
+        ours, theirs = (session.read.schema(schema).parquet(str(folder)).where(condition) for session in (fast, spark))
+        try:
+            expected = collected(theirs)
+        except Exception:  # noqa: BLE001 - Spark refuses to read a column as some types, and must go on to
+            with pytest.raises(Exception, match=r"(?i)convert|parquet"):
+                ours.collect()
+        else:
+            assert collected(ours) == expected
+
+
+def test_unusual_names_of_columns_and_folders(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    for part, name in enumerate(("plain", "a b", "Zürich", "50%", "x'y", "a:b")):
+        table = scattered(part).rename_columns(["id", "a.b", "größe (m)", "part"])
+        frame = spark.createDataFrame(table.to_pandas()).coalesce(1).withColumn("ort", F.lit(name))
+        frame.write.mode("append").option("parquet.enable.dictionary", "false").partitionBy("ort").parquet(
+            str(tmp_path / "t ä")
+        )
+    mark(tmp_path / "t ä", "a.b", "größe (m)")
+    for condition in (
+        "`a.b` = 1237",
+        "`größe (m)` = 'n01237'",
+        "`a.b` < 5 AND ort = 'a b'",
+        "ort = '50%' OR `a.b` = 7",
+    ):
+        ours, theirs = (session.read.parquet(str(tmp_path / "t ä")).where(condition) for session in (fast, spark))
+        assert collected(ours) == collected(theirs), condition
+        assert collected(ours) or "ort" in condition
+    lookup = fast.read.parquet(str(tmp_path / "t ä")).where("`a.b` = 1237")
+    assert lookup.count() == 2
+    assert skipped(lookup) == (4, 6)
+
+
+def test_partitioned_folders(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    for part in range(4):
+        folder = tmp_path / f"year={2020 + part}" / f"zone={'ab'[part % 2]}"
+        folder.mkdir(parents=True)
+        pq.write_table(scattered(part % 3), folder / "x.parquet", row_group_size=GROUP_ROWS, use_dictionary=False)
+    mark(tmp_path, "k")
+    paths = [str(tmp_path), f"{tmp_path}/year=2021", f"{tmp_path}/*/zone=a", f"{tmp_path}/year=2020/zone=a/x.parquet"]
+    for path in paths:
+        for condition in ("k = 1237", "k < 3", "k > 10 AND k < 2"):
+            ours, theirs = (session.read.parquet(path).where(condition) for session in (fast, spark))
+            assert collected(ours) == collected(theirs)
+            assert skipped(ours) is not None, path
+    for condition in ("year = 2021 AND k = 5", "zone = 'b' OR k = 1237", "year > 2022"):
+        ours, theirs = (session.read.parquet(str(tmp_path)).where(condition) for session in (fast, spark))
+        assert collected(ours) == collected(theirs)
+    together = fast.read.option("basePath", str(tmp_path)).parquet(f"{tmp_path}/year=2020", f"{tmp_path}/year=2023")
+    assert skipped(together.where("k = 1237")) is not None
+    assert together.where("k = 1237").select("year").distinct().count() == 2
+
+
+def test_tables_of_the_session_catalog(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_scattered(tmp_path / "t")
+    mark(folder, "k")
+    try:
+        spark.sql(f"CREATE TABLE external USING parquet LOCATION '{folder}'")
+        spark.sql(f"CREATE TABLE managed USING parquet AS SELECT * FROM parquet.`{folder}`")
+        spark.sql(
+            "CREATE TABLE parted (id BIGINT, k BIGINT, name STRING, part BIGINT) USING parquet PARTITIONED BY (part)"
+        )
+        spark.sql(f"INSERT INTO parted SELECT * FROM parquet.`{folder}`")
+        spark.sql(
+            "CREATE TABLE buckets USING parquet CLUSTERED BY (k) SORTED BY (k) INTO 3 BUCKETS"
+            f" AS SELECT * FROM parquet.`{folder}`"
+        )
+        for name in ("managed", "parted", "buckets"):
+            (location,) = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").collect()
+            mark_at(location.data_type, "k")
+        for name in ("external", "managed", "parted", "buckets"):
+            for query in (
+                f"SELECT * FROM {name} WHERE k = 1237",
+                f"SELECT part, count(*) FROM {name} WHERE k < 20 GROUP BY part",
+                f"SELECT * FROM {name} WHERE part = 2 AND k IN (1, 2, 3)",
+            ):
+                ours, theirs = fast.sql(query), spark.sql(query)
+                assert collected(ours) == collected(theirs)
+                assert skipped(ours) is not None or "k = 1237" not in query, query
+        # Vanilla rows, and nothing unknown is skipped.
+        fast.sql("INSERT INTO parted VALUES (9001, 1237, 'late', 7), (9002, 1237, 'late', 0)")
+        assert fast.sql("SELECT id FROM parted WHERE k = 1237 ORDER BY id").collect() == [(1,), (9001,), (9002,)]
+        fast.sql("ALTER TABLE parted DROP PARTITION (part = 0)")
+        assert fast.sql("SELECT id FROM parted WHERE k = 1237").collect() == [(9001,)]
+    finally:
+        for name in ("external", "managed", "parted", "buckets"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def mark_at(location: str, *columns: str) -> None:
+    table = lakemark.Table(location)
+    for column in columns:
+        table.create_index(column, using="bitmap", build=False)
+    table.build(progress=False)
+
+
+def test_defaults_of_columns_that_files_lack(spark: SparkSession, fast: SparkSession) -> None:
+    try:
+        spark.sql("CREATE TABLE defaults (k INT) USING parquet")
+        spark.sql("INSERT INTO defaults SELECT id FROM range(1000)")
+        (location,) = spark.sql("DESCRIBE TABLE EXTENDED defaults").where("col_name = 'Location'").collect()
+        mark_at(location.data_type, "k")
+        spark.sql("ALTER TABLE defaults ADD COLUMNS (v INT DEFAULT 42)")
+        spark.sql("INSERT INTO defaults SELECT id, id FROM range(40, 45)")
+        mark_at(location.data_type, "v")
+        for condition in ("v = 42", "v IS NULL", "v IS NOT NULL AND k = 5", "k = 44"):
+            query = f"SELECT * FROM defaults WHERE {condition}"
+            assert collected(fast.sql(query)) == collected(spark.sql(query)), condition
+        assert fast.sql("SELECT * FROM defaults WHERE v = 42").count() == 1001
+    finally:
+        spark.sql("DROP TABLE IF EXISTS defaults")
+
+
+QUERIES = (
+    "SELECT count(*), sum(k) FROM t WHERE k < 10",
+    "SELECT a.id, b.id FROM t a JOIN t b ON a.k = b.k WHERE a.k = 1237",
+    "SELECT a.id, b.id FROM t a JOIN t b ON a.id = b.k WHERE a.k < 3 AND b.name > 'n01000'",
+    "SELECT * FROM t WHERE k = (SELECT max(k) FROM t WHERE k < 9)",
+    "SELECT * FROM t WHERE id IN (SELECT k FROM t WHERE name = 'n00007')",
+    "SELECT id FROM t x WHERE EXISTS (SELECT 1 FROM t y WHERE y.k = x.id AND y.k = 11)",
+    "SELECT (SELECT count(*) FROM t WHERE k = 3), (SELECT count(*) FROM t WHERE k > 2995)",
+    "SELECT id FROM t WHERE k = 5 UNION ALL SELECT id FROM t WHERE k = 6",
+    "SELECT part, count(*) AS n FROM t WHERE k BETWEEN 10 AND 20 GROUP BY part ORDER BY part",
+    "SELECT * FROM t WHERE k > 2989 ORDER BY k LIMIT 7",
+    "SELECT DISTINCT part FROM (SELECT part, row_number() OVER (PARTITION BY part ORDER BY k) AS r FROM t WHERE k < 9)",
+    "WITH few AS (SELECT * FROM t WHERE k < 9) SELECT x.id, y.id FROM few x LEFT JOIN few y ON x.id = y.id + 1",
+)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_joins_subqueries_and_the_rest_of_sql(
+    spark: SparkSession, fast: SparkSession, scattered_folder: Path, adaptive: str
+) -> None:
+    with settings((spark, fast), {"spark.sql.adaptive.enabled": adaptive}):
+        for session in (fast, spark):
+            session.read.parquet(str(scattered_folder)).createOrReplaceTempView("t")
+        for query in QUERIES:
+            ours, theirs = fast.sql(query), spark.sql(query)
+            assert collected(ours) == collected(theirs), query
+            assert plan_of(ours).count("ReusedExchange") == plan_of(theirs).count("ReusedExchange")
+            assert "skipped by marks" in plan_of(ours), query
+
+
+def test_a_running_query_asks_the_marks_once(
+    spark: SparkSession, fast: SparkSession, scattered_folder: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [1, 2], name: [1, 2]}), tmp_path / f"{name}.parquet")
+        fast.read.parquet(str(tmp_path / f"{name}.parquet")).createOrReplaceTempView(name)
+    fast.read.parquet(str(scattered_folder)).createOrReplaceTempView("t")
+    joined = "SELECT t.id FROM t JOIN a ON t.id = a.id JOIN b ON t.id = b.id WHERE k < 2000 AND a < 3 AND b < 3"
+    with logged(spark) as lines:
+        # Both dimensions are broadcast, after each of which the rest is planned anew.
+        assert sorted(fast.sql(joined).collect()) == [(1,)]
+    assert sum("rule out" in line for line in lines()) == 1
+
+
+def test_cached_data(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_scattered(tmp_path / "t")
+    mark(folder, "k")
+    table = fast.read.parquet(str(folder)).cache()
+    assert table.where("k = 1237").collect() == spark.read.parquet(str(folder)).where("k = 1237").collect()
+    assert "InMemoryTableScan" in plan_of(table.where("k = 1237"))
+    table.unpersist(blocking=True)
+    few = fast.read.parquet(str(folder)).where("k < 5").cache()
+    assert few.count() == 5
+    assert few.where("k = 3").count() == 1
+    few.unpersist(blocking=True)
+
+
+@pytest.mark.parametrize("split", ["128MB", "4000"])
+def test_where_rows_come_from(spark: SparkSession, fast: SparkSession, scattered_folder: Path, split: str) -> None:
+    with settings((spark, fast), {"spark.sql.files.maxPartitionBytes": split, "spark.sql.files.openCostInBytes": "0"}):
+        frames = [
+            session.read.parquet(str(scattered_folder))
+            .where("k IN (1237, 0, 5, 77, 2000, 2001)")
+            .selectExpr(
+                "k",
+                "_metadata.file_path AS path",
+                "_metadata.file_name AS name",
+                "_metadata.file_size AS size",
+                "_metadata.row_index AS row",
+                "_metadata.file_block_start AS start",
+                "_metadata.file_block_length AS length",
+                "_metadata.file_modification_time AS modified",
+                "input_file_name() AS input",
+                "input_file_block_start() AS block",
+            )
+            for session in (fast, spark)
+        ]
+        ours, theirs = frames
+        same = ["k", "path", "name", "size", "row", "modified", "input"]
+        assert collected(ours.select(same)) == collected(theirs.select(same))
+        for found in ours.collect():
+            part = int(found.name[5])
+            assert found.k == (part * FILE_ROWS + found.row) * 1237 % ALL_ROWS
+            assert found.start == found.block
+            assert 0 <= found.start < found.start + found.length <= found.size
+            if split == "4000":
+                assert found.length <= 4000
+        by_place = "_metadata.row_index = 5 AND _metadata.file_name = 'part-1.parquet' AND k < 3000"
+        kept = [session.read.parquet(str(scattered_folder)).where(by_place) for session in (fast, spark)]
+        assert collected(kept[0]) == collected(kept[1])
+        assert len(collected(kept[0])) == 1
+
+
+def test_functions_of_users(spark: SparkSession, fast: SparkSession, scattered_folder: Path) -> None:
+    found = []
+    for session in (fast, spark):
+        is_even = F.udf(lambda n: n % 2 == 0, "boolean")
+        frame = session.read.parquet(str(scattered_folder))
+        found.append(collected(frame.where((F.col("k") < 10) & is_even("id") & (F.rand(5) < 2))))
+    assert found[0] == found[1]
+    assert found[0]
+
+
+def test_files_that_came_after_the_build_are_read(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=2)
+    mark(folder, "id", "k")
+    add_file(folder, 2)
+    fast.range(5000, 5003).selectExpr("id", "7 AS k").write.mode("append").parquet(str(folder))
+    ours, theirs = (session.read.parquet(str(folder)).where("k = 7 OR id = 2500") for session in (fast, spark))
+    assert collected(ours) == collected(theirs)
+    assert {row.id for row in ours.collect()} >= {2500, 5000, 5001, 5002}
+    assert skipped(ours) is not None
+
+
+def test_a_file_that_was_replaced_or_touched_since_spark_listed_it(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "t", files=2)
+    mark(folder, "id")
+    before = fast.read.parquet(str(folder))
+    path = folder / "part-0.parquet"
+    times = path.stat()
+    # Another time: what Spark listed is no file that the marks know now, so that it is read whole.
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 5_000_000))
+    frame = before.where("id = 17 OR id = 1017")
+    assert {row.id for row in frame.collect()} == {17, 1017}
+    assert skipped(frame) == (18, 20)
+    with settings((fast,), {"spark.sql.parquet.filterPushdown": "false"}):
+        lookup = before.where("id = 1017")
+        assert [row.id for row in lookup.collect()] == [1017]
+        assert read_of(lookup) == (FILE_ROWS + 100, 2)
+    # Other rows in as many bytes.
+    table = pq.read_table(path)
+    shuffled = table.take(pa.array(list(range(999, -1, -1))))
+    pq.write_table(shuffled, path, row_group_size=100, write_page_index=True)
+    for condition in ("id = 17", "id < 5", "id = 1017"):
+        ours, theirs = (session.read.parquet(str(folder)).where(condition) for session in (fast, spark))
+        assert collected(ours) == collected(theirs) != []
+
+
+@pytest.mark.parametrize("harm", ["segments", "manifest", "no marks", "no index"])
+def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, tmp_path: Path, harm: str) -> None:
+    folder = write_folder(tmp_path / "t", files=2)
+    if harm != "no index":
+        mark(folder, "id")
+    store = folder / "_lakemark"
+    if harm == "segments":
+        for path in (store / "marks").iterdir():
+            path.write_bytes(path.read_bytes()[:-9] + b"\0" * 9)
+    elif harm == "manifest":
+        for path in (store / "manifest").iterdir():
+            path.write_bytes(b"nothing")
+    elif harm == "no marks":
+        shutil.rmtree(store / "marks")
+    ours, theirs = (session.read.parquet(str(folder)).where("id = 1234") for session in (fast, spark))
+    assert collected(ours) == collected(theirs) != []
+    assert skipped(ours) is None
+
+
+def test_pending_changes_are_not_seen_and_told_of_once(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=2)
+    mark(folder, "id", "k", "city")
+    table = lakemark.Table(folder, key="id")
+    table.delete([17])
+    table.update([{"id": 18, "city": "Bergen", "k": 5}])
+    table.insert(rows(7000, 7001))
+    session = fast.newSession()
+    session.conf.set("spark.lakemark.use_index", "true")
+    with logged(spark) as lines:
+        for flushed in (False, True):
+            for condition in ("id = 17", "id = 18", "city = 'Bergen'", "id = 7000", "k = 0", "true"):
+                ours, theirs = (one.read.parquet(str(folder)).where(condition) for one in (session, spark))
+                assert collected(ours) == collected(theirs), condition
+            if not flushed:
+                table.flush()
+        assert session.read.parquet(str(folder)).where("id = 17").count() == 1
+        told = [line for line in lines() if "pending changes" in line]
+    assert len(told) == 1
+    assert str(folder) in told[0]
+    assert "CALL lm.system.migrate" in told[0]
+    assert skipped(session.read.parquet(str(folder)).where("id = 17")) == (19, 20)
+
+
+def test_a_scan_without_a_filter_tells_of_pending_changes_too(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path
+) -> None:
+    folder = write_folder(tmp_path / "t", files=1)
+    lakemark.Table(folder, key="id").delete([17])
+    with logged(spark) as lines:
+        assert fast.read.parquet(str(folder)).count() == 1000
+    assert sum("pending changes" in line for line in lines()) == 1
+
+
+def test_a_folder_that_was_migrated_and_not_published(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=3)
+    mark(folder, "id", "city")
+    table = lakemark.Table(folder, key="id")
+    table.update([{"id": 17, "city": "Bergen"}, {"id": 1500, "city": "Bergen"}])
+    table.delete([18])
+    table.migrate(progress=False)
+    table.build(progress=False)
+    conditions = ("id = 17", "id = 18", "id = 2500", "city = 'Bergen'", "city IS NULL", "true")
+    with logged(spark) as lines:
+        for condition in conditions:
+            ours, theirs = (one.read.parquet(str(folder)).where(condition) for one in (fast, spark))
+            assert collected(ours) == collected(theirs), condition
+    assert [sum(word in line for line in lines()) for word in ("not published", "pending changes")] == [1, 0]
+    assert fast.read.parquet(str(folder)).where("id = 18").count() == 1
+    assert skipped(fast.read.parquet(str(folder)).where("id = 2500")) is not None
+    table.publish()
+    for condition in conditions:
+        ours, theirs = (one.read.parquet(str(folder)).where(condition) for one in (fast, spark))
+        assert collected(ours) == collected(theirs), condition
+    assert fast.read.parquet(str(folder)).where("id = 18").count() == 0
+
+
+def without_numbers(frame: DataFrame) -> str:
+    return re.sub(r"#\d+L?|plan_id=\d+", "", plan_of(frame))
+
+
+def test_a_delta_table_is_left_alone(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    write_delta(tmp_path / "t")
+    mark(tmp_path / "t", "id")
+    delete_by_vector(tmp_path / "t", 2023, [3, 5])
+    ours, theirs = (session.read.parquet(str(tmp_path / "t")).where("id = 3") for session in (fast, spark))
+    # Plain Parquet knows nothing of deleted rows.
+    assert collected(ours) == collected(theirs) == ["Row(id=3, kind='k3', year=2023)"]
+    assert without_numbers(ours) == without_numbers(theirs)
+
+
+def test_tables_without_marks_have_the_plans_of_spark(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path, scattered_folder: Path
+) -> None:
+    folder = str(write_folder(tmp_path / "t", files=1))
+    for condition in ("id = 5", "id > 5 AND city = 'Rom'", "true"):
+        ours, theirs = (session.read.parquet(folder).where(condition).groupBy("k").count() for session in (fast, spark))
+        assert without_numbers(ours) == without_numbers(theirs)
+    # As where marks have nothing to say.
+    for condition in ("id = 5", "k + 1 = 5", "true", "k >= 0"):
+        ours, theirs = (session.read.parquet(str(scattered_folder)).where(condition) for session in (fast, spark))
+        assert without_numbers(ours) == without_numbers(theirs)
+
+
+def test_marks_in_another_place(fast: SparkSession, tmp_path: Path) -> None:
+    folder = write_scattered(tmp_path / "t")
+    table = lakemark.Table(folder, store=tmp_path / "store")
+    table.create_index("k", using="bitmap")
+    query = fast.read.parquet(str(folder)).where("k = 1237")
+    assert skipped(query) is None
+    for name in (folder, f"file:{folder}"):
+        with settings((fast,), {f"spark.lakemark.store.{name}": str(tmp_path / "store")}):
+            found = fast.read.parquet(str(folder)).where("k = 1237")
+            assert skipped(found) == (29, 30)
+            assert [row.id for row in found.collect()] == [1]
+
+
+def test_whatever_fails_is_told_once_and_leaves_sparks_plan(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path
+) -> None:
+    folder = write_scattered(tmp_path / "t")
+    with settings((fast,), {f"spark.lakemark.store.{folder}": "nowhere://at/all"}), logged(spark) as lines:
+        for _ in range(2):
+            ours, theirs = (session.read.parquet(str(folder)).where("k = 5") for session in (fast, spark))
+            assert collected(ours) == collected(theirs)
+            assert without_numbers(ours) == without_numbers(theirs)
+    told = [line for line in lines() if "not used for a scan" in line]
+    assert len(told) == 1
+    # Pending changes without a manifest are an error for Lakemark, and none for Spark.
+    mark(folder, "k")
+    lakemark.Table(folder, key="id").delete([5])
+    shutil.rmtree(folder / "_lakemark" / "manifest")
+    assert fast.read.parquet(str(folder)).where("k = 1237").count() == 1
+
+
+def test_moments_that_spark_changes_are_not_asked_about(
+    spark: SparkSession, fast: SparkSession, typed_folder: Path
+) -> None:
+    asked = "day = DATE '2024-02-03' AND id < 1000"
+    narrow = "day = DATE '1500-02-03'"
+    assert skipped(fast.read.parquet(str(typed_folder)).where(narrow)) == (30, 30)
+    with settings((spark, fast), {"spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY"}):
+        ours, theirs = (session.read.parquet(str(typed_folder)).where(asked) for session in (fast, spark))
+        assert collected(ours) == collected(theirs)
+        assert skipped(ours) == (20, 30)
+        assert skipped(fast.read.parquet(str(typed_folder)).where(narrow)) is None
+
+
+def test_the_extension_is_off_unless_asked_for(spark: SparkSession, scattered_folder: Path) -> None:
+    assert spark.conf.get("spark.sql.extensions") == "io.lakemark.spark.extension.LakemarkExtension"
+    assert skipped(spark.read.parquet(str(scattered_folder)).where("k = 1237")) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session = spark.newSession()
+        session.conf.set("spark.lakemark.use_index", "true")
+    assert skipped(session.read.parquet(str(scattered_folder)).where("k = 1237")) == (29, 30)
+    with settings((session,), {"spark.sql.parquet.fieldId.read.enabled": "true"}):
+        assert skipped(session.read.parquet(str(scattered_folder)).where("k = 1237")) is None
