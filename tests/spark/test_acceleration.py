@@ -188,11 +188,13 @@ def test_row_groups_in_small_gaps_are_read_along(spark: SparkSession, fast: Spar
     assert read_of(ours) == (5 * GROUP_ROWS, 1)
 
 
-@pytest.mark.parametrize("state", ["stale", "pending"])
-def test_the_corpus(spark: SparkSession, fast: SparkSession, tmp_path: Path, state: str) -> None:
+# The shadow of pending changes is the same for all predicates, so that some of them tell.
+@pytest.mark.parametrize(("state", "every"), [("stale", 1), ("pending", 4)])
+def test_the_corpus(spark: SparkSession, fast: SparkSession, tmp_path: Path, state: str, every: int) -> None:
     source = cases.portable_source(tmp_path / "source")
     asked = [case for case in cases.CASES if case.columns <= set(source.columns) and "spark" not in case.differs]
-    assert len(asked) > 400
+    asked = asked[::every]
+    assert len(asked) > 400 // every
     folder = test_corpus.marked(state, source, tmp_path / state)
     ours = test_corpus.answers(fast.read.parquet(str(folder)), asked)
     assert ours == test_corpus.answers(spark.read.parquet(str(folder)), asked)
