@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 import lakemark
 import lakemark.spark
-from kills import SLOW, tasks
+from kills import slow, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,8 +35,8 @@ Seen = dict[str, object]
 
 FILES = 8
 ROWS = 100_000
-# Rows of a task that sleeps for each of them.
-SLEEPS = 250
+# Rows of a task that takes its time for each of them.
+SLOW_ROWS = 250
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # How long an executor is stopped at most: one that Spark has allowed to commit must go on at last.
 STOPPED_SECONDS = 10
@@ -187,7 +187,9 @@ def change(spark: SparkSession, folder: Path, *, kill: bool) -> Seen:
     write(folder, files=2, rows=100)
     table = lakemark.Table(folder, key="k")
     before = rows_of(folder)
-    source = spark.range(2_000_000, 2_000_000 + FILES * SLEEPS, 1, FILES).where(SLOW).withColumnRenamed("id", "k")
+    source = (
+        spark.range(2_000_000, 2_000_000 + FILES * SLOW_ROWS, 1, FILES).where(slow("id")).withColumnRenamed("id", "k")
+    )
     source.createOrReplaceTempView("source")
     with Fault(spark, kill=kill) as inserting:
         spark.sql(f"INSERT INTO lm.{folder.name} SELECT k FROM source")
@@ -197,7 +199,7 @@ def change(spark: SparkSession, folder: Path, *, kill: bool) -> Seen:
             MERGE INTO lm.{folder.name} t USING source s ON t.k = s.k
             WHEN MATCHED AND s.k % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET k = -t.k
         """)
-    added = range(2_000_000, 2_000_000 + FILES * SLEEPS)
+    added = range(2_000_000, 2_000_000 + FILES * SLOW_ROWS)
     return {
         "struck": [inserting.struck, merging.struck],
         "twins": [inserting.twins, merging.twins],
@@ -220,10 +222,10 @@ def settled(folder: Path) -> Seen:
 
 
 def read(spark: SparkSession, folder: Path, *, kill: bool) -> Seen:
-    write(folder, files=FILES, rows=SLEEPS)
+    write(folder, files=FILES, rows=SLOW_ROWS)
     lakemark.Table(folder, key="k").delete([0, 7919])
     with Fault(spark, kill=kill) as fault:
-        found = sorted(row.k for row in spark.table(f"lm.{folder.name}").where(SLOW).collect())
+        found = sorted(row.k for row in spark.table(f"lm.{folder.name}").where(slow("k")).collect())
     return {"struck": fault.struck, "twins": fault.twins, "right": found == rows_of(folder), "rows": len(found)}
 
 

@@ -11,10 +11,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# A condition that is true and keeps a task busy for a millisecond a row, so that there is something to kill.
-SLOW = "reflect('java.lang.Thread', 'sleep', 1L) = 'null'"
 # Between two looks at what runs.
 LOOK_SECONDS = 0.015
+
+
+def slow(column: str) -> str:
+    """A condition that is true and keeps a task busy for each row, so that there is something to kill.
+
+    MERGE takes no condition that need not be the same when it is evaluated again, which rules out a sleep.
+    """
+    return f"aggregate(sequence(1, 3000), {column}, (a, x) -> (a * 31 + x) % 1009) > -2000"
 
 
 def scala(spark: SparkSession) -> Any:

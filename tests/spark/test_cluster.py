@@ -55,7 +55,8 @@ def test_a_read(seen: Seen, fault: str) -> None:
 
 def test_tasks_of_an_executor_that_was_stopped_ran_twice(seen: Seen) -> None:
     stopped = seen["stopped"]
-    assert min(stopped["build"]["twins"], *stopped["change"]["twins"], stopped["read"]["twins"]) >= 1
+    # Not of each job: the executor may have been between two tasks.
+    assert sum([stopped["build"]["twins"], *stopped["change"]["twins"], stopped["read"]["twins"]]) >= 1
 
 
 def test_a_store_that_executors_do_not_see_is_named(seen: Seen) -> None:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from kills import SLOW, Killer, running
+from kills import Killer, running, slow
 from test_build_job import declare, marks, wait_for
 from test_writes import staged
 
@@ -82,7 +82,7 @@ def test_reads(spark: SparkSession, folder: Path) -> None:
     expected = {n: value for n, value in before().items() if n % 97}
     killed = 0
     for seed in range(ROUNDS):
-        ours = spark.read.format("lakemark").load(str(folder)).where(f"id % 8 < 2 AND {SLOW}")
+        ours = spark.read.format("lakemark").load(str(folder)).where(f"id % 8 < 2 AND {slow('id')}")
         with Killer(spark, seed) as killer:
             found = ours.collect()
         assert sorted(map(tuple, found)) == sorted((n, v) for n, v in expected.items() if n % 8 < 2)
@@ -119,7 +119,7 @@ def changed(statement: str, was: dict[int, int], fresh: int, last: int) -> dict[
 
 
 def slow_source(spark: SparkSession) -> None:
-    spark.range(0, SOURCE_ROWS, 1, 6).where(SLOW).createOrReplaceTempView("slow")
+    spark.range(0, SOURCE_ROWS, 1, 6).where(slow("id")).createOrReplaceTempView("slow")
 
 
 @pytest.mark.parametrize("statement", CHANGES)
@@ -172,7 +172,7 @@ def test_builds(spark: SparkSession, tmp_path: Path) -> None:
     killed = 0
     for seed in range(ROUNDS):
         declare(folder, "k", files_per_segment=1)
-        with Killer(spark, seed, chance=0.15) as killer:
+        with Killer(spark, seed, chance=0.4) as killer:
             spark.sql(f"CALL lm.system.build(table => '{folder}')")
         killed += killer.killed
         (index,) = lakemark.Table(folder).indexes

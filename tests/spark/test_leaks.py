@@ -1,6 +1,6 @@
 """Scans of every sort, many times: each gives its memory back, and the process does not grow.
 
-`LAKEMARK_LEAK_SCANS` says how many; a hundredth of `make soak-spark` is run by default.
+`LAKEMARK_LEAK_SCANS` says how many.
 """
 
 from __future__ import annotations
