@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "text_table"]
+__all__ = ["Part", "bar", "definitions", "html_table", "human_bytes", "text_bar", "text_table"]
 
 # Readable on light and dark notebooks, and told apart by lightness alone.
 _STYLE = "border-collapse:collapse;font-size:90%"
+
+# Of the stretches of a bar in a terminal.
+_SHADES = "█░▒"
 
 
 class Part(NamedTuple):
@@ -108,6 +111,25 @@ def bar(title: str, parts: Sequence[Part], width: int = 480) -> str:
         f'<div style="margin:4px 0"><b>{escape(title)}</b> <small>{legend}</small><br>'
         f'<svg width="{width}" height="14" role="img" aria-label="{escape(title)}">{"".join(rects)}</svg></div>'
     )
+
+
+def text_bar(title: str, parts: Sequence[Part], width: int = 40) -> str:
+    """Draws amounts as stretches of one bar for a terminal, the first part solid. An empty bar is drawn as nothing.
+
+    >>> text_bar("row groups", [Part("read", 1, ""), Part("skipped", 3, "")], width=8)
+    'row groups ██░░░░░░ 1 read, 3 skipped'
+    >>> text_bar("row groups", [Part("read", 0, "")])
+    ''
+    """
+    total = sum(part.amount for part in parts)
+    if total == 0:
+        return ""
+    ends, done = [], 0
+    for part in parts:
+        done += part.amount
+        ends.append(done)
+    cells = "".join(_SHADES[min(sum(end * width <= cell * total for end in ends), 2)] for cell in range(width))
+    return f"{title} {cells} " + ", ".join(f"{part.text} {part.label}" for part in parts)
 
 
 def human_bytes(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Spark: where the connector's jar is, a session builder set up to use it, and builds as jobs.
+"""Spark: where the connector's jar is, a session builder set up to use it, builds as jobs, and what a query reads.
 
 Example:
     Build a session and read a marked table with it::
@@ -10,6 +10,7 @@ Example:
         spark.read.format("lakemark").load("flights").filter("origin = 'JFK'").count()
         spark.sql("CREATE INDEX by_origin ON lm.`/data/flights` USING bitmap (origin)")
         lakemark.spark.build(spark, "/data/flights")  # later, what came since
+        print(lakemark.spark.explain(spark.sql("SELECT * FROM lm.`/data/flights` WHERE origin = 'JFK'")))
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from lakemark._internal import version as _release
 from lakemark._progress import ProgressBar
 from lakemark.exceptions import NotFoundError, UnsupportedError
 from lakemark.reports import BuildReport, Finding
+from lakemark.spark_report import SparkExplainReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
     from pyspark.core.status import SparkStageInfo
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     class SessionBuilder(Protocol):
         """What `configure` needs of `SparkSession.builder`."""
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
             """Sets one configuration entry and returns the builder."""
 
 
-__all__ = ["build", "configure", "jar_path"]
+__all__ = ["build", "configure", "explain", "jar_path"]
 
 _Builder = TypeVar("_Builder", bound="SessionBuilder")
 
@@ -157,6 +159,32 @@ def build(
     values = row.asDict()
     declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
     return BuildReport(declined=declined, **values)
+
+
+def explain(frame: DataFrame) -> SparkExplainReport:
+    """Tells which files and row groups of marked tables a query reads, and why: which mark answered which condition.
+
+    The query is planned, for which marks are read, and not run. What joins tell each other while they run is not known
+    then; of a frame that was run with an action of its own (`frame.collect()`), the report says what was read.
+
+    Args:
+        frame: Any data frame of a session with the connector: see `configure`.
+
+    Returns:
+        A report that draws itself, as text by `print` and as pictures in a notebook. Without a scan of ours it says so.
+
+    Raises:
+        UnsupportedError: The session is one of Spark Connect, which shows no plans, or has no connector of this release.
+    """
+    query = getattr(frame, "_jdf", None)
+    if query is None:
+        raise UnsupportedError(
+            "plans can be looked at in sessions that run in this process; over Spark Connect use frame.explain(), "
+            "where each BatchScan says what it reads"
+        )
+    _check_session(frame.sparkSession)
+    java: Any = frame.sparkSession._jvm  # noqa: SLF001 - PySpark shows no plans
+    return SparkExplainReport.from_json(java.io.lakemark.spark.LakemarkExplain.of(query.queryExecution()))
 
 
 def _check_session(spark: SparkSession) -> None:

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::Schema;
 use datafusion::logical_expr::Expr;
 use lakemark_table::{Columns, Reading};
 
@@ -21,7 +21,7 @@ pub(crate) fn reading(
         filters.iter().flat_map(Expr::column_refs).filter_map(|column| schema.index_of(&column.name).ok()).collect();
     let cost = |columns: &mut dyn Iterator<Item = usize>| -> Columns {
         let types = columns.filter_map(|column| schema.fields().get(column)).map(|field| field.data_type());
-        types.map(columns_of).fold(Columns::default(), Columns::plus)
+        types.map(Columns::of).fold(Columns::default(), Columns::plus)
     };
     Reading {
         output: cost(&mut wanted.iter().copied()),
@@ -30,39 +30,9 @@ pub(crate) fn reading(
     }
 }
 
-/// What a column of this type is in a file.
-fn columns_of(data_type: &DataType) -> Columns {
-    Columns { count: leaves(data_type), decode: value_cost(data_type) }
-}
-
-/// Columns of a file that hold the parts of such a value.
-fn leaves(data_type: &DataType) -> f64 {
-    match data_type {
-        DataType::Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::Map(item, _) => leaves(item.data_type()),
-        _ => 1.0,
-    }
-}
-
-/// Nanoseconds to decode a value, rounded from what sums over such columns of Parquet files take.
-fn value_cost(data_type: &DataType) -> f64 {
-    match data_type {
-        DataType::Dictionary(_, value) => value_cost(value),
-        DataType::Null | DataType::Boolean => 2.0,
-        fixed if fixed.is_primitive() => 4.0,
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 12.0,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => 12.0,
-        // Lists, structs and maps: each level of nesting is decoded by itself.
-        _ => 40.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::Field;
+    use arrow::datatypes::{DataType, Field};
     use datafusion::prelude::{col, lit};
 
     use super::*;

@@ -105,6 +105,38 @@ pub fn encode_literal(literal: &dyn Array) -> Option<LiteralKey> {
     }
 }
 
+/// The keys of an array whose type is the column's, NULLs left out; none if a value has no exact key.
+#[must_use]
+pub fn encode_literals(literals: &dyn Array) -> Option<Vec<Key>> {
+    let mut keys = Keys { keys: Vec::with_capacity(literals.len()), are_exact: true };
+    visit(literals, &mut keys).ok()?;
+    keys.are_exact.then_some(keys.keys)
+}
+
+struct Keys {
+    keys: Vec<Key>,
+    are_exact: bool,
+}
+
+impl Keys {
+    fn add(&mut self, cell: Cell<Key>) {
+        match cell {
+            Cell::Null => {}
+            Cell::Opaque => self.are_exact = false,
+            Cell::Key(key) => self.keys.push(key),
+        }
+    }
+}
+
+impl CellVisitor for Keys {
+    fn fixed(&mut self, _row: usize, cell: Cell<u64>) {
+        self.add(cell.map(Key::Fixed));
+    }
+    fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
+        self.add(cell.map(|bytes| Key::Bytes(bytes.to_vec())));
+    }
+}
+
 /// The hash of each row's key in these columns, as filters of several columns have it; none if a row has no key.
 #[must_use]
 pub fn hash_rows(columns: &[ArrayRef]) -> Option<Vec<u64>> {
@@ -306,9 +338,20 @@ fn bytes<B: AsRef<[u8]>>(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Int32Array, StringArray};
+    use arrow::array::{Float64Array, Int32Array, StringArray};
 
     use super::*;
+
+    #[test]
+    fn keys_of_a_list_are_all_exact_or_none_is() {
+        let numbers = Int32Array::from(vec![Some(7), None, Some(-1), Some(7)]);
+        let keys = [7, -1, 7].map(|number| Key::Fixed(key_of_i64(number)));
+        assert_eq!(encode_literals(&numbers), Some(keys.to_vec()));
+        let texts = StringArray::from(vec!["a".to_owned(), "x".repeat(MAX_KEY_LENGTH + 1)]);
+        assert_eq!(encode_literals(&texts), None);
+        assert_eq!(encode_literals(&Float64Array::from(vec![1.0, f64::NAN])), None);
+        assert_eq!(encode_literals(&arrow::array::NullArray::new(1)), None);
+    }
 
     #[test]
     fn rows_of_several_columns_have_one_hash() {

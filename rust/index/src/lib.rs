@@ -24,7 +24,7 @@ pub mod values;
 pub mod zones;
 
 pub use algebra::Candidates;
-pub use key::{LiteralKey, encode_literal, hash_rows, key_type_of};
+pub use key::{LiteralKey, encode_literal, encode_literals, hash_rows, key_type_of};
 pub use precision::{Precision, PrecisionError};
 pub use predicate::{Leaf, Predicate, Reason, Test, Truth};
 pub use ranges::{KeyRange, KeyRanges};

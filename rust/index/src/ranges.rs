@@ -1,12 +1,14 @@
 //! Sets of keys, as ranges: what a predicate asks of one column.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use lakemark_format::key::Key;
 
-/// A set of keys: disjoint, ascending ranges that do not touch.
+/// A set of keys: disjoint, ascending ranges that do not touch. Copies share them: a join may ask for many thousands of keys, and each
+/// segment is asked by a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct KeyRanges(Vec<KeyRange>);
+pub struct KeyRanges(Arc<[KeyRange]>);
 
 /// Keys from `low` to `high`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,26 +64,26 @@ impl KeyRanges {
             _ => 0,
         };
         let heap: usize = self.0.iter().map(|range| of_key(&range.low) + of_key(&range.high)).sum();
-        self.0.capacity() * size_of::<KeyRange>() + heap
+        self.0.len() * size_of::<KeyRange>() + heap
     }
 
     /// No key.
     #[must_use]
     pub fn none() -> Self {
-        Self(Vec::new())
+        Self::default()
     }
 
     /// Every key.
     #[must_use]
     pub fn all() -> Self {
-        Self(vec![KeyRange { low: Bound::Unbounded, high: Bound::Unbounded }])
+        Self(Arc::new([KeyRange { low: Bound::Unbounded, high: Bound::Unbounded }]))
     }
 
     /// Keys between two bounds.
     #[must_use]
     pub fn between(low: Bound<Key>, high: Bound<Key>) -> Self {
         let range = KeyRange { low, high };
-        Self(if range.is_empty() { Vec::new() } else { vec![range] })
+        if range.is_empty() { Self::default() } else { Self(Arc::new([range])) }
     }
 
     /// One key.
@@ -173,7 +175,7 @@ impl KeyRanges {
                 b.next();
             }
         }
-        Self(ranges)
+        Self(ranges.into())
     }
 
     /// Keys that are not in the set.
@@ -182,7 +184,7 @@ impl KeyRanges {
         let mut ranges = Vec::with_capacity(self.0.len() + 1);
         let mut low = Bound::Unbounded;
         let mut open = true;
-        for range in &self.0 {
+        for range in self.0.iter() {
             if let Some(high) = flip(&range.low) {
                 let gap = KeyRange { low: low.clone(), high };
                 if !gap.is_empty() {
@@ -197,7 +199,7 @@ impl KeyRanges {
         if open {
             ranges.push(KeyRange { low, high: Bound::Unbounded });
         }
-        Self(ranges)
+        Self(ranges.into())
     }
 
     /// Keys in either set.

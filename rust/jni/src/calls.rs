@@ -167,21 +167,21 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_aggregate<'l>(
     .resolve::<Throw>()
 }
 
-/// `byte[] plan(long table, String filter, String columns)`: the splits, as [`plan::Plan::encode`] writes them; `columns` is a JSON list of
-/// names.
+/// `byte[] plan(long table, String filter, String wanted)`: the splits, as [`plan::Plan::encode`] writes them; `wanted` is the JSON of a
+/// [`plan::Wanted`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
     filter: JString<'l>,
-    columns: JString<'l>,
+    wanted: JString<'l>,
 ) -> JByteArray<'l> {
     env.with_env(|env| -> Result<JByteArray<'l>> {
         let filter = filter.try_to_string(env)?;
-        let columns: Vec<String> = serde_json::from_str(&columns.try_to_string(env)?)?;
+        let wanted: plan::Wanted = serde_json::from_str(&wanted.try_to_string(env)?)?;
         let pinned = handle::get(table)?;
-        let plan = block_on(plan::plan(&pinned, &filter, &columns))??;
+        let plan = block_on(plan::plan(&pinned, &filter, wanted))??;
         Ok(env.byte_array_from_slice(&plan.encode()?)?)
     })
     .resolve::<Throw>()

@@ -9,6 +9,7 @@
 //! A literal must be a value of the column's own type, exactly. Whatever is not becomes [`Predicate::Unknown`], which keeps
 //! every row, so that Spark evaluates the condition itself.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -16,18 +17,22 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Schema, TimeUnit};
+use arrow::temporal_conversions::{date32_to_datetime, timestamp_us_to_datetime};
 use base64::Engine;
-use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use crate::error::Result;
 
+/// So many values of a list are named in reports.
+const NAMED_VALUES: usize = 8;
+
 /// A node of the tree.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
-enum Node {
+pub(crate) enum Node {
     And { children: Vec<Node> },
     Or { children: Vec<Node> },
     Not { child: Box<Node> },
@@ -47,7 +52,7 @@ enum Node {
 /// A value as Spark holds it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Literal {
+pub(crate) enum Literal {
     Null(IgnoredAny),
     Boolean(bool),
     Long(i64),
@@ -59,10 +64,65 @@ enum Literal {
     TimestampNtz(i64),
 }
 
+impl Literal {
+    fn as_boolean(&self) -> Option<bool> {
+        if let Self::Boolean(value) = self { Some(*value) } else { None }
+    }
+
+    fn as_long(&self) -> Option<i64> {
+        if let Self::Long(value) = self { Some(*value) } else { None }
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        if let Self::String(value) = self { Some(value) } else { None }
+    }
+
+    fn as_days(&self) -> Option<i32> {
+        if let Self::Date(days) = self { Some(*days) } else { None }
+    }
+
+    fn as_timestamp(&self) -> Option<i64> {
+        if let Self::Timestamp(micros) = self { Some(*micros) } else { None }
+    }
+
+    fn as_local_timestamp(&self) -> Option<i64> {
+        if let Self::TimestampNtz(micros) = self { Some(*micros) } else { None }
+    }
+}
+
+/// As SQL writes it, more or less.
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null(_) => f.write_str("NULL"),
+            Self::Boolean(value) => write!(f, "{value}"),
+            Self::Long(value) => write!(f, "{value}"),
+            Self::Decimal { unscaled, scale } => match unscaled.parse::<i128>() {
+                Ok(number) => f.write_str(&Decimal128Type::format_decimal(number, 38, *scale)),
+                Err(_) => f.write_str(unscaled),
+            },
+            Self::String(value) => write!(f, "'{}'", value.replace('\'', "''")),
+            Self::Binary(value) => write!(f, "base64 {value}"),
+            Self::Date(days) => match date32_to_datetime(*days) {
+                Some(day) => write!(f, "DATE '{}'", day.date()),
+                None => write!(f, "day {days}"),
+            },
+            Self::Timestamp(micros) | Self::TimestampNtz(micros) => match timestamp_us_to_datetime(*micros) {
+                Some(moment) => write!(f, "TIMESTAMP '{moment}'"),
+                None => write!(f, "microsecond {micros}"),
+            },
+        }
+    }
+}
+
 /// The predicate of a filter over a table's schema.
 pub(crate) fn parse(json: &str, schema: &Schema) -> Result<Predicate> {
-    let node: Node = serde_json::from_str(json)?;
-    Ok(translate(node, schema).simplify())
+    Ok(predicate(serde_json::from_str(json)?, schema))
+}
+
+/// The predicate of a tree over a table's schema.
+pub(crate) fn predicate(node: Node, schema: &Schema) -> Predicate {
+    translate(node, schema).simplify()
 }
 
 fn translate(node: Node, schema: &Schema) -> Predicate {
@@ -87,10 +147,34 @@ fn translate(node: Node, schema: &Schema) -> Predicate {
         Node::Gt { column, value } => compare(schema, column, ">", &value, |key| KeyRanges::greater_than(key, false)),
         Node::Ge { column, value } => compare(schema, column, ">=", &value, |key| KeyRanges::greater_than(key, true)),
         Node::StartsWith { column, value } => starts_with(schema, column, &value),
-        Node::In { column, values } => Predicate::Or(
-            values.iter().map(|value| compare(schema, column.clone(), "=", value, KeyRanges::point)).collect(),
-        ),
+        Node::In { column, values } => in_list(schema, column, values),
     }
+}
+
+/// One test of all values: a join may ask for many thousands of them.
+fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predicate {
+    let listed = values.len();
+    let text = if listed <= NAMED_VALUES {
+        let named: Vec<String> = values.iter().map(Literal::to_string).collect();
+        format!("{column} IN ({})", named.join(", "))
+    } else {
+        format!("{column} IN ({listed} values)")
+    };
+    values.retain(|value| !matches!(value, Literal::Null(_)));
+    let has_null = values.len() < listed;
+    let keys = match values.as_slice() {
+        // No row is in an empty list, not even one without a value.
+        [] if !has_null => return Predicate::Const(Truth::False),
+        [] => return Predicate::Const(Truth::Null),
+        values => schema
+            .field_with_name(&column)
+            .ok()
+            .and_then(|field| literals(values, field.data_type()))
+            .and_then(|array| encode_literals(array.as_ref())),
+    };
+    let Some(keys) = keys else { return Predicate::Unknown { reason: Reason::LiteralNotRepresentable, text } };
+    let leaf = Predicate::Leaf(Leaf { column, test: Test::Ranges(KeyRanges::points(keys)), text });
+    if has_null { Predicate::Or(vec![leaf, Predicate::Const(Truth::Null)]) } else { leaf }
 }
 
 fn compare(
@@ -100,24 +184,24 @@ fn compare(
     value: &Literal,
     ranges: impl Fn(lakemark_format::key::Key) -> KeyRanges,
 ) -> Predicate {
-    let text = format!("{column} {sign} {value:?}");
+    let text = format!("{column} {sign} {value}");
     if matches!(value, Literal::Null(_)) {
         return Predicate::Const(Truth::Null);
     }
     let key = schema
         .field_with_name(&column)
         .ok()
-        .and_then(|field| literal(value, field.data_type()))
-        .and_then(|array| encode_literal(array.as_ref()));
+        .and_then(|field| literals(std::slice::from_ref(value), field.data_type()))
+        .and_then(|array| encode_literals(array.as_ref()))
+        .and_then(|mut keys| keys.pop());
     match key {
-        Some(LiteralKey::Null) => Predicate::Const(Truth::Null),
-        Some(LiteralKey::Key(key)) => Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges(key)), text }),
+        Some(key) => Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges(key)), text }),
         None => Predicate::Unknown { reason: Reason::LiteralNotRepresentable, text },
     }
 }
 
 fn starts_with(schema: &Schema, column: String, value: &Literal) -> Predicate {
-    let text = format!("{column} LIKE {value:?}%");
+    let text = format!("startswith({column}, {value})");
     let strings = schema.field_with_name(&column).is_ok_and(|field| is_string(field.data_type()));
     match value {
         Literal::String(prefix) if strings => {
@@ -135,29 +219,44 @@ fn is_string(data_type: &DataType) -> bool {
     }
 }
 
-/// The literal as a value of the column's own type, if it is one.
-fn literal(value: &Literal, column: &DataType) -> Option<ArrayRef> {
+/// The literals, none of which is NULL, as values of the column's own type. Left out are those that no value of the column equals: numbers
+/// out of its range, moments between its units. None if they are of another kind.
+fn literals(values: &[Literal], column: &DataType) -> Option<ArrayRef> {
     let column = match column {
         DataType::Dictionary(_, value) => value.as_ref(),
         other => other,
     };
-    let plain: ArrayRef = match (value, column) {
-        (Literal::Boolean(value), DataType::Boolean) => Arc::new(BooleanArray::from(vec![*value])),
-        (Literal::Long(value), column) if column.is_integer() => Arc::new(Int64Array::from(vec![*value])),
-        (Literal::Decimal { unscaled, scale }, column) => decimal(unscaled, *scale, column)?,
-        (Literal::String(value), column) if is_string(column) => Arc::new(StringArray::from(vec![value.as_str()])),
-        (Literal::Binary(value), column) => binary(value, column)?,
-        (Literal::Date(days), DataType::Date32) => Arc::new(Date32Array::from(vec![*days])),
-        (Literal::Timestamp(micros), DataType::Timestamp(unit, Some(_)))
-        | (Literal::TimestampNtz(micros), DataType::Timestamp(unit, None)) => timestamp(*micros, *unit, column)?,
+    let plain: ArrayRef = match (values.first()?, column) {
+        (Literal::Boolean(_), DataType::Boolean) => Arc::new(BooleanArray::from(all(values, Literal::as_boolean)?)),
+        (Literal::Long(_), column) if column.is_integer() => Arc::new(Int64Array::from(all(values, Literal::as_long)?)),
+        (Literal::Decimal { scale, .. }, column) => decimals(values, *scale, column)?,
+        (Literal::String(_), column) if is_string(column) => {
+            Arc::new(StringArray::from(all(values, Literal::as_text)?))
+        }
+        (Literal::Binary(_), column) => binaries(values, column)?,
+        (Literal::Date(_), DataType::Date32) => Arc::new(Date32Array::from(all(values, Literal::as_days)?)),
+        (Literal::Timestamp(_), DataType::Timestamp(unit, Some(_))) => {
+            timestamps(all(values, Literal::as_timestamp)?, *unit, column)?
+        }
+        (Literal::TimestampNtz(_), DataType::Timestamp(unit, None)) => {
+            timestamps(all(values, Literal::as_local_timestamp)?, *unit, column)?
+        }
         _ => return None,
     };
-    // Not safe: a value out of the column's range is an error and so no key, never a NULL.
-    cast_with_options(&plain, column, &CastOptions { safe: false, ..Default::default() }).ok()
+    // Safe: a value out of the column's range becomes a NULL, which has no key.
+    cast_with_options(&plain, column, &CastOptions { safe: true, ..Default::default() }).ok()
 }
 
-fn decimal(unscaled: &str, scale: i8, column: &DataType) -> Option<ArrayRef> {
-    let unscaled: i128 = unscaled.parse().ok()?;
+/// What each value is; none if one of them is something else.
+fn all<'a, T>(values: &'a [Literal], of: impl Fn(&'a Literal) -> Option<T>) -> Option<Vec<T>> {
+    values.iter().map(of).collect()
+}
+
+fn decimals(values: &[Literal], scale: i8, column: &DataType) -> Option<ArrayRef> {
+    let unscaled = all(values, |value| match value {
+        Literal::Decimal { unscaled, scale: of } if *of == scale => unscaled.parse::<i128>().ok(),
+        _ => None,
+    })?;
     let precision = match column {
         // Spark reads unsigned 64-bit integers as decimals without a fraction.
         DataType::UInt64 if scale == 0 => 38,
@@ -171,38 +270,46 @@ fn decimal(unscaled: &str, scale: i8, column: &DataType) -> Option<ArrayRef> {
         }
         _ => return None,
     };
-    let array = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(precision, scale).ok()?;
+    let array = Decimal128Array::from(unscaled).with_precision_and_scale(precision, scale).ok()?;
     Some(Arc::new(array))
 }
 
-fn binary(value: &str, column: &DataType) -> Option<ArrayRef> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(value).ok()?;
-    let fits = match column {
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => true,
+fn binaries(values: &[Literal], column: &DataType) -> Option<ArrayRef> {
+    let decoded = all(values, |value| match value {
+        Literal::Binary(text) => base64::engine::general_purpose::STANDARD.decode(text).ok(),
+        _ => None,
+    })?;
+    let fits = |bytes: &Vec<u8>| match column {
         DataType::FixedSizeBinary(width) => usize::try_from(*width).is_ok_and(|width| width == bytes.len()),
-        _ => false,
+        _ => true,
     };
-    fits.then(|| Arc::new(BinaryArray::from(vec![bytes.as_slice()])) as ArrayRef)
+    let is_binary = matches!(
+        column,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_)
+    );
+    is_binary.then(|| Arc::new(BinaryArray::from_iter_values(decoded.into_iter().filter(fits))) as ArrayRef)
 }
 
-fn timestamp(micros: i64, unit: TimeUnit, column: &DataType) -> Option<ArrayRef> {
-    let exact = match unit {
-        TimeUnit::Second => micros % 1_000_000 == 0,
-        TimeUnit::Millisecond => micros % 1_000 == 0,
-        TimeUnit::Microsecond => true,
+fn timestamps(mut micros: Vec<i64>, unit: TimeUnit, column: &DataType) -> Option<ArrayRef> {
+    let micros_of_unit = match unit {
+        TimeUnit::Second => 1_000_000,
+        TimeUnit::Millisecond => 1_000,
+        TimeUnit::Microsecond => 1,
         // Spark sees such a column cut to microseconds, which the index does not.
-        TimeUnit::Nanosecond => false,
+        TimeUnit::Nanosecond => return None,
     };
     let DataType::Timestamp(_, zone) = column else {
         return None;
     };
-    exact.then(|| Arc::new(TimestampMicrosecondArray::from(vec![micros]).with_timezone_opt(zone.clone())) as ArrayRef)
+    micros.retain(|micros| micros % micros_of_unit == 0);
+    Some(Arc::new(TimestampMicrosecondArray::from(micros).with_timezone_opt(zone.clone())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use arrow::datatypes::Field;
+    use lakemark_format::key::{Key, key_of_i64};
 
     fn schema() -> Schema {
         Schema::new(vec![
@@ -211,6 +318,7 @@ mod tests {
             Field::new("s", DataType::Utf8View, true),
             Field::new("d", DataType::Decimal128(10, 2), true),
             Field::new("ms", DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), true),
+            Field::new("day", DataType::Date32, true),
             Field::new("ns", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
         ])
     }
@@ -257,6 +365,52 @@ mod tests {
     fn a_comparison_with_null_is_null_for_every_row() {
         let predicate = parse(r#"{"op":"eq","column":"k","value":{"null":true}}"#, &schema()).expect("valid");
         assert_eq!(predicate, Predicate::Const(Truth::Null));
+    }
+
+    #[test]
+    fn a_list_is_one_test_of_its_sorted_values() {
+        let list = |json: &str| parse(json, &schema()).expect(json);
+        let leaf = |keys: &[i64], text: &str| {
+            let keys = keys.iter().map(|key| Key::Fixed(key_of_i64(*key))).collect();
+            Predicate::Leaf(Leaf {
+                column: "k".to_owned(),
+                test: Test::Ranges(KeyRanges::points(keys)),
+                text: text.to_owned(),
+            })
+        };
+        let found = list(r#"{"op":"in","column":"k","values":[{"long":7},{"long":-5},{"long":7}]}"#);
+        assert_eq!(found, leaf(&[-5, 7], "k IN (7, -5, 7)"));
+        let found = list(r#"{"op":"in","column":"k","values":[{"long":7},{"null":true}]}"#);
+        let either = Predicate::Or(vec![leaf(&[7], "k IN (7, NULL)"), Predicate::Const(Truth::Null)]);
+        assert_eq!(found, either);
+        assert_eq!(list(r#"{"op":"in","column":"k","values":[]}"#), Predicate::Const(Truth::False));
+        assert_eq!(list(r#"{"op":"in","column":"k","values":[{"null":true}]}"#), Predicate::Const(Truth::Null));
+        let many: Vec<String> = (0..50_000).rev().map(|key| format!(r#"{{"long":{key}}}"#)).collect();
+        let found = list(&format!(r#"{{"op":"in","column":"k","values":[{}]}}"#, many.join(",")));
+        assert_eq!(found, leaf(&(0..50_000).collect::<Vec<_>>(), "k IN (50000 values)"));
+        // No row has what is no value of the column.
+        let found = list(r#"{"op":"in","column":"u","values":[{"long":256},{"long":-1}]}"#);
+        let Predicate::Leaf(Leaf { test, .. }) = found else { panic!("{found:?}") };
+        assert_eq!(test, Test::Ranges(KeyRanges::none()));
+        let found = list(r#"{"op":"in","column":"ms","values":[{"timestamp":2000},{"timestamp":2001}]}"#);
+        let Predicate::Leaf(Leaf { test, .. }) = found else { panic!("{found:?}") };
+        assert_eq!(test, Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(2)))));
+        // Values of several kinds are nothing that Spark sends.
+        let found = list(r#"{"op":"in","column":"s","values":[{"string":"a"},{"long":7}]}"#);
+        assert!(matches!(found, Predicate::Unknown { .. }), "{found:?}");
+    }
+
+    #[test]
+    fn conditions_are_named_as_sql_writes_them() {
+        for (json, text) in [
+            (r#"{"op":"eq","column":"s","value":{"string":"d'or"}}"#, "s = 'd''or'"),
+            (r#"{"op":"eq","column":"d","value":{"decimal":{"unscaled":"-125","scale":2}}}"#, "d = -1.25"),
+            (r#"{"op":"ge","column":"ms","value":{"timestamp":2000}}"#, "ms >= TIMESTAMP '1970-01-01 00:00:00.002'"),
+            (r#"{"op":"lt","column":"day","value":{"date":59}}"#, "day < DATE '1970-03-01'"),
+            (r#"{"op":"starts_with","column":"s","value":{"string":"ab"}}"#, "startswith(s, 'ab')"),
+        ] {
+            assert_eq!(parse(json, &schema()).expect(json).to_string(), text);
+        }
     }
 
     #[test]

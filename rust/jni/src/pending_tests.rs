@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::{Int32Type, Int64Type};
 use lakemark_table::{BuildOptions, Change, IndexSpec, MigrateOptions, Operation, Table, TableOptions, WriteOptions};
 use parquet::arrow::ArrowWriter;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::aggregate;
@@ -122,8 +122,12 @@ struct Planned {
 }
 
 async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
-    let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
-    let plan = plan::plan(pinned, filter, &columns).await.expect("a plan").encode().expect("bytes");
+    planned(pinned, filter, json!({"columns": columns})).await
+}
+
+async fn planned(pinned: &Pinned, filter: &str, wanted: Value) -> Planned {
+    let wanted = serde_json::from_value(wanted).expect("what is wanted");
+    let plan = plan::plan(pinned, filter, wanted).await.expect("a plan").encode().expect("bytes");
     let (length, rest) = plan.split_first_chunk::<4>().expect("a length");
     let (json, mut rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
     let json: Value = serde_json::from_slice(json).expect("JSON");
@@ -245,6 +249,41 @@ fn filters_stay_certain_while_something_is_pending() {
             assert_eq!(planned.json["pendingRows"], 3);
             let not_new: Vec<Row> = expected().into_iter().filter(|row| row.3.as_deref() != Some("new")).collect();
             assert_eq!(rows_of(&planned).await, not_new);
+            fixture.table.flush().await.expect("a run");
+        }
+    });
+}
+
+/// Keys that a join has read leave just the rows that have them, of files and of what is pending.
+#[test]
+fn keys_that_are_learned_later_leave_fewer_rows() {
+    test(async {
+        let fixture = Fixture::new().await;
+        fixture.change().await;
+        let five = r#"{"op":"eq","column":"a","value":{"long":5}}"#;
+        let new: Vec<i64> = expected().iter().filter(|row| row.3.as_deref() == Some("new")).map(|row| row.1).collect();
+        let keys: Vec<i64> = [1003, 1005, 2025, 7].into_iter().chain(new).collect();
+        let values: Vec<Value> = keys.iter().map(|key| json!({"long": key})).collect();
+        let of_keys = json!({"op": "in", "column": "k", "values": values});
+        let in_partition = json!({"op": "in", "column": "p", "values": [{"long": 2}, {"null": true}]});
+        for _ in 0..2 {
+            let pinned = fixture.pin().await;
+            for filter in [ALL_ROWS, five] {
+                let chosen = |row: &Row| filter == ALL_ROWS || row.2 == Some(5);
+                let wanted: Vec<Row> =
+                    expected().into_iter().filter(|row| chosen(row) && keys.contains(&row.1)).collect();
+                let found = planned(&pinned, filter, json!({"columns": COLUMNS, "runtime": of_keys})).await;
+                assert_eq!(rows_of(&found).await, wanted);
+                assert!(found.json["report"]["leaves"].as_array().expect("leaves").len() > usize::from(filter == five));
+                let wanted: Vec<Row> = expected().into_iter().filter(|row| chosen(row) && row.0 == Some(2)).collect();
+                let found = planned(&pinned, filter, json!({"columns": COLUMNS, "runtime": in_partition})).await;
+                assert_eq!(rows_of(&found).await, wanted);
+                assert_eq!(found.json["report"]["files_pruned"], 1);
+            }
+            // The first plan is what it was.
+            assert_eq!(rows_of(&plan(&pinned, ALL_ROWS, &COLUMNS).await).await, expected());
+            let marked = plan(&pinned, ALL_ROWS, &COLUMNS).await.json["markedColumns"].clone();
+            assert_eq!(marked, json!(["p", "k", "a"]));
             fixture.table.flush().await.expect("a run");
         }
     });

@@ -8,8 +8,9 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot};
 use object_store::ObjectMeta;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
@@ -21,6 +22,15 @@ use crate::types::{spark_schema, spark_type};
 /// A task reads about so many bytes of a file; less would waste openings, more would leave cores idle.
 const SPLIT_BYTES: u64 = 64 << 20;
 
+/// What Java wants of the rows that a filter chooses.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Wanted {
+    /// The columns to give, in their order.
+    columns: Vec<String>,
+    /// What Spark learned about the rows since the scan was planned first; it goes on testing it.
+    runtime: Option<filter::Node>,
+}
+
 /// The answer to Java: what tasks get, and what the driver tells Spark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -30,7 +40,11 @@ pub(crate) struct Plan {
     pub(crate) splits: Vec<PlannedSplit>,
     /// Rows of the splits that are in no data file yet.
     pending_rows: u64,
+    /// Those of the columns of which the marks know something.
+    marked_columns: Vec<String>,
     report: ProbeReport,
+    /// The same for people.
+    report_text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,10 +129,15 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.
-pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> Result<Plan> {
+pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Result<Plan> {
     let snapshot = &pinned.snapshot;
-    let answer = probe(pinned, filter).await?;
-    let schema = projection(&snapshot.schema(), columns)?;
+    let schema = projection(&snapshot.schema(), &wanted.columns)?;
+    let mut answer = probe(pinned, filter).await?;
+    if let Some(runtime) = wanted.runtime {
+        let table = snapshot.schema();
+        let (filter, keys) = (filter::parse(filter, &table)?, filter::predicate(runtime, &table));
+        answer = Arc::new(dynamic::narrowed(pinned, &answer, filter, keys, &schema).await?);
+    }
     let mut splits = Vec::new();
     for (file, found) in snapshot.files().iter().zip(&answer.files.files) {
         let constants = partition_constants(snapshot, file, &schema)?;
@@ -142,7 +161,13 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, columns: &[String]) -> R
         scan: serde_json::to_string(&scan)?,
         splits,
         pending_rows: answer.pending.row_count(),
+        marked_columns: wanted
+            .columns
+            .into_iter()
+            .filter(|name| pinned.use_index && snapshot.is_marked(name))
+            .collect(),
         report: answer.files.report.clone(),
+        report_text: answer.files.report.to_string(),
     })
 }
 

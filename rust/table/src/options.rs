@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use arrow::datatypes::DataType;
+
 /// How a table is opened.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
@@ -151,10 +153,41 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// What a column of this type is in a file.
+    #[must_use]
+    pub fn of(data_type: &DataType) -> Self {
+        Self { count: leaves(data_type), decode: value_cost(data_type) }
+    }
+
     /// These and others.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { count: self.count + other.count, decode: self.decode + other.decode }
+    }
+}
+
+/// Columns of a file that hold the parts of such a value.
+fn leaves(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Struct(fields) => fields.iter().map(|field| leaves(field.data_type())).sum(),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => leaves(item.data_type()),
+        _ => 1.0,
+    }
+}
+
+/// Nanoseconds to decode a value, rounded from what sums over such columns of Parquet files take.
+fn value_cost(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Dictionary(_, value) => value_cost(value),
+        DataType::Null | DataType::Boolean => 2.0,
+        fixed if fixed.is_primitive() => 4.0,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => 12.0,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => 12.0,
+        // Lists, structs and maps: each level of nesting is decoded by itself.
+        _ => 40.0,
     }
 }
 

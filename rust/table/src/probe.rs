@@ -14,6 +14,7 @@ mod answers;
 mod bounds;
 mod choice;
 mod count;
+mod cut;
 mod identity;
 mod narrow;
 mod pairs;

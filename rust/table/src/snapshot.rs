@@ -481,6 +481,12 @@ impl Snapshot {
         found
     }
 
+    /// Whether something may be known of conditions on a column: it is one of the partition columns, or has an index.
+    #[must_use]
+    pub fn is_marked(&self, column: &str) -> bool {
+        self.partition_columns.iter().any(|field| field.name() == column) || !self.indexes_of(column).is_empty()
+    }
+
     /// Those of them that know every row.
     pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let mut found = self.indexes_of(column);

@@ -4,6 +4,8 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 
 /** JSON by Spark's own Jackson. */
 final class Json {
@@ -19,8 +21,18 @@ final class Json {
     }
   }
 
+  static ObjectNode object() {
+    return MAPPER.createObjectNode();
+  }
+
   static ArrayNode list() {
-    return MAPPER.createArrayNode();
+    return list(List.of());
+  }
+
+  static ArrayNode list(List<String> texts) {
+    ArrayNode list = MAPPER.createArrayNode();
+    texts.forEach(list::add);
+    return list;
   }
 
   static JsonNode read(String text) {

@@ -1,5 +1,6 @@
 package io.lakemark.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -54,21 +55,54 @@ record LakemarkAnswer(StructType schema, InternalRow[] rows) {
 
   /** The scan that gives these rows. */
   LocalScan scan(String description) {
-    return new LocalScan() {
-      @Override
-      public StructType readSchema() {
-        return schema;
-      }
+    return new Rows(this, description);
+  }
 
-      @Override
-      public String description() {
-        return description;
-      }
+  /** The scan that gives these rows in the place of others. */
+  LocalScan scan(PushedDown asked) {
+    return new Answer(this, asked);
+  }
 
-      @Override
-      public InternalRow[] rows() {
-        return rows;
-      }
-    };
+  private static class Rows implements LocalScan {
+    private final LakemarkAnswer answer;
+    private final String description;
+
+    Rows(LakemarkAnswer answer, String description) {
+      this.answer = answer;
+      this.description = description;
+    }
+
+    @Override
+    public StructType readSchema() {
+      return answer.schema;
+    }
+
+    @Override
+    public String description() {
+      return description;
+    }
+
+    @Override
+    public InternalRow[] rows() {
+      return answer.rows;
+    }
+  }
+
+  private static final class Answer extends Rows implements Explained {
+    private final PushedDown asked;
+    private final int rows;
+
+    Answer(LakemarkAnswer answer, PushedDown asked) {
+      super(answer, asked.line() + " answered from the index");
+      this.asked = asked;
+      this.rows = answer.rows.length;
+    }
+
+    @Override
+    public ObjectNode facts() {
+      ObjectNode facts = asked.facts().put("splits", 0).put("bytes", 0).put("rows", rows);
+      facts.put("rows_pending", 0).putArray("runtime_filters");
+      return facts.putNull("report").putNull("report_text");
+    }
   }
 }

@@ -8,6 +8,7 @@ public final class LakemarkMetrics {
   static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
   static final String ROWS_CERTAIN = "rowsCertain";
   static final String ROWS_PENDING = "rowsPending";
+  static final String INDEX_BYTES = "indexBytes";
 
   private LakemarkMetrics() {}
 
@@ -70,6 +71,22 @@ public final class LakemarkMetrics {
     @Override
     public String description() {
       return "rows of pending updates";
+    }
+  }
+
+  /** Bytes of marks that were read to plan the scan. */
+  public static final class IndexBytes extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public IndexBytes() {}
+
+    @Override
+    public String name() {
+      return INDEX_BYTES;
+    }
+
+    @Override
+    public String description() {
+      return "bytes of marks read";
     }
   }
 }

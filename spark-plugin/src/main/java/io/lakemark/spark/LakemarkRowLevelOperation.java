@@ -2,7 +2,7 @@ package io.lakemark.spark;
 
 import java.util.List;
 import java.util.OptionalLong;
-import org.apache.spark.sql.connector.expressions.Expressions;
+import java.util.Set;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
@@ -38,7 +38,15 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakemarkScanBuilder(table.forQuery(options), schema, this::saw);
+    return new LakemarkScanBuilder(table.forQuery(options), schema, filterable(), this::saw);
+  }
+
+  /**
+   * The key, if it is one column: Spark of 4.2 and later asks for the keys of the rows that match
+   * before it reads whole rows, and of several columns it could not tell the scan.
+   */
+  private Set<String> filterable() {
+    return key.size() == 1 ? Set.copyOf(key) : Set.of();
   }
 
   /** Of several scans the one counts that saw least. */
@@ -58,8 +66,6 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
 
   @Override
   public NamedReference[] rowId() {
-    return key.stream()
-        .map(name -> Expressions.column('`' + name.replace("`", "``") + '`'))
-        .toArray(NamedReference[]::new);
+    return key.stream().map(LakemarkScan::reference).toArray(NamedReference[]::new);
   }
 }

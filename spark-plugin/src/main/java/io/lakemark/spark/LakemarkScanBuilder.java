@@ -7,7 +7,8 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
 import java.util.function.LongConsumer;
-import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
@@ -37,6 +38,9 @@ final class LakemarkScanBuilder
   private final StructType schema;
   private final PredicateTranslator translator;
 
+  /** The columns by which Spark may filter once it knows the keys of a join. */
+  private final Set<String> filterable;
+
   /** Told which change was the last one that a scan sees, if the table takes changes. */
   private final LongConsumer seen;
 
@@ -50,12 +54,14 @@ final class LakemarkScanBuilder
   private boolean isAnswered;
 
   LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
-    this(options, schema, sequence -> {});
+    this(options, schema, Set.of(schema.fieldNames()), sequence -> {});
   }
 
-  LakemarkScanBuilder(LakemarkOptions options, StructType schema, LongConsumer seen) {
+  LakemarkScanBuilder(
+      LakemarkOptions options, StructType schema, Set<String> filterable, LongConsumer seen) {
     this.options = options;
     this.schema = schema;
+    this.filterable = filterable;
     this.seen = seen;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
@@ -146,25 +152,62 @@ final class LakemarkScanBuilder
 
   @Override
   public Scan build() {
-    try (NativeTable pinned = table()) {
+    NativeTable pinned = table();
+    table = null;
+    boolean isKept = false;
+    try {
       pinned.sequence().ifPresent(seen);
       if (isAnswered) {
-        return answer.orElseThrow().scan(description() + " answered from the index");
+        return answer.orElseThrow().scan(pushedDown());
       }
-      ScanPlan plan = pinned.plan(filter, columns);
-      return new LakemarkScan(
-          description(),
-          columns,
-          limit < 0 ? plan : plan.limited(limit),
-          MarkStatistics.of(pinned, filter, columns));
+      LakemarkScan scan = scan(pinned);
+      if (scan.filterAttributes().length > 0) {
+        RecentTables.keep(pinned);
+        isKept = true;
+      }
+      return scan;
     } finally {
-      table = null;
+      if (!isKept) {
+        pinned.close();
+      }
     }
   }
 
-  private String description() {
-    String filters =
-        Arrays.stream(pushed).map(Predicate::toString).collect(Collectors.joining(", "));
-    return options.description() + " PushedFilters: [" + filters + "]";
+  private LakemarkScan scan(NativeTable pinned) {
+    String asked = filter;
+    StructType read = columns;
+    ScanPlan plan = pinned.plan(asked, read);
+    return new LakemarkScan(
+        pushedDown(),
+        read,
+        limit < 0 ? plan : plan.limited(limit),
+        MarkStatistics.of(pinned, asked, read),
+        // Splits that a limit left over are no rows to choose from.
+        limit < 0 ? filterColumns(plan) : List.of(),
+        predicates ->
+            translator
+                .learned(predicates)
+                .flatMap(learned -> pinned.planAgain(asked, read, learned)));
+  }
+
+  /** The columns that are read whose values the marks can be asked for. */
+  private List<String> filterColumns(ScanPlan plan) {
+    return Arrays.stream(columns.fields())
+        .filter(column -> PredicateTranslator.isComparable(column.dataType()))
+        .map(StructField::name)
+        .filter(name -> filterable.contains(name) && plan.markedColumns().contains(name))
+        .toList();
+  }
+
+  private PushedDown pushedDown() {
+    List<String> aggregates =
+        isAnswered
+            ? Stream.of(asked.groupByExpressions(), asked.aggregateExpressions())
+                .flatMap(Arrays::stream)
+                .map(Expression::describe)
+                .toList()
+            : List.of();
+    List<String> filters = Arrays.stream(pushed).map(Predicate::toString).toList();
+    return new PushedDown(options.description(), filters, aggregates, limit);
   }
 }

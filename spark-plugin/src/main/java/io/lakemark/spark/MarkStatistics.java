@@ -6,7 +6,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.internal.SQLConf;
@@ -38,7 +37,7 @@ record MarkStatistics(
     if (SQLConf.get().cboEnabled()) {
       for (StructField column : columns.fields()) {
         of(table, filter, column)
-            .ifPresent(found -> known.put(Expressions.column(quoted(column.name())), found));
+            .ifPresent(found -> known.put(LakemarkScan.reference(column.name()), found));
       }
     }
     return known;
@@ -84,10 +83,5 @@ record MarkStatistics(
       LakemarkAnswer answer, InternalRow row, int at, DataType type) {
     boolean isKnown = answer.schema().fields()[at].dataType().equals(type) && !row.isNullAt(at);
     return isKnown ? Optional.of(row.get(at, type)) : Optional.empty();
-  }
-
-  /** {@link Expressions#column} takes text in SQL's form. */
-  private static String quoted(String name) {
-    return "`" + name.replace("`", "``") + "`";
   }
 }

@@ -92,7 +92,7 @@ final class NativeLibrary {
 
   static native void aggregate(long table, String filter, String question, long outStream);
 
-  static native byte[] plan(long table, String filter, String columns);
+  static native byte[] plan(long table, String filter, String wanted);
 
   static native void openSplit(String scan, String split, byte[] attachment, long outStream);
 

@@ -1,7 +1,9 @@
 package io.lakemark.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.lang.ref.Cleaner;
+import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
@@ -93,8 +95,29 @@ final class NativeTable implements AutoCloseable {
 
   /** The rows that a filter may choose, cut into splits. */
   ScanPlan plan(String filter, StructType columns) {
-    String names = Json.write(columns.fieldNames());
-    return ScanPlan.parse(handle.call(address -> NativeLibrary.plan(address, filter, names)));
+    ObjectNode wanted = wanted(columns);
+    return handle.call(address -> plan(address, filter, wanted));
+  }
+
+  /**
+   * The same rows of the same state without those for which {@code learned} is not true; empty if
+   * the table is closed by now.
+   */
+  Optional<ScanPlan> planAgain(String filter, StructType columns, ObjectNode learned) {
+    ObjectNode wanted = wanted(columns);
+    wanted.set("runtime", learned);
+    return handle.call(
+        address -> address == 0 ? Optional.empty() : Optional.of(plan(address, filter, wanted)));
+  }
+
+  private static ObjectNode wanted(StructType columns) {
+    ObjectNode wanted = Json.object();
+    wanted.set("columns", Json.list(List.of(columns.fieldNames())));
+    return wanted;
+  }
+
+  private static ScanPlan plan(long address, String filter, ObjectNode wanted) {
+    return ScanPlan.parse(NativeLibrary.plan(address, filter, Json.write(wanted)));
   }
 
   @Override

@@ -40,6 +40,9 @@ final class PredicateTranslator {
   /** The filter that chooses every row. */
   static final String ALL_ROWS = "{\"op\":\"true\"}";
 
+  /** More values of a list are not worth their way to the marks. */
+  private static final int MOST_VALUES = 1 << 20;
+
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
 
   private final StructType schema;
@@ -51,6 +54,31 @@ final class PredicateTranslator {
   /** The filters, all of which must hold, as one tree. */
   String conjunction(List<Predicate> predicates) {
     return Json.write(joint("and", predicates.toArray(new Expression[0])));
+  }
+
+  /** Whether values of a type are compared by an index as Spark compares them. */
+  static boolean isComparable(DataType type) {
+    return type instanceof BooleanType
+        || type instanceof ByteType
+        || type instanceof ShortType
+        || type instanceof IntegerType
+        || type instanceof LongType
+        || type instanceof DecimalType
+        || type.equals(DataTypes.StringType)
+        || type instanceof BinaryType
+        || type instanceof DateType
+        || type instanceof TimestampType
+        || type instanceof TimestampNTZType;
+  }
+
+  /** Filters that Spark learned while it ran, as one tree; empty if an index knows none of them. */
+  Optional<ObjectNode> learned(Predicate[] predicates) {
+    Predicate[] known =
+        Arrays.stream(predicates)
+            .filter(
+                predicate -> predicate.children().length - 1 <= MOST_VALUES && isUseful(predicate))
+            .toArray(Predicate[]::new);
+    return known.length == 0 ? Optional.empty() : Optional.of(joint("and", known));
   }
 
   /** Whether an index could tell anything about a filter. */

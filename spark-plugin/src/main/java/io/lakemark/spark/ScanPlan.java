@@ -6,26 +6,28 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.Set;
 
 /**
  * What the native side plans for one scan.
  *
  * @param scan what all tasks share, opaque here
  * @param splits one per task
- * @param rowGroupsTotal row groups of the files that the marks know
- * @param rowGroupsSkipped how many of them no task reads
- * @param rowsCertain rows that are in the answer for sure
  * @param rowsPending rows of the splits that are in no data file yet
+ * @param markedColumns those of the columns of which the marks know something
+ * @param report what the marks said and what it cost, with the names that reports have everywhere
+ * @param reportText the same for people
  */
 record ScanPlan(
     String scan,
     List<LakemarkInputPartition> splits,
-    long rowGroupsTotal,
-    long rowGroupsSkipped,
-    long rowsCertain,
-    long rowsPending) {
+    long rowsPending,
+    Set<String> markedColumns,
+    JsonNode report,
+    String reportText) {
 
   /** Reads a plan: the length of its JSON, the JSON, the attachments of its splits. */
   static ScanPlan parse(byte[] plan) {
@@ -44,14 +46,35 @@ record ScanPlan(
               Arrays.copyOfRange(plan, attached, end)));
       attached = end;
     }
-    JsonNode report = root.get("report");
+    Set<String> marked = new LinkedHashSet<>();
+    root.get("markedColumns").forEach(column -> marked.add(column.asText()));
     return new ScanPlan(
         root.get("scan").asText(),
         List.copyOf(splits),
-        report.get("row_groups_total").asLong(),
-        report.get("row_groups_pruned").asLong(),
-        report.get("rows_certain").asLong(),
-        root.get("pendingRows").asLong());
+        root.get("pendingRows").asLong(),
+        marked,
+        root.get("report"),
+        root.get("reportText").asText());
+  }
+
+  /** Row groups of the files that the marks know. */
+  long rowGroupsTotal() {
+    return report.get("row_groups_total").asLong();
+  }
+
+  /** How many of them no task reads. */
+  long rowGroupsSkipped() {
+    return report.get("row_groups_pruned").asLong();
+  }
+
+  /** Rows that are in the answer for sure. */
+  long rowsCertain() {
+    return report.get("rows_certain").asLong();
+  }
+
+  /** Bytes of marks that were read for it. */
+  long indexBytes() {
+    return report.get("index_bytes").asLong();
   }
 
   /**
@@ -68,8 +91,7 @@ record ScanPlan(
       kept.add(split);
       rows += Math.max(split.rows(), 0);
     }
-    return new ScanPlan(
-        scan, List.copyOf(kept), rowGroupsTotal, rowGroupsSkipped, rowsCertain, rowsPending);
+    return new ScanPlan(scan, List.copyOf(kept), rowsPending, markedColumns, report, reportText);
   }
 
   /** Rows that the tasks give, if the marks know. */
@@ -83,5 +105,39 @@ record ScanPlan(
   /** Bytes that the tasks read, roughly. */
   long bytes() {
     return splits.stream().mapToLong(LakemarkInputPartition::bytes).sum();
+  }
+
+  /** The plan as a line of Spark's EXPLAIN. */
+  String line() {
+    StringBuilder line =
+        new StringBuilder(
+            String.format(
+                "splits: %d, row groups skipped: %d of %d, rows certain: %d",
+                splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsCertain()));
+    if (rowsPending > 0) {
+      line.append(", rows pending: ").append(rowsPending);
+    }
+    line.append(
+        String.format(
+            ", files skipped: %d of %d",
+            report.get("files_pruned").asLong(), report.get("files_total").asLong()));
+    List<String> marks = new ArrayList<>();
+    report.get("leaves").forEach(leaf -> marks.add(source(leaf)));
+    if (!marks.isEmpty()) {
+      line.append(", marks: ").append(marks).append(", index bytes: ").append(indexBytes());
+    }
+    return line.toString();
+  }
+
+  /** What answered a condition, or the code of the reason why nothing did. */
+  private static String source(JsonNode leaf) {
+    String reason = leaf.get("reason").isNull() ? "" : leaf.get("reason").asText();
+    String index = leaf.get("index").isNull() ? "" : leaf.get("index").asText();
+    String column =
+        leaf.get("column").isNull() ? leaf.get("text").asText() : leaf.get("column").asText();
+    if (index.isEmpty()) {
+      return column + ": " + reason;
+    }
+    return column + " by " + index + (reason.isEmpty() ? "" : " (" + reason + ")");
   }
 }

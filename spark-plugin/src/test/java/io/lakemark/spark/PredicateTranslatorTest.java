@@ -176,4 +176,38 @@ class PredicateTranslatorTest {
                 + "{'op':'eq','column':'k','value':{'long':2}}]}"),
         Json.read(translator.conjunction(List.of(equalK(1), equalK(2)))));
   }
+
+  @Test
+  void whatSparkLearnsIsTranslatedIfAnIndexKnowsIt() {
+    Predicate keys =
+        predicate("IN", column("k"), literal(3), internal(null, DataTypes.IntegerType));
+    Predicate floats = predicate("IN", column("f"), literal(3.0));
+    Predicate none = predicate("IN", column("n"));
+    assertEquals(
+        "{\"op\":\"and\",\"children\":[{\"op\":\"in\",\"column\":\"k\",\"values\":"
+            + "[{\"long\":3},{\"null\":true}]},{\"op\":\"in\",\"column\":\"n\",\"values\":[]}]}",
+        Json.write(translator.learned(new Predicate[] {keys, floats, none}).orElseThrow()));
+    assertTrue(translator.learned(new Predicate[] {floats}).isEmpty());
+    assertTrue(translator.learned(new Predicate[0]).isEmpty());
+  }
+
+  @Test
+  void tooManyValuesAreNotAsked() {
+    Expression[] children = new Expression[(1 << 20) + 2];
+    java.util.Arrays.fill(children, literal(1));
+    children[0] = column("k");
+    assertTrue(translator.learned(new Predicate[] {predicate("IN", children)}).isEmpty());
+  }
+
+  @Test
+  void floatsAndCollationsAreNotComparedByAnIndex() {
+    assertTrue(PredicateTranslator.isComparable(DataTypes.createDecimalType(38, 3)));
+    assertTrue(PredicateTranslator.isComparable(DataTypes.StringType));
+    assertFalse(PredicateTranslator.isComparable(DataTypes.DoubleType));
+    assertFalse(PredicateTranslator.isComparable(DataTypes.FloatType));
+    assertFalse(
+        PredicateTranslator.isComparable(
+            org.apache.spark.sql.types.StringType$.MODULE$.apply("UNICODE_CI")));
+    assertFalse(PredicateTranslator.isComparable(SCHEMA));
+  }
 }

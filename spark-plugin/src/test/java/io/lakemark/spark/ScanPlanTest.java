@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ScanPlanTest {
@@ -17,7 +18,13 @@ class ScanPlanTest {
         {"body": "a", "rows": 10, "bytes": 100, "attached": 0},
         {"body": "b", "rows": %s, "bytes": 200, "attached": 2},
         {"body": "c", "rows": 10, "bytes": 300, "attached": 1}],
-       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30},
+       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30,
+         "files_total": 4, "files_pruned": 1, "index_bytes": 99, "leaves": [
+           {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
+           {"text": "s = 'a'", "column": "s", "index": "by_s", "reason": "file_not_covered"},
+           {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
+       "reportText": "what the marks said",
+       "markedColumns": ["k", "s"],
        "pendingRows": 7}""";
 
   private static ScanPlan parse(String json) {
@@ -45,10 +52,21 @@ class ScanPlanTest {
     assertEquals(5, plan.rowGroupsSkipped());
     assertEquals(30, plan.rowsCertain());
     assertEquals(7, plan.rowsPending());
+    assertEquals(Set.of("k", "s"), plan.markedColumns());
+    assertEquals("what the marks said", plan.reportText());
     assertEquals(7, plan.limited(10).rowsPending());
     assertArrayEquals(new byte[0], plan.splits().get(0).attachment());
     assertArrayEquals(new byte[] {7, 8}, plan.splits().get(1).attachment());
     assertArrayEquals(new byte[] {9}, plan.splits().get(2).attachment());
+  }
+
+  @Test
+  void aLineTellsWhatIsReadAndWhy() {
+    assertEquals(
+        "splits: 3, row groups skipped: 5 of 8, rows certain: 30, rows pending: 7,"
+            + " files skipped: 1 of 4, marks: [k by by_k, s by by_s (file_not_covered),"
+            + " f(s): expression_not_supported], index bytes: 99",
+        parse(PLAN.formatted("10")).line());
   }
 
   @Test

@@ -1,0 +1,146 @@
+"""What a query of Spark's reads of marked tables: drawn as text in a terminal and as pictures in a notebook."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any
+
+from lakemark import _pictures
+from lakemark._pictures import Part
+from lakemark.reports import ExplainReport
+
+__all__ = ["SparkExplainReport", "SparkScan"]
+
+_SKIPPED = "#b8c4ce"
+_READ = "#2e7d5b"
+
+_NO_SCAN = (
+    "No part of this query reads through Lakemark, so that no mark is used. Read the table with "
+    'spark.read.format("lakemark").load(path), or name it in the catalog of lakemark.spark.configure: '
+    "SELECT … FROM lm.`/path/of/the/table`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkScan:
+    """What one scan of a marked table reads, or did read if the query has run. `str()` draws it.
+
+    Attributes:
+        table: The table as plans name it.
+        filters_pushed: Conditions that the marks were asked.
+        filters_left: Conditions that Spark tests for each row that is read.
+        runtime_columns: Columns of which a join will tell the keys when the query runs, if its other side is broadcast.
+        runtime_filters: What a join told when the query ran.
+        aggregates: What the marks answered themselves, so that nothing is read: groups first.
+        limit: How many rows are enough, if the scan knows.
+        splits: Tasks that read; none if the marks answered.
+        rows: Rows that they give, where the marks know.
+        bytes: Bytes of the data that they read, roughly.
+        rows_pending: Rows of pending updates among them.
+        marks: What the marks said, with their numbers; none if they answered themselves.
+    """
+
+    table: str
+    filters_pushed: list[str]
+    filters_left: list[str]
+    runtime_columns: list[str]
+    runtime_filters: list[str]
+    aggregates: list[str]
+    limit: int | None
+    splits: int
+    rows: int | None
+    bytes: int
+    rows_pending: int
+    marks: ExplainReport | None = field(default=None)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SparkScan:
+        """Makes a scan from its JSON form."""
+        report, text = values.pop("report"), values.pop("report_text")
+        marks = None if report is None else ExplainReport.from_json(json.dumps(report), text)
+        return cls(marks=marks, **values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scan as plain Python values."""
+        values = asdict(self)
+        values["marks"] = None if self.marks is None else self.marks.to_dict()
+        return values
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        rows = "unknown before they are read" if self.rows is None else f"{self.rows:,}"
+        pending = f", {self.rows_pending:,} of them pending" if self.rows_pending else ""
+        read = f"{rows} in {self.splits:,} tasks, about {_pictures.human_bytes(self.bytes)}{pending}"
+        pairs = [
+            ("filters pushed", ", ".join(self.filters_pushed)),
+            ("filters that Spark tests", ", ".join(self.filters_left)),
+            ("keys that a join tells", ", ".join(self.runtime_columns)),
+            ("keys that a join told", ", ".join(self.runtime_filters)),
+            ("answered by the marks", ", ".join(self.aggregates)),
+            ("limit", "" if self.limit is None else f"{self.limit:,}"),
+            ("rows read", "none: the answer has " + rows if self.aggregates else read),
+        ]
+        return [(name, value) for name, value in pairs if value]
+
+    def _bars(self) -> list[tuple[str, list[Part]]]:
+        if self.marks is None:
+            return []
+        marks = self.marks
+        return [
+            (
+                "files",
+                [
+                    Part("read", marks.files_total - marks.files_pruned, _READ),
+                    Part("skipped", marks.files_pruned, _SKIPPED),
+                ],
+            ),
+            (
+                "row groups",
+                [
+                    Part("read", marks.row_groups_total - marks.row_groups_pruned, _READ),
+                    Part("skipped", marks.row_groups_pruned, _SKIPPED),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        pairs = self._pairs()
+        width = max(len(name) for name, _ in pairs) + 1
+        lines = [f"scan of {self.table}"]
+        lines += [f"  {name + ':':<{width}} {value}" for name, value in pairs]
+        lines += [f"  {drawn}" for title, parts in self._bars() if (drawn := _pictures.text_bar(title, parts))]
+        if self.marks is not None:
+            lines += ["  what the marks said:", *(f"  {line}" for line in str(self.marks).splitlines())]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        drawn = "" if self.marks is None else self.marks._repr_html_()
+        return f"<h4>scan of {escape(self.table)}</h4>{_pictures.definitions(self._pairs())}{drawn}"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExplainReport:
+    """What a query of Spark's reads of marked tables. `str()` draws it.
+
+    Attributes:
+        scans: One for each scan of a marked table, in the order of the plan.
+    """
+
+    scans: list[SparkScan]
+
+    @classmethod
+    def from_json(cls, text: str) -> SparkExplainReport:
+        """Makes a report from its JSON form."""
+        return cls([SparkScan.from_dict(scan) for scan in json.loads(text)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python values."""
+        return {"scans": [scan.to_dict() for scan in self.scans]}
+
+    def __str__(self) -> str:
+        return "\n\n".join(str(scan) for scan in self.scans) or _NO_SCAN
+
+    def _repr_html_(self) -> str:
+        drawn = "".join(scan._repr_html_() for scan in self.scans)
+        return drawn or f"<p>{escape(_NO_SCAN)}</p>"
