@@ -174,7 +174,7 @@ def explain(frame: DataFrame) -> SparkExplainReport:
         A report that draws itself, as text by `print` and as pictures in a notebook. Without a scan of ours it says so.
 
     Raises:
-        UnsupportedError: The session is one of Spark Connect, which shows no plans, or has no connector of this release.
+        UnsupportedError: The session is one of Spark Connect, which shows no plans, or has no connector.
     """
     query = getattr(frame, "_jdf", None)
     if query is None:

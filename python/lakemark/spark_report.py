@@ -35,6 +35,7 @@ class SparkScan:
         runtime_filters: What a join told when the query ran.
         aggregates: What the marks answered themselves, so that nothing is read: groups first.
         limit: How many rows are enough, if the scan knows.
+        top: Which rows come first, if only these are wanted; empty otherwise.
         splits: Tasks that read; none if the marks answered.
         rows: Rows that they give, where the marks know.
         bytes: Bytes of the data that they read, roughly.
@@ -49,6 +50,7 @@ class SparkScan:
     runtime_filters: list[str]
     aggregates: list[str]
     limit: int | None
+    top: str
     splits: int
     rows: int | None
     bytes: int
@@ -79,6 +81,7 @@ class SparkScan:
             ("keys that a join told", ", ".join(self.runtime_filters)),
             ("answered by the marks", ", ".join(self.aggregates)),
             ("limit", "" if self.limit is None else f"{self.limit:,}"),
+            ("the first", self.top),
             ("rows read", "none: the answer has " + rows if self.aggregates else read),
         ]
         return [(name, value) for name, value in pairs if value]

@@ -387,3 +387,55 @@ def test_rows_of_a_deletion_vector_stay_hidden(spark: SparkSession, tmp_path: Pa
     joined = facts.join(dimension(spark, tmp_path / "last", year=pa.array([2023], pa.int32())), "year")
     assert len(joined.collect()) == 96
     assert read(joined, folder).rows == 96
+
+
+@pytest.fixture
+def changed(spark: SparkSession, tmp_path: Path) -> Path:
+    """A table with a key, and a view `source` of ids and names that a filter chose."""
+    folder = write_folder(tmp_path / "t")
+    mark(folder, "k")
+    lakemark.Table(folder, key="id")
+    dim = dimension(spark, tmp_path / "d", id=pa.array([5, 105, 1500, 2999, 7000], pa.int64()))
+    dim.createOrReplaceTempView("source")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (
+            (
+                "MERGE INTO {} t USING source s ON t.id = s.id WHEN MATCHED THEN UPDATE SET city = s.name "
+                "WHEN NOT MATCHED THEN INSERT (id, city) VALUES (s.id, s.name)"
+            ),
+            {5: "n0", 105: "n1", 1500: "n2", 2999: "n3", 7000: "n4"},
+        ),
+        (
+            (
+                "MERGE INTO {} t USING source s ON t.id = s.id AND t.k < 20 WHEN MATCHED AND s.name = 'n1' THEN DELETE "
+                "WHEN MATCHED THEN UPDATE SET id = t.id + 8000, city = s.name"
+            ),
+            {8005: "n0", 9500: "n2"},
+        ),
+        (
+            "UPDATE {} SET city = 'found' WHERE id IN (SELECT id FROM source)",
+            dict.fromkeys((5, 105, 1500, 2999), "found"),
+        ),
+        ("DELETE FROM {} WHERE id IN (SELECT id FROM source) OR k = 99", {}),
+        ("UPDATE {} SET city = 'all' WHERE length(city) > 100 OR id = 5", {5: "all"}),
+    ],
+)
+def test_statements_with_a_selective_source_change_just_its_rows(
+    spark: SparkSession, changed: Path, statement: str, expected: dict[int, str]
+) -> None:
+    before = {row.id: row.city for row in spark.read.parquet(str(changed)).select("id", "city").collect()}
+    spark.sql(statement.format(f"lm.`{changed}`"))
+    after = {
+        row.id: row.city for row in spark.read.format("lakemark").load(str(changed)).select("id", "city").collect()
+    }
+    assert {key: city for key, city in after.items() if before.get(key, "") != city} == expected
+    gone = set(before) - set(after)
+    if "DELETE FROM" in statement:
+        assert gone == {5, 105, 1500, 2999}
+    else:
+        assert gone == ({5, 105, 1500} if "8000" in statement else set())

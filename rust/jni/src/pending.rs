@@ -28,7 +28,7 @@ const ATTACHED_BYTES: usize = 960 << 10;
 const ASKED_ROWS: u64 = 1 << 18;
 
 /// The pending rows that a filter chooses, or may choose.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// Rows of runs.
     files: Vec<PendingFile>,

@@ -4,9 +4,9 @@ use std::sync::{Arc, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use lakemark_index::{Predicate, Truth};
-use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot};
+use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest};
 use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -29,6 +29,29 @@ pub(crate) struct Wanted {
     columns: Vec<String>,
     /// What Spark learned about the rows since the scan was planned first; it goes on testing it.
     runtime: Option<filter::Node>,
+    /// Spark sorts the rows and takes the first.
+    top: Option<Top>,
+}
+
+/// Which rows come first.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Top {
+    column: String,
+    descending: bool,
+    nulls_first: bool,
+    rows: u64,
+}
+
+impl Top {
+    /// The same for the marks, if the order of a column's values is the one that Spark sees.
+    fn request(self, schema: &Schema) -> Option<TopRequest> {
+        let field = schema.field_with_name(&self.column).ok()?;
+        // Spark sees these cut to microseconds and to days, so that values that differ may be equal to it.
+        let is_cut = matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Date64);
+        let Self { column, descending, nulls_first, rows } = self;
+        (!is_cut).then_some(TopRequest { column, descending, nulls_first, rows })
+    }
 }
 
 /// The answer to Java: what tasks get, and what the driver tells Spark.
@@ -137,6 +160,11 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
         let table = snapshot.schema();
         let (filter, keys) = (filter::parse(filter, &table)?, filter::predicate(runtime, &table));
         answer = Arc::new(dynamic::narrowed(pinned, &answer, filter, keys, &schema).await?);
+    }
+    if let Some(request) = wanted.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
+        && let Some(files) = snapshot.cut_to_first(&answer.files, &request).await?
+    {
+        answer = Arc::new(Answer { files, pending: answer.pending.clone() });
     }
     let mut splits = Vec::new();
     for (file, found) in snapshot.files().iter().zip(&answer.files.files) {

@@ -65,7 +65,7 @@ pub use options::{
     BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
     VacuumOptions,
 };
-pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest};
+pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, TopRequest};
 pub use report::{
     BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
     ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,

@@ -20,6 +20,7 @@ mod narrow;
 mod pairs;
 mod sources;
 mod tally;
+mod top;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -39,6 +40,7 @@ pub(crate) use answers::{Answer, Answers};
 pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
 pub(crate) use identity::is_same_data;
 pub use tally::{Tally, TallyPart, TallyRequest};
+pub use top::TopRequest;
 
 /// Files of the algebra that one task takes.
 const FILES_PER_TASK: usize = 64;

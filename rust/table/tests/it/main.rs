@@ -17,6 +17,7 @@ mod nested;
 mod probing;
 mod sharing;
 mod tallies;
+mod top;
 mod transactions;
 mod updates;
 mod vacuum;

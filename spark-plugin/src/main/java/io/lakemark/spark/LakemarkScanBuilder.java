@@ -1,5 +1,6 @@
 package io.lakemark.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -9,6 +10,7 @@ import java.util.Set;
 import java.util.function.LongConsumer;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
@@ -17,6 +19,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -33,6 +36,7 @@ final class LakemarkScanBuilder
     implements SupportsPushDownV2Filters,
         SupportsPushDownRequiredColumns,
         SupportsPushDownLimit,
+        SupportsPushDownTopN,
         SupportsPushDownAggregates {
   private final LakemarkOptions options;
   private final StructType schema;
@@ -49,6 +53,8 @@ final class LakemarkScanBuilder
   private String filter = PredicateTranslator.ALL_ROWS;
   private Predicate[] pushed = new Predicate[0];
   private int limit = -1;
+  private Optional<ObjectNode> top = Optional.empty();
+  private String topText = "";
   private Aggregation asked;
   private Optional<LakemarkAnswer> answer = Optional.empty();
   private boolean isAnswered;
@@ -117,6 +123,20 @@ final class LakemarkScanBuilder
     return true;
   }
 
+  /** As for a limit. Spark sorts what is read, which has all rows that may be among the first. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int rows) {
+    top = isAnswered ? Optional.empty() : translator.first(orders, rows);
+    topText = top.isPresent() ? rows + " by " + orders[0] : "";
+    return top.isPresent();
+  }
+
+  /** Neither a limit nor an order is done here alone. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
   /** Spark asks twice for the same aggregates; the marks are asked once. */
   @Override
   public boolean supportCompletePushDown(Aggregation wanted) {
@@ -176,14 +196,14 @@ final class LakemarkScanBuilder
   private LakemarkScan scan(NativeTable pinned) {
     String asked = filter;
     StructType read = columns;
-    ScanPlan plan = pinned.plan(asked, read);
+    ScanPlan plan = pinned.plan(asked, read, top);
     return new LakemarkScan(
         pushedDown(),
         read,
         limit < 0 ? plan : plan.limited(limit),
         MarkStatistics.of(pinned, asked, read),
-        // Splits that a limit left over are no rows to choose from.
-        limit < 0 ? filterColumns(plan) : List.of(),
+        // What a limit left over are no rows to choose from.
+        limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
         predicates ->
             translator
                 .learned(predicates)
@@ -208,6 +228,6 @@ final class LakemarkScanBuilder
                 .toList()
             : List.of();
     List<String> filters = Arrays.stream(pushed).map(Predicate::toString).toList();
-    return new PushedDown(options.description(), filters, aggregates, limit);
+    return new PushedDown(options.description(), filters, aggregates, limit, topText);
   }
 }

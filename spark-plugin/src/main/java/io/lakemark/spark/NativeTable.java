@@ -93,9 +93,10 @@ final class NativeTable implements AutoCloseable {
         });
   }
 
-  /** The rows that a filter may choose, cut into splits. */
-  ScanPlan plan(String filter, StructType columns) {
+  /** The rows that a filter may choose, cut into splits; only the first, if an order is given. */
+  ScanPlan plan(String filter, StructType columns, Optional<ObjectNode> top) {
     ObjectNode wanted = wanted(columns);
+    top.ifPresent(first -> wanted.set("top", first));
     return handle.call(address -> plan(address, filter, wanted));
   }
 

@@ -11,6 +11,9 @@ import java.util.Optional;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
@@ -143,6 +146,25 @@ final class PredicateTranslator {
           default -> Optional.empty();
         };
     return node.orElseGet(() -> unknown(expression));
+  }
+
+  /** The first rows of an order, as the marks are asked for them; empty if they cannot know. */
+  Optional<ObjectNode> first(SortOrder[] orders, int rows) {
+    if (orders.length == 0) {
+      return Optional.empty();
+    }
+    // Rows that are equal in the first column are all read, so that the others need not be told.
+    SortOrder order = orders[0];
+    return column(order.expression())
+        .filter(column -> isComparable(schema.apply(column).dataType()))
+        .map(
+            column ->
+                NODES
+                    .objectNode()
+                    .put("column", column)
+                    .put("descending", order.direction() == SortDirection.DESCENDING)
+                    .put("nullsFirst", order.nullOrdering() == NullOrdering.NULLS_FIRST)
+                    .put("rows", rows));
   }
 
   private ObjectNode joint(String op, Expression[] children) {

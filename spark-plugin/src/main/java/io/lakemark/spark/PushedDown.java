@@ -11,18 +11,22 @@ import java.util.List;
  *     not to
  * @param aggregates what is computed instead of rows
  * @param limit how many rows are enough; none if it is negative
+ * @param top which rows come first, if only these are wanted; empty otherwise
  */
-record PushedDown(String table, List<String> filters, List<String> aggregates, int limit) {
+record PushedDown(
+    String table, List<String> filters, List<String> aggregates, int limit, String top) {
 
   /** In a line of Spark's EXPLAIN. */
   String line() {
-    return table + " PushedFilters: [" + String.join(", ", filters) + "]";
+    String line = table + " PushedFilters: [" + String.join(", ", filters) + "]";
+    return top.isEmpty() ? line : line + ", top: " + top;
   }
 
   ObjectNode facts() {
     ObjectNode facts = Json.object().put("table", table);
     facts.set("filters_pushed", Json.list(filters));
     facts.set("aggregates", Json.list(aggregates));
+    facts.put("top", top);
     return limit < 0 ? facts.putNull("limit") : facts.put("limit", limit);
   }
 }

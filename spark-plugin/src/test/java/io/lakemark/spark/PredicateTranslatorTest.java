@@ -12,6 +12,9 @@ import org.apache.spark.sql.connector.expressions.Cast;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -209,5 +212,17 @@ class PredicateTranslatorTest {
         PredicateTranslator.isComparable(
             org.apache.spark.sql.types.StringType$.MODULE$.apply("UNICODE_CI")));
     assertFalse(PredicateTranslator.isComparable(SCHEMA));
+  }
+
+  @Test
+  void theFirstColumnOfAnOrderIsTold() {
+    SortOrder byK =
+        Expressions.sort(column("k"), SortDirection.DESCENDING, NullOrdering.NULLS_FIRST);
+    SortOrder byF = Expressions.sort(column("f"), SortDirection.ASCENDING);
+    assertEquals(
+        "{\"column\":\"k\",\"descending\":true,\"nullsFirst\":true,\"rows\":7}",
+        Json.write(translator.first(new SortOrder[] {byK, byF}, 7).orElseThrow()));
+    assertTrue(translator.first(new SortOrder[] {byF, byK}, 7).isEmpty());
+    assertTrue(translator.first(new SortOrder[0], 7).isEmpty());
   }
 }

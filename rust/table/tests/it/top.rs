@@ -1,0 +1,113 @@
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use lakemark_index::{KeyRanges, Predicate, Truth};
+use lakemark_table::{BuildOptions, FileProbe, Probe, Snapshot, Table, TopRequest};
+
+use crate::fixture::{int_key, leaf, open, probe, spec_with, write};
+
+const ALL: Predicate = Predicate::Const(Truth::True);
+const ROWS: usize = 20_000;
+
+/// A value in no order; each eleventh row has none.
+fn value(row: usize) -> Option<i32> {
+    (!row.is_multiple_of(11)).then_some((row * 7_919 % 20_011) as i32)
+}
+
+async fn table(folder: &std::path::Path, encoding: &str) -> Arc<Table> {
+    for file in 0..2 {
+        let half = ROWS / 2;
+        let k: ArrayRef = Arc::new(Int32Array::from_iter((file * half..(file + 1) * half).map(value)));
+        write(&folder.join(format!("f{file}.parquet")), &RecordBatch::try_from_iter([("k", k)]).unwrap());
+    }
+    let table = open(folder).await;
+    table.create_index(spec_with("k", "encoding", encoding), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    table
+}
+
+fn request(descending: bool, nulls_first: bool, rows: u64) -> TopRequest {
+    TopRequest { column: "k".to_owned(), descending, nulls_first, rows }
+}
+
+/// Rows that are read, in the numbers of the whole table.
+fn read(probe: &Probe) -> Vec<usize> {
+    let of_file = |(file, found): (usize, &FileProbe)| match found {
+        FileProbe::Known { certain, uncertain, .. } => {
+            certain.or(uncertain).iter().map(|row| file * ROWS / 2 + row as usize).collect::<Vec<_>>()
+        }
+        other => panic!("expected known rows, got {other:?}"),
+    };
+    probe.files.iter().enumerate().flat_map(of_file).collect()
+}
+
+/// The rows that an engine that sorts would give, ties and all.
+fn first(chosen: impl Fn(Option<i32>) -> bool, request: &TopRequest) -> Vec<usize> {
+    let order = |row: &usize| {
+        let value = value(*row).map(i64::from);
+        let signed = value.map(|value| if request.descending { -value } else { value });
+        (value.is_none() != request.nulls_first, signed)
+    };
+    let mut rows: Vec<usize> = (0..ROWS).filter(|row| chosen(value(*row))).collect();
+    rows.sort_by_key(order);
+    rows.truncate(request.rows as usize);
+    rows
+}
+
+async fn cut(snapshot: &Snapshot, filter: &Predicate, request: &TopRequest) -> Option<Probe> {
+    snapshot.cut_to_first(&probe(snapshot, filter).await, request).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_rows_are_among_those_that_are_read() {
+    for encoding in ["equality", "binary", "interval-equality"] {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshot = table(folder.path(), encoding).await.snapshot().await.unwrap();
+        for (descending, nulls_first) in [(false, false), (false, true), (true, false), (true, true)] {
+            for rows in [1, 10, 500] {
+                let request = request(descending, nulls_first, rows);
+                let found = cut(&snapshot, &ALL, &request).await.expect("a bound");
+                let read = read(&found);
+                assert!(first(|_| true, &request).iter().all(|row| read.contains(row)), "{request:?}");
+                // A bound lies between blocks of values, and rows without a value may be many.
+                let most = if nulls_first { ROWS / 11 + 1 } else { ROWS / 4 };
+                assert!(read.len() <= most, "{} rows for {request:?} by {encoding}", read.len());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_that_a_filter_leaves_out_do_not_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = table(folder.path(), "equality").await.snapshot().await.unwrap();
+    let filter = leaf("k", KeyRanges::greater_than(int_key(1_000), true));
+    let request = request(false, false, 20);
+    let read = read(&cut(&snapshot, &filter, &request).await.expect("a bound"));
+    let expected = first(|value| value.is_some_and(|value| value >= 1_000), &request);
+    assert!(expected.iter().all(|row| read.contains(row)));
+    assert!(read.iter().all(|row| value(*row).is_some_and(|value| value >= 1_000)));
+    assert!(read.len() < ROWS / 4, "{} rows", read.len());
+}
+
+#[tokio::test]
+async fn where_nothing_is_known_or_saved_the_plan_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let marked = table(folder.path(), "equality").await;
+    let snapshot = marked.snapshot().await.unwrap();
+    assert!(cut(&snapshot, &ALL, &request(false, false, ROWS as u64)).await.is_none());
+    let none = TopRequest { column: "absent".to_owned(), ..request(false, false, 1) };
+    assert!(cut(&snapshot, &ALL, &none).await.is_none());
+    // Nobody knows of a file that came later: it is read whole.
+    write(
+        &folder.path().join("later.parquet"),
+        &RecordBatch::try_from_iter([("k", Arc::new(Int32Array::from(vec![-5; 300])) as ArrayRef)]).unwrap(),
+    );
+    let snapshot = marked.snapshot().await.unwrap();
+    let found = cut(&snapshot, &ALL, &request(false, false, 5)).await.expect("a bound");
+    let later = snapshot.files().iter().position(|file| file.path == "later.parquet").unwrap();
+    match &found.files[later] {
+        FileProbe::Known { certain, .. } => assert!(certain.is_full()),
+        other => panic!("expected all rows, got {other:?}"),
+    }
+}
