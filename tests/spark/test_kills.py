@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROUNDS = int(os.environ.get("LAKEMARK_KILL_ROUNDS", "1"))
+MORE_ROUNDS = 5
 FILES, ROWS = 4, 2000
 
 
@@ -49,6 +50,13 @@ def folder(tmp_path: Path) -> Path:
         table = pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array([n * 7919 % 1009 for n in ids], pa.int64())})
         pq.write_table(table, folder / f"part-{part}.parquet", row_group_size=ROWS // 4)
     return folder
+
+
+def rounds(hits: list[int]) -> Iterator[int]:
+    """Rounds by their numbers; some more if no task was running when one was to be hit."""
+    for number in range(ROUNDS + MORE_ROUNDS):
+        if number < ROUNDS or not any(hits):
+            yield number
 
 
 def before() -> dict[int, int]:
@@ -80,14 +88,14 @@ def vacuum_keeps_what_counts(spark: SparkSession, folder: Path, expected: dict[i
 def test_reads(spark: SparkSession, folder: Path) -> None:
     lakemark.Table(folder, key="id").delete(list(range(0, 8000, 97)))
     expected = {n: value for n, value in before().items() if n % 97}
-    killed = 0
-    for seed in range(ROUNDS):
+    killed: list[int] = []
+    for seed in rounds(killed):
         ours = spark.read.format("lakemark").load(str(folder)).where(f"id % 8 < 2 AND {slow('id')}")
         with Killer(spark, seed) as killer:
             found = ours.collect()
         assert sorted(map(tuple, found)) == sorted((n, v) for n, v in expected.items() if n % 8 < 2)
-        killed += killer.killed
-    assert killed >= ROUNDS
+        killed.append(killer.killed)
+    assert any(killed)
 
 
 CHANGES = {
@@ -126,8 +134,8 @@ def slow_source(spark: SparkSession) -> None:
 def test_changes_are_made_once(spark: SparkSession, folder: Path, statement: str) -> None:
     table = lakemark.Table(folder, key="id")
     slow_source(spark)
-    expected, killed = before(), 0
-    for seed in range(ROUNDS):
+    expected, killed = before(), list[int]()
+    for seed in rounds(killed):
         fresh, last = 100_000 * (seed + 1), 4000 + seed
         sequence = table.updates.sequence
         with Killer(spark, seed + 10) as killer:
@@ -135,17 +143,17 @@ def test_changes_are_made_once(spark: SparkSession, folder: Path, statement: str
         expected = changed(statement, expected, fresh, last)
         assert table.updates.sequence == sequence + 1
         assert of_python(folder) == expected
-        killed += killer.killed
-    assert killed >= ROUNDS
+        killed.append(killer.killed)
+    assert any(killed)
     vacuum_keeps_what_counts(spark, folder, expected)
 
 
 def test_a_statement_that_is_cancelled_at_any_moment_is_made_or_not(spark: SparkSession, folder: Path) -> None:
     lakemark.Table(folder, key="id")
     slow_source(spark)
-    expected, moments, outcomes = before(), random.Random(5), set()  # noqa: S311 - no secret
-    for round_ in range(2 * ROUNDS):
-        fresh = 100_000 * (round_ + 1)
+    expected, moments, cancelled = before(), random.Random(5), list[int]()  # noqa: S311 - no secret
+    for number in rounds(cancelled):
+        fresh = 100_000 * (number + 1)
         canceller = threading.Timer(moments.uniform(0.1, 1.2), spark.sparkContext.cancelAllJobs)
         canceller.start()
         try:
@@ -153,13 +161,13 @@ def test_a_statement_that_is_cancelled_at_any_moment_is_made_or_not(spark: Spark
         except Exception as error:
             if "cancel" not in str(error):
                 raise
-            outcomes.add("cancelled")
+            cancelled.append(1)
         else:
             expected = changed("insert", expected, fresh, 0)
-            outcomes.add("made")
+            cancelled.append(0)
         canceller.join()
         assert of_python(folder) == expected
-    assert "cancelled" in outcomes
+    assert any(cancelled)
     vacuum_keeps_what_counts(spark, folder, expected)
 
 
@@ -169,18 +177,19 @@ def test_builds(spark: SparkSession, tmp_path: Path) -> None:
     many = pa.table({"k": pa.array([n * 7919 % 100_003 for n in range(150_000)], pa.int64())})
     for part in range(FILES):
         pq.write_table(many, folder / f"part-{part}.parquet", row_group_size=20_000)
-    killed = 0
-    for seed in range(ROUNDS):
+    killed: list[int] = []
+    for seed in rounds(killed):
         declare(folder, "k", files_per_segment=1)
         with Killer(spark, seed, chance=0.4) as killer:
             spark.sql(f"CALL lm.system.build(table => '{folder}')")
-        killed += killer.killed
+        killed.append(killer.killed)
         (index,) = lakemark.Table(folder).indexes
         assert (index.coverage, index.segments) == (1.0, FILES)
         assert lakemark.Table(folder).count("k = 7919") == FILES * many["k"].to_pylist().count(7919)
-        if seed + 1 < ROUNDS:
-            lakemark.Table(folder).drop_index("k_bitmap")
-    assert killed >= 1
+        lakemark.Table(folder).drop_index("k_bitmap")
+    assert any(killed)
+    declare(folder, "k", files_per_segment=1)
+    lakemark.Table(folder).build(progress=False)
     age(folder)
     lakemark.Table(folder).vacuum(older_than=dt.timedelta(days=1))
     assert len(marks(folder)) == FILES
