@@ -30,7 +30,7 @@ def report(frame: DataFrame) -> dict[str, object]:
 
 def test_procedures_are_listed(spark: SparkSession) -> None:
     listed = {row[-1] for row in rows(spark, "SHOW PROCEDURES IN lm.system")}
-    assert listed == {"advise", "build", "compact", "history", "migrate", "publish", "vacuum", "verify"}
+    assert listed == {"advise", "build", "compact", "declare_key", "history", "migrate", "publish", "vacuum", "verify"}
     assert "Failed to load routine `lm`.`system`.`repair`" in refusal(spark, "CALL lm.system.repair(table => 't')")
     assert "Failed to load routine `lm`.`air`.`build`" in refusal(spark, "CALL lm.air.build(table => 't')")
 
@@ -64,6 +64,30 @@ def test_advise_proposes_marks(spark: SparkSession, folder: Path) -> None:
     assert proposed.columns == ["column", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
     marks = lakemark.Table(folder).advise().marks
     assert [row["column"] for row in proposed.collect()] == [each.column for each in marks]
+
+
+def test_declare_key_lets_a_table_take_changes(spark: SparkSession, folder: Path) -> None:
+    change = f"INSERT INTO lm.`{folder}` (id, city) VALUES (-1, 'Bergen')"
+    assert "CALL lm.system.declare_key" in refusal(spark, change)
+    options = "map('alpha', '1.5', 'cache_bytes', '67108864')"
+    call = f"CALL lm.system.declare_key(table => '{folder}', columns => array('ID'), options => {options})"
+    assert report(spark.sql(call)) == {"key": ["id"], "declared": True}
+    assert report(spark.sql(call)) == {"key": ["id"], "declared": False}
+    told = lakemark.Table(folder).updates
+    assert (told.key, told.writes_bound) == (("id",), 2 - 0.25 * 1.5**2)
+    spark.sql(change)
+    assert rows(spark, f"SELECT id, city FROM lm.`{folder}` WHERE id < 0") == [(-1, "Bergen")]
+
+
+def test_keys_that_tell_no_rows_apart_are_refused(spark: SparkSession, folder: Path) -> None:
+    def told(arguments: str) -> str:
+        return refusal(spark, f"CALL lm.system.declare_key(table => '{folder}'{arguments})")
+
+    assert "a key needs a column" in told("")
+    assert "there is no column nobody" in told(", columns => array('nobody')")
+    assert "rows without a value" in told(", columns => array('city')")
+    assert "a NULL in it" in told(", columns => array('id', CAST(NULL AS STRING))")
+    assert "alpha is 7; with" in told(", columns => array('id'), options => map('alpha', '7')")
 
 
 def test_migrate_and_history(spark: SparkSession, folder: Path) -> None:

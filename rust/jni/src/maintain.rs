@@ -12,7 +12,7 @@ use lakemark_table::{
     WriteOptions,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{NativeError, Result};
 
@@ -45,6 +45,12 @@ pub(crate) enum Request {
     },
     /// The columns of the key, or an error if the table cannot be changed.
     Key,
+    DeclareKey {
+        #[serde(default)]
+        columns: Vec<String>,
+        #[serde(default)]
+        options: BTreeMap<String, String>,
+    },
     /// Makes the changes that tasks have staged.
     Write(Call),
     DiscardStaged {
@@ -128,9 +134,28 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
         }
         Request::History { limit } => serde_json::to_value(table.history(limit).await?)?,
         Request::Key => serde_json::to_value(table.key().await?)?,
+        Request::DeclareKey { columns, options } => {
+            let columns = as_named(table, columns).await?;
+            let declared = table.declare_key(&columns, &options, BuildOptions::default()).await?;
+            json!({ "key": columns, "declared": declared })
+        }
         Request::Write(call) => serde_json::to_value(call.make(table).await?)?,
         Request::DiscardStaged { staged } => serde_json::to_value(table.discard_staged(&staged).await?)?,
     })
+}
+
+/// The columns as the table calls them: to Spark names that differ in case are the same, unless the table has both.
+async fn as_named(table: &Arc<Table>, columns: Vec<String>) -> Result<Vec<String>> {
+    let schema = table.snapshot().await?.schema();
+    let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    let as_named = |column: String| {
+        let mut alike = names.iter().filter(|name| name.eq_ignore_ascii_case(&column));
+        match (names.contains(&&column), alike.next(), alike.next()) {
+            (false, Some(only), None) => (*only).clone(),
+            _ => column,
+        }
+    };
+    Ok(columns.into_iter().map(as_named).collect())
 }
 
 async fn describe(table: &Arc<Table>) -> Result<Value> {

@@ -147,7 +147,7 @@ pub(crate) fn not_local(store: &Store) -> Error {
 pub(crate) fn no_key(table: &Table) -> Error {
     Error::invalid(format!(
         "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`, \
-         `OPTIONS (key 'COLUMN')` of CREATE EXTERNAL TABLE or `Table.declare_key`",
+         `OPTIONS (key 'COLUMN')` of CREATE EXTERNAL TABLE, `Table.declare_key`, or in Spark `CALL lm.system.declare_key`",
         table.location()
     ))
 }

@@ -9,14 +9,18 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -143,7 +147,34 @@ final class LakemarkProcedure implements UnboundProcedure, BoundProcedure {
     if (type instanceof LongType) {
       return input.getLong(at);
     }
+    if (type instanceof ArrayType) {
+      return texts(input.getArray(at));
+    }
+    if (type instanceof MapType) {
+      return texts(input.getMap(at));
+    }
     return type instanceof BooleanType ? (Object) input.getBoolean(at) : input.getDouble(at);
+  }
+
+  private static List<String> texts(ArrayData array) {
+    List<String> texts = new ArrayList<>();
+    for (int at = 0; at < array.numElements(); at++) {
+      if (array.isNullAt(at)) {
+        throw new LakemarkException.InvalidInput("an argument has a NULL in it; leave it out");
+      }
+      texts.add(array.getUTF8String(at).toString());
+    }
+    return texts;
+  }
+
+  private static Map<String, String> texts(MapData map) {
+    List<String> keys = texts(map.keyArray());
+    List<String> values = texts(map.valueArray());
+    Map<String, String> texts = new HashMap<>();
+    for (int at = 0; at < keys.size(); at++) {
+      texts.put(keys.get(at), values.get(at));
+    }
+    return texts;
   }
 
   private static void put(Map<String, Object> arguments, String name, Object value) {

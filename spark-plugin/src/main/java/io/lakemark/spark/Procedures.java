@@ -51,6 +51,12 @@ final class Procedures {
             + " seconds DOUBLE",
         List::of);
     define(
+        "declare_key",
+        "Declares the columns that tell rows apart, so that the table takes changes.",
+        "columns ARRAY<STRING>, options MAP<STRING, STRING>",
+        "key ARRAY<STRING>, declared BOOLEAN",
+        List::of);
+    define(
         "migrate",
         "Folds pending changes into the data files.",
         "fraction DOUBLE, threshold DOUBLE",
