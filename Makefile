@@ -27,6 +27,10 @@ RECORDS ?= 7000000
 STEPS ?= 7
 SECONDS_EACH ?= 5
 UPDATED ?= 2000000
+SPARK_ROWS ?= 1000000
+SCANS ?= 10000
+SOAK_SECONDS ?= 300
+ROUNDS ?= 20
 SCALE ?= 1
 TRIALS ?= 120
 POWER_STATES ?= 2
@@ -50,9 +54,9 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all demo fuzz-queries fuzz crash-test process-test model-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark demo fuzz-queries fuzz crash-test process-test model-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter
-.PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark rust native native-release jar jar-release wheel
+.PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-22s %s\n", $$1, $$2 }'
@@ -99,6 +103,10 @@ test-spark-all: ## the Spark tests on every supported PySpark, each in an enviro
 	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
 	done
 
+soak-spark: native jar ## Spark under fire: SCANS=10000 scans that may leak nothing, SOAK_SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
+	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(SOAK_SECONDS) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
+	  $(PY) -m pytest -s tests/spark/test_leaks.py tests/spark/test_soak.py tests/spark/test_kills.py
+
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
@@ -132,12 +140,20 @@ bench-updates-figures: native-release ## the figures of MaSM on UPDATED=2000000 
 bench-updates-tpch: native-release $(TPCH)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
 	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_tpch.py --scale $(SCALE)
 
+# The jars of the formats that run beside us, for one version of Spark.
+define spark_peers
+mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:copy-dependencies \
+  -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.iceberg,org.apache.hudi,org.apache.paimon \
+  -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$(1)
+endef
+
+bench-spark: jar-release $(TPCH)/.done ## counts, lookups, joins and TPC-H in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
+	$(call spark_peers,4.1)
+	LAKEMARK_PROFILE=release $(PY) benchmarks/spark.py --rows $(SPARK_ROWS) --scale $(SCALE)
+
 bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 records in Spark after updates, beside Delta, Iceberg, Hudi and Paimon
-	for spark in 4.1 3.5; do \
-	  mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$$spark.xml dependency:copy-dependencies \
-	    -DincludeGroupIds=io.delta,io.unitycatalog,org.apache.iceberg,org.apache.hudi,org.apache.paimon \
-	    -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$$spark; \
-	done
+	$(call spark_peers,4.1)
+	$(call spark_peers,3.5)
 	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
 # What tests are told is exported: in front of CARGO, which changes the folder first, it would be told to cd.
@@ -167,14 +183,14 @@ fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random table
 fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is installed into the cache at first)
 	rust/fuzz/smoke $(SECONDS_EACH)
 
+# The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints how long each part took
 	@rm -f $(LAKEMARK_CACHE)/parts
 	@$(PART) setup $(MAKE) --no-print-directory setup
 	@$(PART) lint $(MAKE) --no-print-directory lint
 	@$(PART) build $(MAKE) --no-print-directory native jar
 	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
-	@$(PART) python-tests $(MAKE) --no-print-directory test-python
-	@$(PART) spark-tests $(MAKE) --no-print-directory test-spark
+	@$(PART) python-spark $(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
 	@$(PART) crash-test $(MAKE) --no-print-directory crash-test

@@ -100,6 +100,10 @@ def load(spark: SparkSession, kind: str, name: str, data: Path, scratch: Path) -
     place = scratch / f"{kind}-{name}"
     if kind in PATHS:
         shutil.copytree(data, place)
+        if kind == "lakemark":
+            import lakemark
+
+            lakemark.Table(place, key="k")
         return str(place)
     table = NAMES.get(kind, "{}").format(f"{kind}_{name}")
     if "." in table:
@@ -118,17 +122,12 @@ def scan(spark: SparkSession, kind: str, table: str) -> list[Any]:
 def modify(spark: SparkSession, kind: str, table: str, changed: Path) -> float:
     """Modifies the records that a file names; returns the seconds that it took."""
     began = time.perf_counter()
-    if kind == "lakemark":
-        import lakemark
-
-        lakemark.Table(table, key="k").upsert(pq.read_table(changed))
-    elif kind == "parquet":
-        pass
-    elif kind == "paimon":
+    if kind == "paimon":
         spark.sql(f"INSERT INTO {table} SELECT * FROM parquet.`{changed}`")
-    else:
+    elif kind != "parquet":
+        name = f"lm.`{table}`" if kind == "lakemark" else table
         spark.sql(
-            f"MERGE INTO {table} t USING (SELECT * FROM parquet.`{changed}`) s ON t.k = s.k "
+            f"MERGE INTO {name} t USING (SELECT * FROM parquet.`{changed}`) s ON t.k = s.k "
             "WHEN MATCHED THEN UPDATE SET *"
         )
     return time.perf_counter() - began

@@ -1,0 +1,316 @@
+"""Queries in Spark beside plain Parquet, Delta and Iceberg, on the same files: `make bench-spark SPARK_ROWS=10000000`.
+
+| part | what is asked |
+|---|---|
+| counts | the 75 counts of the Set Query Benchmark, with an index on each of its 13 columns |
+| lookups | rows by a permuted key, one at a time and twenty at once, by the kind `key` |
+| joins | a star whose dimensions are filtered: one stands in the order of the facts, one in no order |
+| tpch | the 22 queries of TPC-H, with marks on the columns that they filter by |
+| planning | one row of a table of 10,000 files, beside plain Parquet, and how much of it is planning |
+| build | an index on each of four columns as a job, on one core and on two, in processes of their own |
+
+Each query is asked of every format in turn, its answers are equal, and a first round warms all of them. Parts are added
+to the results of an earlier run with the same rows and scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import time
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import keys_table
+import matplotlib as mpl
+import measure
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import spark_build
+import sqb_table
+import tpch
+from spark_formats import FORMATS, known_as, marked
+from updates_spark import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    Query = Callable[[str], str]
+    """The text of a query for a format."""
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
+QUERIES = ("counts", "lookups", "joins", "tpch")
+PARTS = (*QUERIES, "planning", "build")
+FILES = 16
+LOOKUPS = 20
+DAYS, PRODUCTS = 1000, 10_000
+PLANNED_FILES, PLANNED_ROWS = 10_000, 100
+# What the queries of TPC-H filter by.
+TPCH_MARKS = {
+    "lineitem": ("l_shipdate", "l_discount", "l_quantity", "l_returnflag", "l_shipmode"),
+    "orders": ("o_orderdate", "o_orderstatus"),
+    "customer": ("c_mktsegment",),
+    "part": ("p_brand", "p_size", "p_container"),
+}
+
+
+def plain(value: object) -> object:
+    """A value that can be compared between formats, which add floats in different orders."""
+    if isinstance(value, (float, Decimal)):
+        return float(f"{float(value):.9g}")
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def ask(spark: SparkSession, sql: str) -> tuple[list[tuple[object, ...]], float]:
+    """The rows of an answer in an order of their own, and the seconds that it took."""
+    began = time.perf_counter()
+    rows = spark.sql(sql).collect()
+    seconds = time.perf_counter() - began
+    comparable = [tuple(plain(value) for value in row) for row in rows]
+    return sorted(comparable, key=lambda row: [(value is None, str(value)) for value in row]), seconds
+
+
+def compare(queries: dict[str, Query], spark: SparkSession, rounds: int) -> dict[str, dict[str, float]]:
+    """Median wall seconds as [query][format], after a round that warms; the answers of all formats are equal."""
+    result = {}
+    for name, sql in queries.items():
+        seconds: dict[str, list[float]] = {kind: [] for kind in FORMATS}
+        for turn in range(rounds + 1):
+            answers = {}
+            for kind in FORMATS[turn % len(FORMATS) :] + FORMATS[: turn % len(FORMATS)]:
+                answers[kind], took = ask(spark, sql(kind))
+                seconds[kind].append(took)
+            measure.check_equal(name, answers)
+        result[name] = {kind: statistics.median(taken[1:]) for kind, taken in seconds.items()}
+    return result
+
+
+def counts(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+    """The Set Query Benchmark."""
+    folder = CACHE / f"sqb-{rows}"
+    sqb_table.write_table(folder, rows)
+    marked(folder, sqb_table.COLUMNS, using="bitmap")
+    for kind in FORMATS:
+        known_as(spark, kind, "bench", folder, scratch)
+    texts = {name: sql.replace('"', "`") for name, sql in sqb_table.queries().items()}
+    return {name: lambda kind, sql=sql: sql.replace("FROM bench", f"FROM {kind}_bench") for name, sql in texts.items()}
+
+
+def lookups(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+    """Rows by a key that stands in no order."""
+    folder = CACHE / f"spark-lookups-{rows}"
+    write_files(folder, rows, lambda part: {"key": keys_table.permuted(part, rows)})
+    marked(folder, ["key"], using="key")
+    for kind in FORMATS:
+        known_as(spark, kind, "rows", folder, scratch)
+    keys = np.random.default_rng(3).integers(0, rows, LOOKUPS)
+    queries: dict[str, Query] = {
+        f"one key {number}": lambda kind, key=key: f"SELECT * FROM {kind}_rows WHERE key = {key}"
+        for number, key in enumerate(keys)
+    }
+    several = ", ".join(map(str, keys))
+    queries["keys in a list"] = lambda kind: f"SELECT * FROM {kind}_rows WHERE key IN ({several})"
+    queries["no such key"] = lambda kind: f"SELECT * FROM {kind}_rows WHERE key = {rows + 7}"
+    return queries
+
+
+def joins(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+    """Facts joined with chosen days, in whose order they stand, and with chosen products, which are anywhere."""
+    folder = CACHE / f"spark-facts-{rows}"
+    each_day = max(rows // DAYS, 1)
+    write_files(folder, rows, lambda part: {"day": part // each_day, "product": part * 7919 % 99_991 % PRODUCTS})
+    marked(folder, ["day", "product"])
+    for kind in FORMATS:
+        known_as(spark, kind, "facts", folder, scratch)
+    days, products = np.arange(-(-rows // each_day)), np.arange(PRODUCTS)
+    for name, dimension in (
+        ("days", {"day": days, "week": days // 7, "holiday": days % 91 == 5}),
+        ("products", {"product": products, "brand": products // 2}),
+    ):
+        place = scratch / name
+        place.mkdir(parents=True)
+        pq.write_table(pa.table(dimension), place / "part-0.parquet")
+        spark.read.parquet(str(place)).createOrReplaceTempView(name)
+    asked = {
+        "a week": "JOIN days d ON f.day = d.day WHERE d.week = 17",
+        "a brand": "JOIN products p ON f.product = p.product WHERE p.brand = 1234",
+        "a week and brands": (
+            "JOIN days d ON f.day = d.day JOIN products p ON f.product = p.product "
+            "WHERE d.week = 17 AND p.brand BETWEEN 1000 AND 1100"
+        ),
+    }
+    return {
+        f"join, {name}": lambda kind, text=text: f"SELECT count(*), sum(f.v0), max(f.v9) FROM {kind}_facts f {text}"
+        for name, text in asked.items()
+    }
+
+
+def write_files(folder: Path, rows: int, of: Callable[[np.ndarray[Any, Any]], dict[str, Any]]) -> None:
+    """Files with these columns and ten more of numbers. A complete table is kept."""
+    if (folder / "_complete").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
+        values = {f"v{place}": part * 7919 % (place + 100_003) for place in range(10)}
+        pq.write_table(
+            pa.table({**of(part), **values}),
+            folder / f"part-{number:02}.parquet",
+            compression="zstd",
+            write_page_index=True,
+        )
+    (folder / "_complete").touch()
+
+
+def tpch_queries(spark: SparkSession, scale: float, scratch: Path) -> dict[str, Query]:
+    """TPC-H."""
+    folder = CACHE / f"tpch-{scale:g}"
+    texts = tpch.generate(folder, scale)
+    for table in tpch.TABLES:
+        if table in TPCH_MARKS:
+            marked(folder / table, TPCH_MARKS[table])
+        for kind in FORMATS:
+            known_as(spark, kind, table, folder / table, scratch)
+
+    def text(kind: str, sql: str) -> str:
+        for table in tpch.TABLES:
+            spark.table(f"{kind}_{table}").createOrReplaceTempView(table)
+        return sql
+
+    return {f"Q{number}": lambda kind, sql=sql: text(kind, sql) for number, sql in enumerate(texts, 1)}
+
+
+def planning(spark: SparkSession, rounds: int) -> dict[str, float]:
+    """Median seconds of finding one row in many files, and of planning that, each time from the path on."""
+    folder, rows = CACHE / f"spark-files-{PLANNED_FILES}", PLANNED_FILES * PLANNED_ROWS
+    if not (folder / "_complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for number in range(PLANNED_FILES):
+            key = keys_table.permuted(np.arange(number * PLANNED_ROWS, (number + 1) * PLANNED_ROWS), rows)
+            pq.write_table(pa.table({"key": key, "value": key * 3}), folder / f"part-{number:05}.parquet")
+        (folder / "_complete").touch()
+    marked(folder, ["key"], using="key")
+    seconds: dict[str, list[float]] = {"lakemark": [], "parquet": [], "lakemark, planned": []}
+    for turn in range(rounds + 1):
+        for kind in ("lakemark", "parquet"):
+            began = time.perf_counter()
+            frame = spark.read.format(kind).load(str(folder)).where(f"key = {turn * 7919}")
+            if kind == "lakemark":
+                frame._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 - nothing else plans alone
+                seconds["lakemark, planned"].append(time.perf_counter() - began)
+            found = [tuple(row) for row in frame.collect()]
+            seconds[kind].append(time.perf_counter() - began)
+            measure.check_equal(kind, {"found": found, "written": [(turn * 7919, turn * 7919 * 3)]})
+    return {name: statistics.median(taken[1:]) for name, taken in seconds.items()}
+
+
+def groups(result: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Seconds of groups of queries as [group][format]."""
+    grouped: dict[str, dict[str, float]] = {}
+    for part in QUERIES:
+        for query, seconds in result.get(part, {}).items():
+            named = {"counts": query.split()[0], "lookups": query.rstrip("0123456789 "), "tpch": "TPC-H"}
+            into = grouped.setdefault(named.get(part, query), dict.fromkeys(FORMATS, 0.0))
+            for kind in FORMATS:
+                into[kind] += seconds[kind]
+    return grouped
+
+
+def report(result: dict[str, Any]) -> None:
+    """Prints the tables."""
+    lines = [
+        [name, *[f"{seconds[kind]:.2f} s" for kind in FORMATS], f"{seconds['parquet'] / seconds['lakemark']:.1f}"]
+        for name, seconds in groups(result).items()
+    ]
+    if lines:
+        measure.print_table(["all queries of", *FORMATS, "times faster than parquet"], lines)
+    if "tpch" in result:
+        worse = {name: row["lakemark"] / row["parquet"] for name, row in result["tpch"].items()}
+        shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(worse.items(), key=lambda one: -one[1])[:5])
+        print(f"\nTPC-H, lakemark beside parquet, the highest: {shown}")
+    if "planning" in result:
+        seconds = result["planning"]
+        measure.print_table(
+            ["one row of 10,000 files", *seconds], [["", *[f"{taken:.2f} s" for taken in seconds.values()]]]
+        )
+    if "build" in result:
+        one, two = (result["build"][cores] for cores in spark_build.CORES)
+        measure.print_table(
+            ["build", "one core", "two", "times"], [["job", f"{one:.2f} s", f"{two:.2f} s", f"{one / two:.2f}"]]
+        )
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draws how many times as long as Lakemark the others take."""
+    grouped = groups(result)
+    figure, axes = plt.subplots(figsize=(9, 4))
+    width = 0.8 / (len(FORMATS) - 1)
+    for number, kind in enumerate(FORMATS[1:]):
+        heights = [seconds[kind] / seconds["lakemark"] for seconds in grouped.values()]
+        axes.bar([place + number * width for place in range(len(grouped))], heights, width, align="edge", label=kind)
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set(yscale="log", ylabel="time / time of Lakemark", title="Queries in Spark on the same Parquet files")
+    axes.set_xticks([place + 0.4 for place in range(len(grouped))], list(grouped), rotation=30, ha="right")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def earlier(folder: Path, name: str, about: dict[str, Any]) -> dict[str, Any]:
+    """The parts that an earlier run with the same rows and scale measured."""
+    path = folder / f"{name}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    same = all(known.get(key) == about[key] for key in ("rows", "scale"))
+    return {part: known[part] for part in PARTS if part in known} if same else {}
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the tables of all parts but tpch")
+    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="only these parts")
+    parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
+    arguments = parser.parse_args()
+    rows, scale, rounds, only = arguments.rows, arguments.scale, arguments.rounds, arguments.only
+    about: dict[str, Any] = {"machine": measure.machine(), "rows": rows, "scale": scale, "rounds": rounds}
+    result = {**about, **earlier(arguments.results, f"spark-{rows}", about)}
+    scratch = CACHE / f"spark-{rows}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    spark = session("4.1", scratch)
+    for part, queries in (
+        ("counts", lambda: counts(spark, rows, scratch)),
+        ("lookups", lambda: lookups(spark, rows, scratch)),
+        ("joins", lambda: joins(spark, rows, scratch)),
+        ("tpch", lambda: tpch_queries(spark, scale, scratch)),
+    ):
+        if part in only:
+            result[part] = compare(queries(), spark, rounds)
+    if "planning" in only:
+        result["planning"] = planning(spark, rounds)
+    spark.stop()
+    shutil.rmtree(scratch, ignore_errors=True)
+    if "build" in only:
+        folder = CACHE / f"spark-build-{rows}"
+        spark_build.write_table(folder, rows)
+        result["build"] = spark_build.build_seconds(folder, max(1, rounds // 2))
+    report(result)
+    measure.publish(arguments.results, f"spark-{rows}", result, plot)
+
+
+if __name__ == "__main__":
+    main()
