@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import lakemark
 import lakemark.spark
+from spark_tables import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +77,4 @@ def no_leak(spark: SparkSession) -> Iterator[None]:
     """After each test every vector and every stream has given its memory back."""
     yield
     allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()  # noqa: SLF001 - there is no other way to the JVM
-    # Where one task of a job fails, others end a little later than the job.
-    end = time.monotonic() + 30
-    while allocator.getAllocatedMemory() > 0 and time.monotonic() < end:
-        time.sleep(0.02)
-    assert allocator.getAllocatedMemory() == 0
+    wait_for(lambda: allocator.getAllocatedMemory() == 0)

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import json
 import struct
+import time
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -147,3 +148,11 @@ def z85(content: bytes) -> str:
     for (word,) in struct.iter_unpack(">I", content):
         digits.extend(Z85[word // 85**power % 85] for power in (4, 3, 2, 1, 0))
     return "".join(digits)
+
+
+def wait_for(is_so: object, seconds: float = 30) -> None:
+    """What Spark gives up it does not wait for: tasks end a little later than their job."""
+    end = time.monotonic() + seconds
+    while not is_so():  # type: ignore[operator]
+        assert time.monotonic() < end
+        time.sleep(0.02)

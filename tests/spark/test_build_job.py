@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pytest
 
 import lakemark
 import lakemark.spark
-from spark_tables import ROWS_PER_FILE, add_file, write_delta, write_folder
+from spark_tables import ROWS_PER_FILE, add_file, wait_for, write_delta, write_folder
 from test_catalog import refusal, rows
 from test_examples import ROOT, run
 from test_procedures import report
@@ -237,14 +236,6 @@ def test_a_job_that_is_cancelled_stops_its_tasks_and_leaves_nothing(spark: Spark
     assert [str(job.status()) for job in jobs.new()] == ["FAILED"]
     assert lakemark.Table(large).indexes[0].coverage == 0.0
     assert build(spark, large)["segments"] == 4
-
-
-def wait_for(is_so: object, seconds: float = 30) -> None:
-    """What Spark gives up it does not wait for: tasks end a little later than their job."""
-    end = time.monotonic() + seconds
-    while not is_so():  # type: ignore[operator]
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_python_gets_the_report_and_a_bar_of_the_tasks(

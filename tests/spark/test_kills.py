@@ -18,7 +18,8 @@ import pytest
 
 import lakemark
 from kills import Killer, running, slow
-from test_build_job import declare, marks, wait_for
+from spark_tables import wait_for
+from test_build_job import declare, marks
 from test_writes import staged
 
 if TYPE_CHECKING:

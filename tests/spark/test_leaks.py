@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakemark
-from spark_tables import mark, plan_of, write_folder
-from test_build_job import wait_for
+from spark_tables import mark, plan_of, wait_for, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
