@@ -34,6 +34,11 @@ fn optional(env: &Env<'_>, text: &JString<'_>) -> Result<Option<String>> {
     if text.is_null() { Ok(None) } else { Ok(Some(text.try_to_string(env)?)) }
 }
 
+/// The newest state of the table at a path.
+fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<Named> {
+    Ok(Named { location: path.try_to_string(env)?, store: optional(env, store)?, version: None })
+}
+
 /// `String version()`: the release of this library.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_version<'l>(
@@ -219,7 +224,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_rowGroups<'l>(
     columns: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let table = newest(env, &path, &store)?;
         let filter = optional(env, &filter)?;
         let columns: BTreeMap<String, String> = serde_json::from_str(&columns.try_to_string(env)?)?;
         let answer = block_on(async move {
@@ -242,10 +247,10 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_maintain<'l>(
     request: JString<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let table = newest(env, &path, &store)?;
         let request: maintain::Request = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = block_on(async move {
-            let table = Named { location, store, version: None }.open().await?;
+            let table = table.open().await?;
             maintain::answer(&table, request).await
         })??;
         Ok(env.new_string(report.to_string())?)
@@ -265,7 +270,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_build<'l>(
     job: JObject<'l>,
 ) -> JString<'l> {
     env.with_env(|env| -> Result<JString<'l>> {
-        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let table = newest(env, &path, &store)?;
         let request: build::Request = serde_json::from_str(&request.try_to_string(env)?)?;
         let report = build::build(env, &table, request, &job)?;
         Ok(env.new_string(report.to_string())?)
@@ -286,7 +291,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
     context: JObject<'l>,
 ) -> JByteArray<'l> {
     env.with_env(|env| -> Result<JByteArray<'l>> {
-        let table = Named { location: path.try_to_string(env)?, store: optional(env, &store)?, version: None };
+        let table = newest(env, &path, &store)?;
         let tuning: maintain::Tuning = serde_json::from_str(&tuning.try_to_string(env)?)?;
         let task = env.convert_byte_array(&task)?;
         let is_unwanted = || Ok(env.call_method(&context, jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?.z()?);
@@ -306,9 +311,9 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
     operation: JString<'l>,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
-        let (location, store) = (path.try_to_string(env)?, optional(env, &store)?);
+        let table = newest(env, &path, &store)?;
         let operation = operation.try_to_string(env)?;
-        block_on(staging::begin(Named { location, store, version: None }, &operation))?
+        block_on(staging::begin(table, &operation))?
     })
     .resolve::<Throw>()
 }
