@@ -6,6 +6,7 @@
 | lookups | rows by a permuted key, one at a time and twenty at once, by the kind `key` |
 | joins | a star whose dimensions are filtered: one stands in the order of the facts, one in no order |
 | tpch | the 22 queries of TPC-H, with marks on the columns that they filter by |
+| ssb | the 13 queries of the Star Schema Benchmark, with marks on the lines' columns that are filtered or joined by |
 | planning | one row of a table of 10,000 files, beside plain Parquet, and how much of it is planning |
 | build | an index on each of four columns as a job, on one core and on two, in processes of their own |
 
@@ -21,6 +22,7 @@ import os
 import shutil
 import statistics
 import time
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -34,12 +36,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import spark_build
 import sqb_table
+import ssb
 import tpch
 from spark_formats import FORMATS, known_as, marked
 from updates_spark import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -50,7 +53,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
-QUERIES = ("counts", "lookups", "joins", "tpch")
+QUERIES = ("counts", "lookups", "joins", "tpch", "ssb")
 PARTS = (*QUERIES, "planning", "build")
 FILES = 16
 LOOKUPS = 20
@@ -63,6 +66,27 @@ TPCH_MARKS = {
     "customer": ("c_mktsegment",),
     "part": ("p_brand", "p_size", "p_container"),
 }
+SSB_MARKS = {
+    "lineorder": ("lo_orderdate", "lo_custkey", "lo_suppkey", "lo_partkey", "lo_discount", "lo_quantity"),
+    "dates": ("d_year", "d_yearmonthnum"),
+    "customer": ("c_city", "c_nation", "c_region"),
+    "supplier": ("s_city", "s_nation", "s_region"),
+    "part": ("p_brand1", "p_category", "p_mfgr"),
+}
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The formats that are asked, in one session."""
+
+    spark: SparkSession
+    names: tuple[str, ...]
+    scratch: Path
+
+    def know(self, name: str, folder: Path) -> None:
+        """Lets the files of a folder be asked as the views `<format>_<name>`."""
+        for kind in self.names:
+            known_as(self.spark, kind, name, folder, self.scratch)
 
 
 def plain(value: object) -> object:
@@ -81,39 +105,41 @@ def ask(spark: SparkSession, sql: str) -> tuple[list[tuple[object, ...]], float]
     return sorted(comparable, key=lambda row: [(value is None, str(value)) for value in row]), seconds
 
 
-def compare(queries: dict[str, Query], spark: SparkSession, rounds: int) -> dict[str, dict[str, float]]:
+def compare(queries: dict[str, Query], formats: Formats, rounds: int) -> dict[str, dict[str, float]]:
     """Median wall seconds as [query][format], after a round that warms; the answers of all formats are equal."""
     result = {}
+    kinds = formats.names
     for name, sql in queries.items():
-        seconds: dict[str, list[float]] = {kind: [] for kind in FORMATS}
+        seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
         for turn in range(rounds + 1):
             answers = {}
-            for kind in FORMATS[turn % len(FORMATS) :] + FORMATS[: turn % len(FORMATS)]:
-                answers[kind], took = ask(spark, sql(kind))
+            for kind in kinds[turn % len(kinds) :] + kinds[: turn % len(kinds)]:
+                answers[kind], took = ask(formats.spark, sql(kind))
                 seconds[kind].append(took)
             measure.check_equal(name, answers)
         result[name] = {kind: statistics.median(taken[1:]) for kind, taken in seconds.items()}
+        # All of them take a while.
+        shown = ", ".join(f"{kind} {taken * 1e3:.0f} ms" for kind, taken in result[name].items())
+        print(f"{name}: {shown}", flush=True)
     return result
 
 
-def counts(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+def counts(formats: Formats, rows: int) -> dict[str, Query]:
     """The Set Query Benchmark."""
     folder = CACHE / f"sqb-{rows}"
     sqb_table.write_table(folder, rows)
     marked(folder, sqb_table.COLUMNS, using="bitmap")
-    for kind in FORMATS:
-        known_as(spark, kind, "bench", folder, scratch)
+    formats.know("bench", folder)
     texts = {name: sql.replace('"', "`") for name, sql in sqb_table.queries().items()}
     return {name: lambda kind, sql=sql: sql.replace("FROM bench", f"FROM {kind}_bench") for name, sql in texts.items()}
 
 
-def lookups(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+def lookups(formats: Formats, rows: int) -> dict[str, Query]:
     """Rows by a key that stands in no order."""
     folder = CACHE / f"spark-lookups-{rows}"
     write_files(folder, rows, lambda part: {"key": keys_table.permuted(part, rows)})
     marked(folder, ["key"], using="key")
-    for kind in FORMATS:
-        known_as(spark, kind, "rows", folder, scratch)
+    formats.know("rows", folder)
     keys = np.random.default_rng(3).integers(0, rows, LOOKUPS)
     queries: dict[str, Query] = {
         f"one key {number}": lambda kind, key=key: f"SELECT * FROM {kind}_rows WHERE key = {key}"
@@ -125,23 +151,22 @@ def lookups(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
     return queries
 
 
-def joins(spark: SparkSession, rows: int, scratch: Path) -> dict[str, Query]:
+def joins(formats: Formats, rows: int) -> dict[str, Query]:
     """Facts joined with chosen days, in whose order they stand, and with chosen products, which are anywhere."""
     folder = CACHE / f"spark-facts-{rows}"
     each_day = max(rows // DAYS, 1)
     write_files(folder, rows, lambda part: {"day": part // each_day, "product": part * 7919 % 99_991 % PRODUCTS})
     marked(folder, ["day", "product"])
-    for kind in FORMATS:
-        known_as(spark, kind, "facts", folder, scratch)
+    formats.know("facts", folder)
     days, products = np.arange(-(-rows // each_day)), np.arange(PRODUCTS)
     for name, dimension in (
         ("days", {"day": days, "week": days // 7, "holiday": days % 91 == 5}),
         ("products", {"product": products, "brand": products // 2}),
     ):
-        place = scratch / name
+        place = formats.scratch / name
         place.mkdir(parents=True)
         pq.write_table(pa.table(dimension), place / "part-0.parquet")
-        spark.read.parquet(str(place)).createOrReplaceTempView(name)
+        formats.spark.read.parquet(str(place)).createOrReplaceTempView(name)
     asked = {
         "a week": "JOIN days d ON f.day = d.day WHERE d.week = 17",
         "a brand": "JOIN products p ON f.product = p.product WHERE p.brand = 1234",
@@ -173,22 +198,36 @@ def write_files(folder: Path, rows: int, of: Callable[[np.ndarray[Any, Any]], di
     (folder / "_complete").touch()
 
 
-def tpch_queries(spark: SparkSession, scale: float, scratch: Path) -> dict[str, Query]:
+def tpch_queries(formats: Formats, scale: float) -> dict[str, Query]:
     """TPC-H."""
     folder = CACHE / f"tpch-{scale:g}"
-    texts = tpch.generate(folder, scale)
-    for table in tpch.TABLES:
-        if table in TPCH_MARKS:
-            marked(folder / table, TPCH_MARKS[table])
-        for kind in FORMATS:
-            known_as(spark, kind, table, folder / table, scratch)
+    texts = {f"Q{number}": sql for number, sql in enumerate(tpch.generate(folder, scale), 1)}
+    return of_tables(formats, folder, tpch.TABLES, TPCH_MARKS, texts)
+
+
+def ssb_queries(formats: Formats, scale: float) -> dict[str, Query]:
+    """The Star Schema Benchmark."""
+    folder = CACHE / f"ssb-{scale:g}"
+    return of_tables(formats, folder, ssb.TABLES, SSB_MARKS, ssb.generate(folder, scale))
+
+
+def of_tables(
+    formats: Formats, folder: Path, tables: Sequence[str], marks: dict[str, tuple[str, ...]], texts: dict[str, str]
+) -> dict[str, Query]:
+    """Queries of several tables, which are views with the names that the queries have for them."""
+    # Two benchmarks may have tables of one name.
+    of = folder.name.split("-", maxsplit=1)[0]
+    for table in tables:
+        if table in marks:
+            marked(folder / table, marks[table])
+        formats.know(f"{of}_{table}", folder / table)
 
     def text(kind: str, sql: str) -> str:
-        for table in tpch.TABLES:
-            spark.table(f"{kind}_{table}").createOrReplaceTempView(table)
+        for table in tables:
+            formats.spark.table(f"{kind}_{of}_{table}").createOrReplaceTempView(table)
         return sql
 
-    return {f"Q{number}": lambda kind, sql=sql: text(kind, sql) for number, sql in enumerate(texts, 1)}
+    return {name: lambda kind, sql=sql: text(kind, sql) for name, sql in texts.items()}
 
 
 def planning(spark: SparkSession, rounds: int) -> dict[str, float]:
@@ -221,9 +260,10 @@ def groups(result: dict[str, Any]) -> dict[str, dict[str, float]]:
     grouped: dict[str, dict[str, float]] = {}
     for part in QUERIES:
         for query, seconds in result.get(part, {}).items():
-            named = {"counts": query.split()[0], "lookups": query.rstrip("0123456789 "), "tpch": "TPC-H"}
-            into = grouped.setdefault(named.get(part, query), dict.fromkeys(FORMATS, 0.0))
-            for kind in FORMATS:
+            flight = f"SSB {query.split('.')[0]}"
+            named = {"counts": query.split()[0], "lookups": query.rstrip("0123456789 "), "tpch": "TPC-H", "ssb": flight}
+            into = grouped.setdefault(named.get(part, query), dict.fromkeys(seconds, 0.0))
+            for kind in seconds:
                 into[kind] += seconds[kind]
     return grouped
 
@@ -231,15 +271,19 @@ def groups(result: dict[str, Any]) -> dict[str, dict[str, float]]:
 def report(result: dict[str, Any]) -> None:
     """Prints the tables."""
     lines = [
-        [name, *[f"{seconds[kind]:.2f} s" for kind in FORMATS], f"{seconds['parquet'] / seconds['lakemark']:.1f}"]
+        [
+            name,
+            *[f"{seconds[kind]:.2f} s" if kind in seconds else "" for kind in FORMATS],
+            f"{seconds['parquet'] / seconds['lakemark']:.1f}",
+        ]
         for name, seconds in groups(result).items()
     ]
     if lines:
         measure.print_table(["all queries of", *FORMATS, "times faster than parquet"], lines)
-    if "tpch" in result:
-        worse = {name: row["lakemark"] / row["parquet"] for name, row in result["tpch"].items()}
+    for part in [part for part in ("tpch", "ssb") if part in result]:
+        worse = {name: row["lakemark"] / row["parquet"] for name, row in result[part].items()}
         shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(worse.items(), key=lambda one: -one[1])[:5])
-        print(f"\nTPC-H, lakemark beside parquet, the highest: {shown}")
+        print(f"\n{part}, lakemark beside parquet, the highest: {shown}")
     if "planning" in result:
         seconds = result["planning"]
         measure.print_table(
@@ -258,7 +302,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(9, 4))
     width = 0.8 / (len(FORMATS) - 1)
     for number, kind in enumerate(FORMATS[1:]):
-        heights = [seconds[kind] / seconds["lakemark"] for seconds in grouped.values()]
+        heights = [seconds.get(kind, 0.0) / seconds["lakemark"] for seconds in grouped.values()]
         axes.bar([place + number * width for place in range(len(grouped))], heights, width, align="edge", label=kind)
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set(yscale="log", ylabel="time / time of Lakemark", title="Queries in Spark on the same Parquet files")
@@ -281,25 +325,32 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the tables of all parts but tpch")
-    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H")
+    parser.add_argument("--scale", type=float, default=1.0, help="scale factor of TPC-H and SSB")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds")
+    parser.add_argument(
+        "--formats", nargs="*", choices=FORMATS[2:], default=FORMATS[2:], help="which beside plain Parquet"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="only these parts")
     parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for the JSON and the plot")
     arguments = parser.parse_args()
     rows, scale, rounds, only = arguments.rows, arguments.scale, arguments.rounds, arguments.only
     about: dict[str, Any] = {"machine": measure.machine(), "rows": rows, "scale": scale, "rounds": rounds}
-    result = {**about, **earlier(arguments.results, f"spark-{rows}", about)}
+    name = f"spark-{rows}-sf{scale:g}"
+    result = {**about, **earlier(arguments.results, name, about)}
     scratch = CACHE / f"spark-{rows}"
     shutil.rmtree(scratch, ignore_errors=True)
     spark = session("4.1", scratch)
+    formats = Formats(spark, (*FORMATS[:2], *arguments.formats), scratch)
     for part, queries in (
-        ("counts", lambda: counts(spark, rows, scratch)),
-        ("lookups", lambda: lookups(spark, rows, scratch)),
-        ("joins", lambda: joins(spark, rows, scratch)),
-        ("tpch", lambda: tpch_queries(spark, scale, scratch)),
+        ("counts", lambda: counts(formats, rows)),
+        ("lookups", lambda: lookups(formats, rows)),
+        ("joins", lambda: joins(formats, rows)),
+        ("tpch", lambda: tpch_queries(formats, scale)),
+        ("ssb", lambda: ssb_queries(formats, scale)),
     ):
         if part in only:
-            result[part] = compare(queries(), spark, rounds)
+            result[part] = compare(queries(), formats, rounds)
+            measure.write_json(arguments.results, name, result)
     if "planning" in only:
         result["planning"] = planning(spark, rounds)
     spark.stop()
@@ -309,7 +360,7 @@ def main() -> None:
         spark_build.write_table(folder, rows)
         result["build"] = spark_build.build_seconds(folder, max(1, rounds // 2))
     report(result)
-    measure.publish(arguments.results, f"spark-{rows}", result, plot)
+    measure.publish(arguments.results, name, result, plot)
 
 
 if __name__ == "__main__":

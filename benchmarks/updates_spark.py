@@ -42,6 +42,8 @@ SETTINGS = {
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.catalog.iceberg": "org.apache.iceberg.spark.SparkCatalog",
         "spark.sql.catalog.iceberg.type": "hadoop",
+        # Delta reads its log by 50 tasks if nothing is said, which takes longer than these queries.
+        "spark.databricks.delta.snapshotPartitions": "2",
     },
     "3.5": {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",

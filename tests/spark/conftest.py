@@ -54,6 +54,10 @@ def spark(warehouse: Path) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        # What tasks hold outside of the heap is Spark's to manage; what they do not give back fails them.
+        "spark.memory.offHeap.enabled": "true",
+        "spark.memory.offHeap.size": "256m",
+        "spark.unsafe.exceptionOnMemoryLeak": "true",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",

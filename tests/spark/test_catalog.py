@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -137,7 +138,24 @@ def test_an_older_version(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(spark, f"SELECT count(*) FROM lm.`{folder}` VERSION AS OF 0") == [(100,)]
     assert spark.read.option("versionAsOf", 0).table(f"lm.`{folder}`").count() == 100
     assert "whole number" in refusal(spark, f"SELECT * FROM lm.`{folder}` VERSION AS OF 'first'")
-    assert "VERSION AS OF takes one" in refusal(spark, f"SELECT * FROM lm.`{folder}` TIMESTAMP AS OF '2024-01-01'")
+
+
+def test_the_version_of_a_moment(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "delta"
+    write_delta(folder)
+    second, first = (version.time for version in lakemark.Table(folder).history())
+    just, day = timedelta(microseconds=1), timedelta(days=1)
+
+    def count(moment: datetime) -> str:
+        return f"SELECT count(*) FROM lm.`{folder}` TIMESTAMP AS OF '{moment:%Y-%m-%d %H:%M:%S.%f}'"
+
+    found = {moment: rows(spark, count(moment)) for moment in (first, second - just, second, second + day)}
+    assert list(found.values()) == [[(100,)], [(100,)], [(250,)], [(250,)]]
+    read = spark.read.option("timestampAsOf", f"{first:%Y-%m-%d %H:%M:%S.%f}")
+    assert read.table(f"lm.`{folder}`").count() == 100
+    told = refusal(spark, count(first - just))
+    assert "SnapshotExpired" in told
+    assert "the oldest that can be read is 0 of" in told
 
 
 def test_marks_are_switched_off_for_a_query(spark: SparkSession, table: Path) -> None:
@@ -180,3 +198,21 @@ def test_the_optimizer_learns_of_columns_from_the_marks(spark: SparkSession, tmp
         spark.conf.unset("spark.sql.cbo.enabled")
     assert "ColumnStat(Some(5),Some(0),Some(4),Some(0)" in known
     assert "ColumnStat(Some(4),None,None,Some(" in known
+
+
+def test_the_optimizer_learns_how_large_the_columns_are_that_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "t", files=2)
+    mark(folder, "k")
+
+    def size(columns: str, condition: str = "id >= 0") -> int:
+        frame = spark.sql(f"SELECT {columns} FROM lm.`{folder}` WHERE {condition}")
+        scan = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()  # noqa: SLF001 - PySpark has no other way
+        return int(scan.stats().sizeInBytes().longValue())
+
+    files = sum(file.stat().st_size for file in folder.glob("*.parquet"))
+    assert size("*") == pytest.approx(files, rel=0.01)
+    # An INT of 4 bytes and a BIGINT of 8, and 8 for a row, as Spark counts.
+    table = spark.table(f"lm.`{folder}`")
+    whole = 8 + table._jdf.schema().defaultSize()  # noqa: SLF001 - as above
+    assert size("k, id") == pytest.approx(files * 20 / whole, rel=0.01)
+    assert size("k, id", "k = 7") == pytest.approx(files * 20 / whole * 89 / (2 * ROWS_PER_FILE), rel=0.05)

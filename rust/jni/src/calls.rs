@@ -192,7 +192,8 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
     .resolve::<Throw>()
 }
 
-/// `void openSplit(String scan, String split, byte[] attachment, long outStream)`: the record batches of a split, as an Arrow C stream.
+/// `long openSplit(String scan, String split, byte[] attachment, long outStream)`: the record batches of a split, as an Arrow C stream, and the
+/// bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
     mut env: EnvUnowned<'l>,
@@ -201,13 +202,15 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
     split: JString<'l>,
     attachment: JByteArray<'l>,
     out_stream: jlong,
-) {
-    env.with_env(|env| -> Result<()> {
+) -> jlong {
+    env.with_env(|env| -> Result<jlong> {
         let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
         let split: Split = serde_json::from_str(&split.try_to_string(env)?)?;
         let attachment = env.convert_byte_array(&attachment)?;
         let reader = block_on(SplitReader::open(&scan, &split, &attachment))??;
-        export(reader, out_stream)
+        let held = jlong::try_from(reader.bytes_held()).unwrap_or(jlong::MAX);
+        export(reader, out_stream)?;
+        Ok(held)
     })
     .resolve::<Throw>()
 }

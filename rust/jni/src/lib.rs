@@ -15,6 +15,7 @@
 //! error, because nothing may unwind into the JVM.
 
 mod aggregate;
+mod ahead;
 mod build;
 mod calls;
 mod dynamic;

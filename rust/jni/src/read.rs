@@ -15,9 +15,10 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
-use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
+use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
+use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
 use crate::object::DataObject;
 use crate::split::{FileSplit, Part, ScanSpec, Split, of_ipc};
@@ -25,6 +26,8 @@ use crate::stores::store_of;
 
 /// Rows of one batch, the size of Spark's own Parquet batches.
 const BATCH_ROWS: usize = 4096;
+/// What a page of a column takes at most if its writer said nothing else.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// The batches of one split.
 pub(crate) struct SplitReader {
@@ -38,7 +41,7 @@ enum Source {
     /// No column is stored in the file (or none is asked for): only the number of rows is of interest.
     RowCount(u64),
     /// Columns of the file.
-    Columns(Box<ParquetRecordBatchStream<DataObject>>),
+    Columns(RowGroups),
     /// Rows that came with the split.
     Rows(Option<RecordBatch>),
 }
@@ -73,6 +76,15 @@ impl SplitReader {
         Arc::clone(&self.schema)
     }
 
+    /// Bytes of memory that reading takes at most, roughly.
+    pub(crate) fn bytes_held(&self) -> usize {
+        match &self.source {
+            Source::RowCount(_) => 0,
+            Source::Columns(row_groups) => row_groups.bytes_held(),
+            Source::Rows(rows) => rows.as_ref().map_or(0, RecordBatch::get_array_memory_size),
+        }
+    }
+
     /// The next batch, with Spark's types and without offsets.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match &mut self.source {
@@ -82,13 +94,10 @@ impl SplitReader {
                 *left -= rows as u64;
                 self.complete(None, rows).map(Some)
             }
-            Source::Columns(stream) => {
-                let next = futures::StreamExt::next(stream.as_mut()).await;
-                match next.transpose().map_err(|error| reading(&self.path, &error))? {
-                    None => Ok(None),
-                    Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
-                }
-            }
+            Source::Columns(row_groups) => match row_groups.next(&self.path).await? {
+                None => Ok(None),
+                Some(batch) => self.complete(Some(&batch), batch.num_rows()).map(Some),
+            },
             Source::Rows(rows) => {
                 let Some(batch) = rows.take() else { return Ok(None) };
                 self.complete(Some(&batch), batch.num_rows()).map(Some)
@@ -159,6 +168,7 @@ async fn file_source(
     }
     let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(input, metadata);
     let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let held = bytes_held(builder.metadata(), &mask, &row_groups, selection.row_count());
     let stream = builder
         .with_projection(mask)
         .with_row_groups(row_groups)
@@ -166,7 +176,21 @@ async fn file_source(
         .with_batch_size(BATCH_ROWS)
         .build()
         .map_err(fail)?;
-    Ok(Source::Columns(Box::new(stream)))
+    Ok(Source::Columns(RowGroups::new(stream, held)))
+}
+
+/// The column chunks of two row groups, one that is decoded and one that is read ahead, or a page for each row and column if that is less.
+fn bytes_held(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[usize], rows: usize) -> usize {
+    let stored = |at: &usize| -> Option<usize> {
+        let columns = metadata.row_groups().get(*at)?.columns().iter().enumerate();
+        let chunks = columns.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column.byte_range().1);
+        usize::try_from(chunks.sum::<u64>()).ok()
+    };
+    let mut chunks: Vec<usize> = row_groups.iter().filter_map(stored).collect();
+    chunks.sort_unstable_by(|one, other| other.cmp(one));
+    let leaves = metadata.file_metadata().schema_descr().num_columns();
+    let columns = (0..leaves).filter(|leaf| mask.leaf_included(*leaf)).count();
+    chunks.iter().take(2).sum::<usize>().min(rows.saturating_mul(columns).saturating_mul(PAGE_BYTES))
 }
 
 /// The row groups of a split, and the rows in them.

@@ -17,6 +17,9 @@ final class BuildTask extends AbstractFunction2<TaskContext, Iterator<byte[]>, b
   /** The share of an executor's memory that unfinished parts of all of its tasks take. */
   private static final int MEMORY_SHARE = 4;
 
+  /** What a build spills below even where Spark has no memory left for it. */
+  private static final long LEAST_MEMORY = 16L << 20;
+
   private final LakemarkOptions table;
 
   /** As the user gave it; none is 0. */
@@ -50,9 +53,10 @@ final class BuildTask extends AbstractFunction2<TaskContext, Iterator<byte[]>, b
   public byte[] apply(TaskContext context, Iterator<byte[]> tasks) {
     NativeLibrary.load();
     Map<String, Object> tuning = new HashMap<>();
-    tuning.put("memory", memory > 0 ? memory : share(context));
     tuning.put("threads", threads > 0 ? threads : context.cpus());
-    try {
+    try (TaskMemory taken = new TaskMemory(context)) {
+      long wanted = memory > 0 ? memory : share(context);
+      tuning.put("memory", Math.max(taken.take(wanted), Math.min(wanted, LEAST_MEMORY)));
       return NativeLibrary.buildTask(
           table.path(), table.store(), tasks.next(), Json.write(tuning), context);
     } catch (LakemarkException e) {

@@ -3,6 +3,7 @@ package io.lakemark.spark;
 import java.io.IOException;
 import org.apache.arrow.c.ArrowArrayStream;
 import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -17,6 +18,11 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
   private final StructType columns;
   private final NativeStream stream;
+  private final TaskMemory memory = new TaskMemory(TaskContext.get());
+
+  /** Bytes that reading takes and that are not accounted yet. */
+  private long held;
+
   private boolean checked;
   private ColumnarBatch batch;
 
@@ -26,12 +32,16 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     this.stream =
         new NativeStream(
             (ArrowArrayStream out) ->
-                NativeLibrary.openSplit(
-                    scan, split.body(), split.attachment(), out.memoryAddress()));
+                held =
+                    NativeLibrary.openSplit(
+                        scan, split.body(), split.attachment(), out.memoryAddress()));
   }
 
   @Override
   public boolean next() {
+    // If there is less, less is accounted: a reader needs what it needs.
+    memory.take(held);
+    held = 0;
     if (!stream.next()) {
       return false;
     }
@@ -39,8 +49,9 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     check(root);
     ColumnVector[] vectors = new ColumnVector[columns.length()];
     for (int at = 0; at < vectors.length; at++) {
-      checkNulls(columns.apply(at), root.getVector(at).getNullCount());
-      vectors[at] = new StreamColumnVector(root.getVector(at));
+      StructField column = columns.apply(at);
+      vectors[at] = FlatColumnVector.of(root.getVector(at), column.dataType());
+      checkNulls(column, vectors[at].numNulls());
     }
     batch = new ColumnarBatch(vectors, root.getRowCount());
     return true;
@@ -82,6 +93,8 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public void close() throws IOException {
-    stream.close();
+    try (memory) {
+      stream.close();
+    }
   }
 }

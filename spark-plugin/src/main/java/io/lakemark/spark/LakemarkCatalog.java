@@ -118,13 +118,16 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     return LakemarkTable.open(find(table).atVersion(LakemarkOptions.parseVersion(version)));
   }
 
+  /**
+   * {@code SELECT … FROM lm.t TIMESTAMP AS OF '2024-06-01'}: the newest version that was made until
+   * then.
+   *
+   * @param timestamp microseconds since 1970-01-01 UTC
+   */
   @Override
-  public Table loadTable(Identifier table, long timestamp) {
-    throw new LakemarkException.Unsupported(
-        String.format(
-            "versions are told apart by number: CALL %s.system.history(table => '…') lists them with"
-                + " their times, VERSION AS OF takes one",
-            name));
+  public Table loadTable(Identifier table, long timestamp) throws NoSuchTableException {
+    LakemarkOptions found = find(table);
+    return LakemarkTable.open(found.atVersion(Maintenance.versionAt(found, timestamp)));
   }
 
   /** The table of a name or of a path in SQL, for procedures. */

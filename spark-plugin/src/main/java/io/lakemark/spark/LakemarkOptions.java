@@ -91,7 +91,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
     unknown.removeIf(name -> name.startsWith("__"));
     if (version != NEWEST) {
       // Spark has asked the catalog for this version, and keeps the option.
-      unknown.remove("versionasof");
+      unknown.removeAll(Set.of("versionasof", "timestampasof"));
     }
     if (!unknown.isEmpty()) {
       throw new LakemarkException.InvalidInput(

@@ -34,6 +34,7 @@ import org.apache.spark.sql.types.StructType;
 final class LakemarkScan
     implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, Explained {
   private final PushedDown asked;
+  private final StructType table;
   private final StructType columns;
   private final ScanPlan planned;
   private final Map<NamedReference, ColumnStatistics> columnStatistics;
@@ -44,17 +45,21 @@ final class LakemarkScan
   /**
    * Makes a scan.
    *
+   * @param table all columns of the table
+   * @param columns those that are read
    * @param filterColumns the columns whose keys are worth telling
    * @param planner plans again when keys are known; empty if nothing is won
    */
   LakemarkScan(
       PushedDown asked,
+      StructType table,
       StructType columns,
       ScanPlan planned,
       Map<NamedReference, ColumnStatistics> columnStatistics,
       List<String> filterColumns,
       Function<Predicate[], Optional<ScanPlan>> planner) {
     this.asked = asked;
+    this.table = table;
     this.columns = columns;
     this.planned = planned;
     this.plan = planned;
@@ -128,13 +133,17 @@ final class LakemarkScan
     return ColumnarSupportMode.SUPPORTED;
   }
 
+  /**
+   * Of the columns that are read: by all bytes of the rows Spark would sort and exchange what it
+   * can broadcast.
+   */
   @Override
   public Statistics estimateStatistics() {
     ScanPlan now = plan;
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(now.bytes());
+        return OptionalLong.of(Math.round(now.bytes() * width(columns) / width(table)));
       }
 
       @Override
@@ -147,6 +156,11 @@ final class LakemarkScan
         return columnStatistics;
       }
     };
+  }
+
+  /** Bytes of a row as Spark guesses them of its own tables, by the types alone. */
+  private static double width(StructType columns) {
+    return 8.0 + columns.defaultSize();
   }
 
   @Override

@@ -199,6 +199,7 @@ final class LakemarkScanBuilder
     ScanPlan plan = pinned.plan(asked, read, top);
     return new LakemarkScan(
         pushedDown(),
+        schema,
         read,
         limit < 0 ? plan : plan.limited(limit),
         MarkStatistics.of(pinned, asked, read),

@@ -1,6 +1,8 @@
 package io.lakemark.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -17,5 +19,27 @@ final class Maintenance {
     Map<String, Object> request = new HashMap<>(arguments);
     request.put("do", verb);
     return Json.read(NativeLibrary.maintain(table.path(), table.store(), Json.write(request)));
+  }
+
+  /**
+   * The newest version that was made until a moment.
+   *
+   * @param timestamp microseconds since 1970-01-01 UTC
+   */
+  static long versionAt(LakemarkOptions table, long timestamp) {
+    String oldest = "none has its time written down";
+    for (JsonNode version : run(table, "history", Map.of())) {
+      JsonNode millis = version.get("time_ms");
+      if (millis.isNull()) {
+        continue;
+      }
+      Instant made = Instant.ofEpochMilli(millis.longValue());
+      if (!made.isAfter(Instant.EPOCH.plus(timestamp, ChronoUnit.MICROS))) {
+        return version.get("version").longValue();
+      }
+      oldest = "the oldest that can be read is " + version.get("version") + " of " + made;
+    }
+    throw new LakemarkException.SnapshotExpired(
+        table.path() + " has no version that is so old; " + oldest);
   }
 }

@@ -1,0 +1,97 @@
+//! The row groups of a file one by one: while one is decoded, the bytes of the next are read.
+
+use arrow::array::RecordBatch;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use parquet::arrow::async_reader::ParquetRecordBatchStream;
+use parquet::errors::ParquetError;
+use tokio::task::JoinSet;
+
+use crate::error::{NativeError, Result, reading};
+use crate::object::DataObject;
+
+/// What is left of a file, and the row group after the one that was asked for last.
+type Fetched = (Box<ParquetRecordBatchStream<DataObject>>, Result<Option<ParquetRecordBatchReader>, ParquetError>);
+
+/// The batches of a file's chosen rows.
+pub(crate) struct RowGroups {
+    /// The row group that is decoded, whose bytes are there.
+    current: Option<ParquetRecordBatchReader>,
+    /// Batches that it gave.
+    given: usize,
+    rest: Rest,
+    bytes_held: usize,
+}
+
+enum Rest {
+    /// Nothing of it is being read.
+    Waiting(Box<ParquetRecordBatchStream<DataObject>>),
+    /// The next row group is being read; a set of one task, which ends when this is dropped.
+    Fetching(JoinSet<Fetched>),
+    /// There is none, or it cannot be read.
+    Ended,
+}
+
+impl RowGroups {
+    /// `bytes_held` is what reading takes of memory at most, roughly.
+    pub(crate) fn new(stream: ParquetRecordBatchStream<DataObject>, bytes_held: usize) -> Self {
+        Self { current: None, given: 0, rest: Rest::Waiting(Box::new(stream)), bytes_held }
+    }
+
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.bytes_held
+    }
+
+    /// The next batch of the file at `path`, which is what errors call it.
+    pub(crate) async fn next(&mut self, path: &str) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(reader) = &mut self.current {
+                let batch = reader.next().transpose().map_err(|error| reading(path, &error.into()))?;
+                if batch.is_some() {
+                    // Whoever asks for one batch may be content with it (LIMIT); who asks for more is likely to read on.
+                    if self.given > 0 {
+                        self.fetch_ahead();
+                    }
+                    self.given += 1;
+                    return Ok(batch);
+                }
+            }
+            (self.current, self.given) = (self.following(path).await?, 0);
+            if self.current.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn fetch_ahead(&mut self) {
+        self.rest = match std::mem::replace(&mut self.rest, Rest::Ended) {
+            Rest::Waiting(stream) => {
+                let mut task = JoinSet::new();
+                task.spawn(fetched(stream));
+                Rest::Fetching(task)
+            }
+            other => other,
+        };
+    }
+
+    /// The row group after the current one.
+    async fn following(&mut self, path: &str) -> Result<Option<ParquetRecordBatchReader>> {
+        let (stream, next) = match std::mem::replace(&mut self.rest, Rest::Ended) {
+            Rest::Waiting(stream) => fetched(stream).await,
+            Rest::Fetching(mut task) => match task.join_next().await {
+                Some(joined) => joined.map_err(|error| NativeError::internal(format!("reading ahead: {error}")))?,
+                None => return Ok(None),
+            },
+            Rest::Ended => return Ok(None),
+        };
+        let next = next.map_err(|error| reading(path, &error))?;
+        if next.is_some() {
+            self.rest = Rest::Waiting(stream);
+        }
+        Ok(next)
+    }
+}
+
+async fn fetched(mut stream: Box<ParquetRecordBatchStream<DataObject>>) -> Fetched {
+    let next = stream.next_row_group().await;
+    (stream, next)
+}

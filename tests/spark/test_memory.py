@@ -1,0 +1,77 @@
+"""What tasks hold outside of the heap is Spark's to manage, where it manages any."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakemark
+from spark_tables import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Row, SparkSession
+
+MIB = 1 << 20
+# Many more than the pipe to a function in Python takes.
+ROWS = 400_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "table"
+    folder.mkdir()
+    numbers = pa.array(range(ROWS), pa.int64())
+    pq.write_table(pa.table({"n": numbers}), folder / "part-0.parquet", row_group_size=ROWS // 4)
+    return folder
+
+
+def used(spark: SparkSession) -> int:
+    """Bytes of memory outside of the heap that tasks have taken from Spark's manager."""
+    env = spark._jvm.org.apache.spark.SparkEnv.get()  # noqa: SLF001 - there is no other way to the JVM
+    return int(env.memoryManager().offHeapExecutionMemoryUsed())
+
+
+def test_a_reader_takes_what_it_holds_and_gives_it_back(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    path = str(gate)
+
+    def wait(rows: Iterator[Row]) -> None:
+        next(rows)
+        while not Path(path).exists():
+            time.sleep(0.01)
+
+    frame = spark.read.format("lakemark").load(str(folder)).coalesce(1)
+    chunks = [pq.read_metadata(folder / "part-0.parquet").row_group(at).column(0) for at in range(4)]
+    two = sum(sorted(chunk.total_compressed_size for chunk in chunks)[2:])
+    assert used(spark) == 0
+    job = threading.Thread(target=lambda: frame.foreachPartition(wait))
+    job.start()
+    try:
+        wait_for(lambda: used(spark) == two)
+    finally:
+        gate.touch()
+        job.join()
+    wait_for(lambda: used(spark) == 0)
+
+
+def test_a_build_takes_what_spark_has_and_gives_it_back(spark: SparkSession, folder: Path) -> None:
+    table = lakemark.Table(folder)
+    table.create_index("n", using="bitmap", build=False)
+    call = f"CALL lm.system.build(table => '{folder}', memory => {1 << 50})"
+    has = int(spark.conf.get("spark.memory.offHeap.size").removesuffix("m")) * MIB
+    seen = 0
+    build = threading.Thread(target=lambda: spark.sql(call).collect())
+    build.start()
+    while build.is_alive():
+        seen = max(seen, used(spark))
+    assert seen == has
+    wait_for(lambda: used(spark) == 0)
+    assert table.indexes[0].coverage == 1.0
