@@ -207,7 +207,7 @@ def test_the_optimizer_learns_how_large_the_columns_are_that_are_read(spark: Spa
     def size(columns: str, condition: str = "id >= 0") -> int:
         frame = spark.sql(f"SELECT {columns} FROM lm.`{folder}` WHERE {condition}")
         scan = frame._jdf.queryExecution().optimizedPlan().collectLeaves().head()  # noqa: SLF001 - PySpark has no other way
-        return int(scan.stats().sizeInBytes().longValue())
+        return int(str(scan.stats().sizeInBytes()))
 
     files = sum(file.stat().st_size for file in folder.glob("*.parquet"))
     assert size("*") == pytest.approx(files, rel=0.01)
