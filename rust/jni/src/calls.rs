@@ -304,7 +304,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
     .resolve::<Throw>()
 }
 
-/// `long beginStaging(String path, String storeOrNull, String operation)`: begins a file of rows, which [`staging`] keeps by a number.
+/// `long beginStaging(String path, String storeOrNull, String operation)`: begins to write rows aside, which [`staging`] keeps by a number.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
     mut env: EnvUnowned<'l>,
@@ -337,39 +337,30 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
         let (array, schema) = unsafe { (FFI_ArrowArray::from_raw(array), FFI_ArrowSchema::from_raw(schema)) };
         // SAFETY: the two belong together, and their buffers live until they are released.
         let rows = unsafe { from_ffi(array, &schema) }?;
-        staging::write(staging, rows)
+        block_on(staging::write(staging, rows))?
     })
     .resolve::<Throw>()
 }
 
-/// `String finishStaging(long staging)`: makes the rows durable; gives their name as JSON, or null if there are no rows.
+/// `String finishStaging(long staging)`: makes the rows durable; gives the names of their files as a JSON array.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_finishStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     staging: jlong,
 ) -> JString<'l> {
-    env.with_env(|env| -> Result<JString<'l>> {
-        match block_on(staging::finish(staging))?? {
-            Some(staged) => Ok(env.new_string(staged)?),
-            None => Ok(JString::default()),
-        }
-    })
-    .resolve::<Throw>()
+    env.with_env(|env| -> Result<JString<'l>> { Ok(env.new_string(block_on(staging::finish(staging))??)?) })
+        .resolve::<Throw>()
 }
 
-/// `void abandonStaging(long staging)`: removes a file that was not finished.
+/// `void abandonStaging(long staging)`: removes what was written, if it was not finished.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_abandonStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     staging: jlong,
 ) {
-    env.with_env(|_env| -> Result<()> {
-        staging::abandon(staging);
-        Ok(())
-    })
-    .resolve::<Throw>()
+    env.with_env(|_env| -> Result<()> { block_on(staging::abandon(staging)) }).resolve::<Throw>()
 }
 
 /// `void close(long table)`: gives a table back.

@@ -1,12 +1,12 @@
 //! Rows of changes on their way from a task to the store of a table.
 //!
-//! Java holds a number for each file that is being written. Numbers are looked up, so that one that was closed already is an error and no
+//! Java holds a number for the rows of each operation of a task. Numbers are looked up, so that one that was closed already is an error and no
 //! wild address.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arrow::array::{ArrayData, RecordBatch, StructArray};
+use arrow::array::{ArrayData, MutableArrayData, RecordBatch, StructArray};
 use jni::sys::jlong;
 use lakemark_table::{ErrorKind, Operation, Staging};
 
@@ -25,7 +25,7 @@ fn open() -> MutexGuard<'static, Open> {
     OPEN.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins a file of rows of one operation.
+/// Begins to write rows of one operation aside.
 pub(crate) async fn begin(named: Named, operation: &str) -> Result<jlong> {
     let operation = Operation::of_name(operation).ok_or_else(|| {
         NativeError::new(
@@ -33,7 +33,7 @@ pub(crate) async fn begin(named: Named, operation: &str) -> Result<jlong> {
             format!("operation is {operation}; it must be insert, upsert, update or delete"),
         )
     })?;
-    let staging = named.open().await?.stage(operation)?;
+    let staging = named.open().await?.stage(operation).await?;
     let mut open = open();
     open.last += 1;
     let number = open.last;
@@ -42,27 +42,36 @@ pub(crate) async fn begin(named: Named, operation: &str) -> Result<jlong> {
 }
 
 /// Adds the rows of a struct.
-pub(crate) fn write(number: jlong, mut rows: ArrayData) -> Result<()> {
-    // Java aligns its memory to 8 bytes only.
-    rows.align_buffers();
-    let rows = RecordBatch::from(StructArray::from(rows));
+pub(crate) async fn write(number: jlong, rows: ArrayData) -> Result<()> {
+    let rows = RecordBatch::from(StructArray::from(copied(&rows)?));
     // Others go on while this one writes.
     let mut staging = take(number)?;
-    let written = staging.write(&rows);
+    let written = staging.write(rows).await;
     open().files.insert(number, staging);
     Ok(written?)
 }
 
-/// Makes the rows durable; gives their name as JSON, or nothing if there are no rows.
-pub(crate) async fn finish(number: jlong) -> Result<Option<String>> {
-    let staged = take(number)?.finish().await?;
-    Ok(staged.map(|staged| serde_json::to_string(&staged)).transpose()?)
+/// The same values in memory of our own, aligned as Rust has it: Java fills its memory with the next rows.
+fn copied(rows: &ArrayData) -> Result<ArrayData> {
+    let mut rows = rows.clone();
+    // Java aligns its memory to 8 bytes only.
+    rows.align_buffers();
+    let mut copy = MutableArrayData::new(vec![&rows], false, rows.len());
+    copy.try_extend(0, 0, rows.len())?;
+    Ok(copy.freeze())
 }
 
-/// Removes a file that was not finished.
-pub(crate) fn abandon(number: jlong) {
+/// Makes the rows durable; gives their names as a JSON array.
+pub(crate) async fn finish(number: jlong) -> Result<String> {
+    Ok(serde_json::to_string(&take(number)?.finish().await?)?)
+}
+
+/// Removes what was written, if it was not finished.
+pub(crate) async fn abandon(number: jlong) {
     let staging = open().files.remove(&number);
-    drop(staging);
+    if let Some(staging) = staging {
+        staging.abandon().await;
+    }
 }
 
 fn take(number: jlong) -> Result<Staging> {

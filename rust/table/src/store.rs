@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -324,7 +325,7 @@ impl Store {
         file.map_err(|error| self.unwritable(error))
     }
 
-    /// Writes a log or run, whole and synced; gives its path. Nobody sees it before a manifest names it.
+    /// Writes a log, whole and synced; gives its path. Nobody sees it before a manifest names it.
     pub(crate) async fn write_update(&self, name: &str, bytes: Vec<u8>) -> Result<String> {
         let path = format!("{UPDATES}/{name}");
         self.write_file(&path, bytes).await?;
@@ -341,7 +342,7 @@ impl Store {
         let write = move || {
             let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
             let mut pending = PendingFile::create(folder)?;
-            pending.write(&bytes)?;
+            pending.write_all(&bytes)?;
             pending.rename(&target)
         };
         let written = spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
@@ -351,6 +352,11 @@ impl Store {
     /// Where updates are, if that is on a local file system.
     pub(crate) fn updates_folder(&self) -> Option<PathBuf> {
         self.local_path(UPDATES)
+    }
+
+    /// The path that the run of this id has in the store.
+    pub(crate) fn run_path(id: [u8; 16]) -> String {
+        format!("{UPDATES}/{}{RUN_SUFFIX}", Uuid::from_bytes(id))
     }
 
     /// A new path in the store for staged rows.
@@ -470,15 +476,6 @@ impl PendingFile {
         Ok(Self { path, file: Some(file), length: 0 })
     }
 
-    /// Appends bytes.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if let Some(file) = &self.file {
-            disk::write(file, &self.path, self.length, bytes)?;
-            self.length += bytes.len() as u64;
-        }
-        Ok(())
-    }
-
     /// The open file.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
@@ -496,6 +493,20 @@ impl PendingFile {
     }
 }
 
+/// Appends bytes.
+impl Write for PendingFile {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(file) = &self.file else { return Err(std::io::ErrorKind::NotFound.into()) };
+        disk::write(file, &self.path, self.length, bytes)?;
+        self.length += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Drop for PendingFile {
     fn drop(&mut self) {
         // After a rename there is nothing under this name any more.
@@ -506,7 +517,7 @@ impl Drop for PendingFile {
 /// Writes `folder/name` if it does not exist; says whether it did not.
 pub(crate) fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
     let mut pending = PendingFile::create(folder)?;
-    pending.write(bytes)?;
+    pending.write_all(bytes)?;
     if let Some(file) = pending.file() {
         disk::sync(file, &pending.path)?;
     }

@@ -221,9 +221,9 @@ impl Table {
     /// Begins to write rows of changes aside, for a [`Table::write_staged`] of this or of another process.
     ///
     /// # Errors
-    /// The folder of updates cannot be seen from here (`NotFound`).
-    pub fn stage(&self, operation: Operation) -> Result<Staging> {
-        Staging::begin(self, operation)
+    /// The table has no key (`InvalidInput`), or the folder of updates cannot be seen from here (`NotFound`).
+    pub fn stage(self: &Arc<Self>, operation: Operation) -> BoxFuture<'_, Result<Staging>> {
+        Box::pin(Staging::begin(self, operation))
     }
 
     /// Makes the changes that staged rows are, all of them or none: deletes first, then updates, upserts and inserts. A row may be deleted

@@ -14,7 +14,8 @@
 //! - `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
-//! - `staged`: rows that other processes write aside, for one call
+//! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
+//! - `resolved`: what parts of a run are resolved to, together
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
@@ -35,19 +36,24 @@ mod overlay;
 mod parameters;
 mod publication;
 mod resolve;
+mod resolved;
 mod rows;
 mod runs;
 mod settle;
 mod slice;
+mod sorted;
 mod stack;
 mod staged;
+mod staging;
+mod straight;
 mod tail;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
 pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
-pub use staged::{StagedRows, Staging};
+pub use staged::StagedRows;
+pub use staging::Staging;
 
 pub(crate) use automatic::{Automatic, wait as wait_for_migration};
 pub(crate) use declare::declare_key;

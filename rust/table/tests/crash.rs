@@ -41,6 +41,8 @@ type Rows = BTreeMap<i64, String>;
 /// One step, which follows from seed and number.
 enum Step {
     Change(Operation, Vec<(i64, String)>),
+    /// Upserts that several files have been staged of, too many for the buffer.
+    Staged(Vec<(i64, String)>),
     Flush,
     Migrate(f64),
     Vacuum,
@@ -91,12 +93,20 @@ fn step(seed: u64, number: u64, point: Option<&str>) -> Step {
     for _ in 0..random.random_range(1..30) {
         keys.insert(random.random_range(0..KEYS));
     }
+    if random.random_bool(0.05) {
+        let value = |key| (key, format!("{number} of {key}{:400}", ""));
+        return Step::Staged((0..KEYS).map(value).collect());
+    }
     let operation = [Operation::Upsert, Operation::Update, Operation::Delete][random.random_range(0..3)];
     Step::Change(operation, keys.into_iter().map(|key| (key, format!("{number} of {key}"))).collect())
 }
 
 fn apply(rows: &mut Rows, step: &Step) {
-    let Step::Change(operation, changes) = step else { return };
+    let (operation, changes) = match step {
+        Step::Change(operation, changes) => (operation, changes),
+        Step::Staged(changes) => (&Operation::Upsert, changes),
+        _ => return,
+    };
     for (key, value) in changes {
         match operation {
             Operation::Delete => drop(rows.remove(key)),
@@ -125,15 +135,28 @@ async fn make(table: &Arc<Table>, step: &Step) {
             table.vacuum(VacuumOptions::default()).await.unwrap();
         }
         Step::Change(operation, changes) => {
-            let k: ArrayRef = Arc::new(Int64Array::from_iter_values(changes.iter().map(|(key, _)| *key)));
-            let s: ArrayRef = Arc::new(StringArray::from_iter_values(changes.iter().map(|(_, value)| value)));
-            let mut rows = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
+            let mut rows = as_batch(changes);
             if *operation == Operation::Delete {
                 rows = rows.project(&[0]).unwrap();
             }
             table.write(vec![Change { operation: *operation, rows }], WriteOptions::default()).await.unwrap();
         }
+        Step::Staged(changes) => {
+            let mut staged = Vec::new();
+            for part in changes.chunks(100) {
+                let mut staging = table.stage(Operation::Upsert).await.unwrap();
+                staging.write(as_batch(part)).await.unwrap();
+                staged.extend(staging.finish().await.unwrap());
+            }
+            table.write_staged(&staged, WriteOptions::default()).await.unwrap();
+        }
     }
+}
+
+fn as_batch(rows: &[(i64, String)]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|(key, _)| *key)));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|(_, value)| value)));
+    RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
 }
 
 fn folder_of(table: &Table) -> std::path::PathBuf {

@@ -1,6 +1,6 @@
 //! One group of data files: read, sorted, merged into one segment per index.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
@@ -429,7 +429,7 @@ pub(crate) async fn write(
         let (sources, taken) = sources()?;
         let summary = merge(meta, sources, &mut |bytes| match &cancel {
             Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
-            _ => pending.write(bytes),
+            _ => pending.write_all(bytes),
         });
         drop(taken);
         summary.map(|summary| (pending, summary))

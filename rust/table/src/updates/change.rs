@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
+use arrow::row::Rows;
 use arrow::util::display::array_value_to_string;
 use lakemark_format::Operation;
 use lakemark_format::manifest::MAX_NAME_LENGTH;
@@ -149,6 +150,14 @@ fn check_unique(rows: &RecordBatch, key: &KeyColumns) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The keys of rows whose columns may have other types than the table's, as bytes in their order.
+pub(crate) fn keys_of(rows: &RecordBatch, key: &KeyColumns) -> Result<Rows> {
+    let given = key.columns(rows)?;
+    let types = key.names.iter().zip(&key.types).zip(&given);
+    let cast = types.map(|((name, of), column)| cast_exactly(column, &Field::new(name, of.clone(), true)));
+    key.encode_columns(&cast.collect::<Result<Vec<_>>>()?)
 }
 
 /// The same values in another type, or an error if one of them does not fit.

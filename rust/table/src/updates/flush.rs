@@ -1,13 +1,15 @@
 //! From the buffer to a run on the disk, and from many runs to few.
 
+use arrow::array::RecordBatch;
 use lakemark_format::log::{LOG_START, log_header};
 use lakemark_format::{KeyFilter, ManifestLog, ManifestResolution, ManifestRun, ManifestTransaction, WriteCounters};
 use uuid::Uuid;
 
 use super::level::Level;
 use super::merge::merge_oldest;
+use super::resolved::Resolved;
 use super::runs::{RunWriter, write_resolution};
-use super::settle::{Ground, memory_rows};
+use super::settle::{Ground, Stacked, memory_rows};
 use super::write::Writing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
@@ -19,45 +21,78 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
     if writing.tail.fold.len() == 0 {
         return Ok(());
     }
-    let updated = writing.updated();
-    let older = updated.levels(&writing.base, &writing.table.overlays).await?;
-    let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
-    let level = ground.settle(writing.tail.log, writing.tail.fold.finish()?, &older).await?;
-    let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
-    let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
-    let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters);
-    out.write(rows)?;
-    let logged = writing.tail.end.saturating_sub(LOG_START);
-    let (mut run, keys) = out.finish(writing.store, 1, sequences, logged + writing.unlogged).await?;
-    check_room(writing, &run)?;
-    reach("run-written");
-    run.resolution = resolution_of(writing.store, &level, &run, keys).await;
-    reach("resolution-written");
-    let log = new_log(writing.store, writing.tail.next).await?;
-    reach("log-created");
-    let written = WriteCounters {
-        rows: writing.tail.rows,
-        log_bytes: logged,
-        flushed_bytes: run.length,
-        ..WriteCounters::default()
-    };
-    let calls = writing.tail.transactions.iter().map(|(application, (version, sequence))| ManifestTransaction {
-        application: application.clone(),
-        version: *version,
-        sequence: *sequence,
-    });
-    let (of_log, transactions) = (writing.updates.log.id, calls.collect());
-    let edit = Edit::AddRun { of_log, run: Box::new(run), log, written, transactions };
-    if !commit(writing.store, &edit).await?.changed {
-        return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
+    let mut run = NewRun::begin(writing).await?;
+    run.add(writing, writing.tail.fold.finish()?).await?;
+    run.commit(writing).await
+}
+
+/// A run that is made part by part, of what is in the buffer and of what goes straight to it.
+pub(crate) struct NewRun {
+    out: RunWriter,
+    /// The runs that there are.
+    older: Vec<Stacked>,
+    resolved: Resolved,
+}
+
+impl NewRun {
+    pub(crate) async fn begin(writing: &Writing<'_>) -> Result<Self> {
+        let updated = writing.updated();
+        let older = updated.levels(&writing.base, &writing.table.overlays).await?;
+        let names = writing.base.column_names().cloned();
+        let out = RunWriter::new(writing.store, &updated, names.as_deref(), &writing.parameters);
+        Ok(Self { out, older, resolved: Resolved::default() })
     }
-    reach("run-committed");
-    // The changes are made: whoever wrote them must not be told otherwise.
-    if let Err(error) = merge_oldest(writing).await {
-        tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
+
+    /// Adds changes in the order of keys, at most one for each, all of them behind those before.
+    pub(crate) async fn add(&mut self, writing: &Writing<'_>, changes: RecordBatch) -> Result<()> {
+        if changes.num_rows() == 0 {
+            return Ok(());
+        }
+        let updated = writing.updated();
+        let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
+        let level = ground.settle(writing.tail.log, changes, &self.older).await?;
+        let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
+        let first = u32::try_from(self.out.rows()).unwrap_or(u32::MAX);
+        self.out.write(rows)?;
+        self.resolved.add(&level, |row| first.checked_add(row));
+        check_room(writing, self.out.bytes())
     }
-    Ok(())
+
+    /// Lets the run take the place of the log, which has ended where `writing` says.
+    pub(crate) async fn commit(self, writing: &mut Writing<'_>) -> Result<()> {
+        let Self { out, resolved, .. } = self;
+        let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
+        let logged = writing.tail.end.saturating_sub(LOG_START);
+        let (mut run, keys) = out.finish(1, sequences, logged + writing.unlogged).await?;
+        check_room(writing, run.length)?;
+        reach("run-written");
+        run.resolution = resolution_of(writing.store, &resolved.level(run.rows), &run, keys).await;
+        reach("resolution-written");
+        let log = new_log(writing.store, writing.tail.next).await?;
+        reach("log-created");
+        let written = WriteCounters {
+            rows: writing.tail.rows,
+            log_bytes: logged,
+            flushed_bytes: run.length,
+            ..WriteCounters::default()
+        };
+        let calls = writing.tail.transactions.iter().map(|(application, (version, sequence))| ManifestTransaction {
+            application: application.clone(),
+            version: *version,
+            sequence: *sequence,
+        });
+        let (of_log, transactions) = (writing.updates.log.id, calls.collect());
+        let edit = Edit::AddRun { of_log, run: Box::new(run), log, written, transactions };
+        if !commit(writing.store, &edit).await?.changed {
+            return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
+        }
+        reach("run-committed");
+        // The changes are made: whoever wrote them must not be told otherwise.
+        if let Err(error) = merge_oldest(writing).await {
+            tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
+        }
+        Ok(())
+    }
 }
 
 /// Writes what a run was resolved to. It is a mark: without it, it is derived again.
@@ -76,11 +111,11 @@ pub(crate) async fn resolution_of(
     }
 }
 
-/// Whether the cache has room for a run.
-fn check_room(writing: &Writing<'_>, run: &ManifestRun) -> Result<()> {
+/// Whether the cache has room for a run of so many bytes.
+fn check_room(writing: &Writing<'_>, bytes: u64) -> Result<()> {
     let have = writing.updates.run_bytes();
     let limit = writing.parameters.cache_bytes;
-    if have + run.length <= limit {
+    if have + bytes <= limit {
         return Ok(());
     }
     Err(Error::new(

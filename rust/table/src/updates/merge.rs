@@ -15,8 +15,9 @@ use lakemark_index::RowSet;
 use super::choice::to_merge;
 use super::flush::resolution_of;
 use super::key::KeyColumns;
-use super::level::{Hits, Level, LevelRows};
+use super::level::{Level, LevelRows};
 use super::overlay::Updated;
+use super::resolved::Resolved;
 use super::runs::{RunWriter, buffered};
 use super::settle::Stacked;
 use super::write::Writing;
@@ -61,7 +62,7 @@ async fn merge(
     let merged: &[Stacked] = levels.get(chosen.clone()).unwrap_or_default();
     let newer = levels.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
-    let mut out = RunWriter::new(&updated.schema, &updated.key, names.as_deref(), &writing.parameters);
+    let mut out = RunWriter::new(writing.store, updated, names.as_deref(), &writing.parameters);
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {
@@ -107,9 +108,13 @@ async fn merge(
     let has_migrated = merged.iter().any(|of| !of.migrated.is_empty());
     let sequences = sequences_of(updated.updates.runs.get(chosen).unwrap_or_default(), has_migrated);
     let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
-    let (mut run, keys) = out.finish(writing.store, 2, sequences, buffered).await?;
+    let (mut run, keys) = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
-    let level = resolved(merged, &places, run.rows);
+    let mut resolved = Resolved::default();
+    for (of, places) in merged.iter().zip(&places) {
+        resolved.add(&of.level, |row| places.get(row as usize).copied().filter(|place| *place != DROPPED));
+    }
+    let level = resolved.level(run.rows);
     for above in newer {
         above.level.set_replaced(run.id, RowSet::empty(run.rows));
     }
@@ -123,37 +128,6 @@ fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> (u64, u64) {
     let first = runs.first().map_or(0, |run| run.first_sequence);
     let last = runs.last().map_or(first, |run| run.last_sequence);
     (first, if has_migrated { last.saturating_sub(1).max(first) } else { last })
-}
-
-/// What the merged run is resolved to: what all of its parts are.
-fn resolved(parts: &[Stacked], places: &[Vec<u32>], rows: u32) -> Level {
-    let level = Level::new([0; 16], LevelRows::None, RowSet::empty(rows), RowSet::empty(rows));
-    let Some(first) = parts.first() else { return level };
-    for (file, _) in first.level.all_hits() {
-        let all: Option<Vec<Arc<Hits>>> = parts.iter().map(|part| part.level.hits(&file)).collect();
-        let Some((all, row_groups)) = all.and_then(|all| Some((all.clone(), all.first()?.row_groups.clone()))) else {
-            continue;
-        };
-        let shadowed = all.iter().skip(1).fold(all.first().map(|hits| hits.shadowed.as_ref().clone()), |sum, hits| {
-            sum.map(|sum| sum.or(&hits.shadowed))
-        });
-        let moved = all.iter().zip(places).flat_map(|(hits, places)| {
-            hits.completed.iter().filter_map(|row| places.get(row as usize)).copied().filter(|place| *place != DROPPED)
-        });
-        let completed = RowSet::from_rows(moved.collect(), rows);
-        if let Some(shadowed) = shadowed {
-            level.set_hits(file, Hits { row_groups, shadowed: Arc::new(shadowed), completed });
-        }
-    }
-    for (older, _) in first.level.all_replaced() {
-        let all: Option<Vec<Arc<RowSet>>> = parts.iter().map(|part| part.level.replaced(&older)).collect();
-        if let Some(rows) =
-            all.and_then(|all| all.into_iter().map(|rows| rows.as_ref().clone()).reduce(|a, b| a.or(&b)))
-        {
-            level.set_replaced(older, rows);
-        }
-    }
-    level
 }
 
 /// A run that is read from its first row to its last.

@@ -20,6 +20,8 @@ const PAGE_BYTES: u64 = 64 << 10;
 const ALPHA: f64 = 1.0;
 /// How much of a scan's memory a row group of a run may take: several are read at once, by several partitions.
 const GROUPS_IN_MEMORY: u64 = 16;
+/// How many times the memory of the buffer and of scans a part of a large call takes: each part is looked up in all data files.
+const MEMORIES_OF_PART: u64 = 8;
 /// A row group below these bytes costs more to open than to read.
 const LEAST_GROUP_BYTES: u64 = 64 << 10;
 /// The names of the options.
@@ -109,6 +111,12 @@ impl Parameters {
     #[must_use]
     pub fn buffer_bytes(&self, runs: usize) -> u64 {
         self.memory_pages().saturating_sub(runs as u64).max(self.buffer_pages) * self.page_bytes
+    }
+
+    /// Bytes of one call's rows that are held at once.
+    #[must_use]
+    pub fn part_bytes(&self) -> u64 {
+        self.memory_pages() * self.page_bytes * MEMORIES_OF_PART
     }
 
     /// Bytes of runs that a scan may hold in memory: α·M − S pages.

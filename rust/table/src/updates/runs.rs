@@ -1,6 +1,7 @@
 //! Runs: Parquet files of changes in the order of keys, each with a resolution beside it.
 
 use std::collections::HashMap;
+use std::io::BufWriter;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -22,11 +23,13 @@ use uuid::Uuid;
 use super::fetch::RowFile;
 use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
+use super::overlay::Updated;
 use super::parameters::Parameters;
 use super::rows::{OPERATION, batch, operation_rows};
+use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
-use crate::store::Store;
+use crate::store::{PendingFile, Store};
 
 /// Rows of a page of a run: small, so that few are read for few keys.
 const PAGE_ROWS: usize = 2048;
@@ -42,6 +45,8 @@ const SAMPLE_ROWS: usize = 1024;
 const FILTER_FPP: f64 = 0.01;
 /// What the footer of a run calls the bytes that its changes had in a log.
 const BUFFERED: &str = "lakemark.buffered";
+/// What a run is written in.
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Runs that were opened.
 #[derive(Default)]
@@ -157,8 +162,9 @@ fn take_resolution(level: &Level, resolution: Resolution) {
 
 /// Writes the rows of a run, in the order of keys.
 pub(crate) struct RunWriter {
+    store: Arc<Store>,
     /// Begun with the first rows, which tell how columns are encoded.
-    writer: Option<ArrowWriter<Vec<u8>>>,
+    writer: Option<ArrowWriter<BufWriter<PendingFile>>>,
     schema: SchemaRef,
     rows: u64,
     key: Arc<KeyColumns>,
@@ -170,10 +176,10 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    /// A run of changes with this schema.
+    /// A run of changes of a table.
     pub(crate) fn new(
-        schema: &SchemaRef,
-        key: &Arc<KeyColumns>,
+        store: &Arc<Store>,
+        Updated { schema, key, .. }: &Updated<'_>,
         names: Option<&ColumnNames>,
         parameters: &Parameters,
     ) -> Self {
@@ -185,6 +191,7 @@ impl RunWriter {
             name.map_or_else(|| Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
         };
         Self {
+            store: Arc::clone(store),
             writer: None,
             schema: Arc::new(Schema::new(schema.fields().iter().map(stored).collect::<Vec<_>>())),
             rows: 0,
@@ -210,7 +217,8 @@ impl RunWriter {
             None => self.begin(&stored)?,
         };
         for first in (0..rows).step_by(part) {
-            writer.write(&stored.slice(first, part.min(rows - first))).map_err(unwritten)?;
+            let part = stored.slice(first, part.min(rows - first));
+            writer.write(&part).map_err(|error| unwritten(&self.store, error))?;
         }
         self.writer = Some(writer);
         Ok(())
@@ -218,7 +226,7 @@ impl RunWriter {
 
     /// Begins the file. Each scan decodes all of a run, so that its codec is a fast one, and dictionaries are made only where
     /// they are small: in row groups of a few thousand rows one of different values costs more than the values.
-    fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<Vec<u8>>> {
+    fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<BufWriter<PendingFile>>> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::LZ4_RAW)
             .set_data_page_row_count_limit(PAGE_ROWS)
@@ -233,7 +241,20 @@ impl RunWriter {
                 properties = properties.set_column_dictionary_enabled(path, repeats(column));
             }
         }
-        ArrowWriter::try_new(Vec::new(), Arc::clone(&self.schema), Some(properties.build())).map_err(unwritten)
+        let Some(folder) = self.store.updates_folder() else { return Err(not_local(&self.store)) };
+        let file = PendingFile::create(&folder).map_err(|error| unwritable(&self.store, error))?;
+        let file = BufWriter::with_capacity(BUFFER_BYTES, file);
+        let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties.build()));
+        writer.map_err(|error| unwritten(&self.store, error))
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |writer| writer.bytes_written() as u64)
+    }
+
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
     }
 
     /// A filter of the keys that were written.
@@ -245,7 +266,6 @@ impl RunWriter {
     /// a log.
     pub(crate) async fn finish(
         self,
-        store: &Store,
         passes: u8,
         (first_sequence, last_sequence): (u64, u64),
         buffered: u64,
@@ -254,12 +274,14 @@ impl RunWriter {
             Error::unsupported("there are more changes at once than a run can hold; commit smaller batches")
         })?;
         let filter = self.filter();
+        let store = self.store;
         let mut writer = self.writer.ok_or_else(|| Error::internal("a run has no rows"))?;
         writer.append_key_value_metadata(KeyValue::new(BUFFERED.to_owned(), buffered.to_string()));
-        let bytes = writer.into_inner().map_err(unwritten)?;
-        let (id, length) = (Uuid::new_v4(), bytes.len() as u64);
-        let path = store.write_update(&format!("{id}.lmr"), bytes).await?;
-        let id = id.into_bytes();
+        let file = writer.into_inner().map_err(|error| unwritten(&store, error))?;
+        let file = file.into_inner().map_err(|error| unwritable(&store, error.into_error()))?;
+        let (id, length) = (Uuid::new_v4().into_bytes(), file.length);
+        let path = Store::run_path(id);
+        store.publish(file, &path).await?;
         let (migrated, resolution) = (Vec::new(), None);
         let run = ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution };
         Ok((run, filter))
@@ -273,8 +295,14 @@ fn repeats(column: &ArrayRef) -> bool {
     different.map_or(true, |values| values.len() * 2 <= sample.len())
 }
 
-fn unwritten(error: ParquetError) -> Error {
-    Error::internal("a run of changes cannot be written").with_source(error)
+fn unwritten(store: &Store, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(cause) if cause.is::<std::io::Error>() => match cause.downcast() {
+            Ok(error) => unwritable(store, *error),
+            Err(cause) => Error::internal("a run of changes cannot be written").with_source(cause),
+        },
+        error => Error::internal("a run of changes cannot be written").with_source(error),
+    }
 }
 
 /// Writes what the keys of a run were resolved to, with a filter of them.

@@ -116,11 +116,16 @@ impl Tail {
                 fold.add(rows)?;
             }
         }
-        if let Some(Transaction { application, version }) = Transaction::of_tag(&commit.tag) {
+        self.called(&commit.tag, sequence);
+        Ok(())
+    }
+
+    /// Remembers that a call with this tag had this number.
+    pub(crate) fn called(&mut self, tag: &str, sequence: u64) {
+        if let Some(Transaction { application, version }) = Transaction::of_tag(tag) {
             self.transactions.insert(application, (version, sequence));
         }
         self.next = sequence + 1;
-        Ok(())
     }
 }
 

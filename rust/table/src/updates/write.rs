@@ -49,6 +49,13 @@ pub(crate) struct WriteQueue {
     turn: tokio::sync::Mutex<()>,
 }
 
+impl WriteQueue {
+    /// Waits until nobody else of this process writes.
+    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+}
+
 /// Writes changes; they are durable, and seen by whoever looks, when this returns.
 pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
     let (answer, answered) = oneshot::channel();
@@ -57,7 +64,7 @@ pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: Wri
     // A task of its own, so that a caller who goes away does not take the others' changes along.
     let table = Arc::clone(table);
     let turn = tokio::spawn(async move {
-        let _turn = table.queue.turn.lock().await;
+        let _turn = table.queue.turn().await;
         let waiting = std::mem::take(&mut *table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         if !waiting.is_empty() {
             write_all(&table, waiting).await;
@@ -72,7 +79,7 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
         Ok(session) => session,
         Err(error) => return refuse(waiting, &error),
     };
-    let threshold = session.parameters.migration_threshold;
+    let migrates_at = session.parameters.migration_threshold;
     let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
     for Waiting { changes, options, answer } in waiting {
         match session.accept(&changes, &options).await {
@@ -82,11 +89,9 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
         }
     }
     let done = session.commit().await;
-    if let Some(threshold) = threshold
-        && !matches!(done, Ok(Done::Appended))
-    {
+    if !matches!(done, Ok(Done::Appended)) {
         // A run was made, or there was no room for one.
-        automatic::begin(table, threshold);
+        migrate_if_asked(table, migrates_at);
     }
     for (answer, written) in accepted {
         let said = match &done {
@@ -94,6 +99,13 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
             Err(error) => Err(same(error)),
         };
         drop(answer.send(said));
+    }
+}
+
+/// Begins a migration where the table's option says so and the cache is full enough.
+pub(crate) fn migrate_if_asked(table: &Arc<Table>, threshold: Option<f64>) {
+    if let Some(threshold) = threshold {
+        automatic::begin(table, threshold);
     }
 }
 
@@ -237,20 +249,12 @@ impl<'a> Writing<'a> {
 
     /// Checks changes and takes them in.
     async fn accept(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Written> {
-        if let Some(sequence) = options.transaction.as_ref().and_then(|transaction| self.made(transaction)) {
-            return Ok(Written { sequence, rows: 0 });
+        if let Some(written) = self.made_before(options) {
+            return Ok(written);
         }
-        let schema = self.base.schema();
-        let tag = options.transaction.as_ref().map(Transaction::tag).transpose()?.unwrap_or_default();
-        let mut commit = LogCommit { tag, ..LogCommit::default() };
-        let mut rows = 0;
-        let mut fits = Vec::with_capacity(changes.len());
-        for change in changes {
-            let fit = fitted(change, &schema, &self.key)?;
-            rows += fit.num_rows() as u64;
-            fits.push((change.operation, fit));
-        }
-        self.check(&fits, options.read_at).await?;
+        let mut commit = LogCommit { tag: tag(options)?, ..LogCommit::default() };
+        let fits = self.checked(changes, options.read_at).await?;
+        let rows = fits.iter().map(|(_, fit)| fit.num_rows() as u64).sum();
         let names = self.base.column_names().cloned();
         for (operation, fit) in fits {
             commit.changes.push(LogChange { operation, rows: to_ipc(&fit, names.as_deref())? });
@@ -262,6 +266,34 @@ impl<'a> Writing<'a> {
         self.tail.apply(sequence, &commit, &self.schema, names.as_deref())?;
         self.commits.push(commit);
         Ok(Written { sequence, rows })
+    }
+
+    /// Changes in the types of the table; an error if they cannot be made.
+    pub(crate) async fn checked(
+        &mut self,
+        changes: &[Change],
+        read_at: Option<u64>,
+    ) -> Result<Vec<(Operation, RecordBatch)>> {
+        let schema = self.base.schema();
+        let fit = |change: &Change| Ok((change.operation, fitted(change, &schema, &self.key)?));
+        let fits = changes.iter().map(fit).collect::<Result<Vec<_>>>()?;
+        self.check(&fits, read_at).await?;
+        Ok(fits)
+    }
+
+    /// Counts a call whose rows go straight to a run, beside the log; gives its sequence number.
+    pub(crate) fn add_call(&mut self, options: &WriteOptions, rows: u64, bytes: u64) -> Result<u64> {
+        let sequence = self.tail.next;
+        self.tail.called(&tag(options)?, sequence);
+        self.tail.rows += rows;
+        self.unlogged += bytes;
+        Ok(sequence)
+    }
+
+    /// What a call that was made before has written.
+    pub(crate) fn made_before(&self, options: &WriteOptions) -> Option<Written> {
+        let sequence = options.transaction.as_ref().and_then(|transaction| self.made(transaction))?;
+        Some(Written { sequence, rows: 0 })
     }
 
     /// The sequence number of a call that was made before.
@@ -285,7 +317,9 @@ impl<'a> Writing<'a> {
                 self.check_since(rows, &keys, read_at).await?;
             }
             if *operation == Operation::Insert {
-                let earlier = |bytes: &[u8]| own.iter().rev().find(|(_, keys)| keys.contains(bytes)).map(|(of, _)| *of);
+                // An update brings no row that is not there.
+                let decisive = own.iter().rev().filter(|(of, _)| *of != Operation::Update);
+                let earlier = |bytes: &[u8]| decisive.clone().find(|(_, keys)| keys.contains(bytes)).map(|(of, _)| *of);
                 self.check_absent(rows, &earlier).await?;
             }
             own.push((*operation, keys));
@@ -395,6 +429,11 @@ impl<'a> Writing<'a> {
         self.table.overlays.writer.put(self.tail);
         Ok(Done::Appended)
     }
+}
+
+/// How the log has the name of a call.
+fn tag(options: &WriteOptions) -> Result<String> {
+    Ok(options.transaction.as_ref().map(Transaction::tag).transpose()?.unwrap_or_default())
 }
 
 /// Where changes are durable.

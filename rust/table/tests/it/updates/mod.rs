@@ -386,3 +386,24 @@ async fn others_delete_rows_that_are_updated(is_indexed: bool) {
         }
     }
 }
+
+#[tokio::test]
+async fn a_row_that_a_call_deleted_may_be_inserted_though_an_update_came_between() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    let change = |operation, rows| Change { operation, rows };
+    let changes = vec![
+        change(Operation::Delete, keys(&[2])),
+        change(Operation::Update, numbers(&[(2, Some(1))])),
+        change(Operation::Insert, batch(&[(2, None, Some("again"))])),
+    ];
+    table.write(changes, WriteOptions::default()).await.unwrap();
+    assert_eq!(rows(&table).await[&2], (None, Some("again".to_owned())));
+    // An update alone leaves the row where it is.
+    let changes = vec![
+        change(Operation::Update, numbers(&[(4, Some(1))])),
+        change(Operation::Insert, batch(&[(4, None, Some("again"))])),
+    ];
+    let error = table.write(changes, WriteOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+}

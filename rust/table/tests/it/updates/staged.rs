@@ -8,12 +8,12 @@ use lakemark_table::{Result, StagedRows, Transaction, VacuumOptions};
 
 use super::*;
 
-async fn stage(table: &Table, operation: Operation, batches: &[RecordBatch]) -> Result<StagedRows> {
-    let mut staging = table.stage(operation)?;
+async fn stage(table: &Arc<Table>, operation: Operation, batches: &[RecordBatch]) -> Result<StagedRows> {
+    let mut staging = table.stage(operation).await?;
     for rows in batches {
-        staging.write(rows)?;
+        staging.write(rows.clone()).await?;
     }
-    Ok(staging.finish().await?.unwrap())
+    Ok(<[StagedRows; 1]>::try_from(staging.finish().await?).unwrap().into_iter().next().unwrap())
 }
 
 async fn take(table: &Arc<Table>, staged: &[StagedRows]) -> Result<Written> {
@@ -157,12 +157,23 @@ async fn rows_that_nobody_names_have_no_effect_and_go_by_age() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     let before = rows(&table).await;
-    let mut unfinished = table.stage(Operation::Upsert).unwrap();
-    unfinished.write(&batch(&[(2, None, None)])).unwrap();
-    assert_eq!(files(folder.path()).len(), 1);
-    drop(unfinished);
-    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
-    assert_eq!(table.stage(Operation::Upsert).unwrap().finish().await.unwrap(), None);
+    // More than is sorted at a time, so that there are a whole file and rows that wait.
+    let long = "x".repeat(33 << 20);
+    for is_dropped in [true, false] {
+        let mut unfinished = table.stage(Operation::Upsert).await.unwrap();
+        unfinished.write(batch(&[(2, None, Some(&long))])).await.unwrap();
+        unfinished.write(batch(&[(4, None, None)])).await.unwrap();
+        let [whole] = <[PathBuf; 1]>::try_from(files(folder.path())).unwrap();
+        assert_eq!(whole.extension().unwrap(), "arrows");
+        if is_dropped {
+            drop(unfinished);
+            fs::remove_file(whole).unwrap();
+        } else {
+            unfinished.abandon().await;
+        }
+        assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    }
+    assert_eq!(table.stage(Operation::Upsert).await.unwrap().finish().await.unwrap(), []);
     stage(&table, Operation::Upsert, &[batch(&[(2, None, None)])]).await.unwrap();
     stage(&table, Operation::Upsert, &[batch(&[(4, None, None)])]).await.unwrap();
     let [old, young] = <[PathBuf; 2]>::try_from(files(folder.path())).unwrap();
@@ -196,7 +207,7 @@ async fn a_staged_call_with_a_name_is_made_once() {
 async fn tables_that_take_no_changes_say_so() {
     let folder = folder();
     let table = open(folder.path()).await;
-    let error = table.stage(Operation::Upsert).unwrap_err();
+    let error = table.stage(Operation::Upsert).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("either the table has no key yet, or"), "{error}");
     assert!(!folder.path().join("_lakemark/updates").exists());
@@ -209,5 +220,126 @@ async fn tables_that_take_no_changes_say_so() {
     let old = Table::open(folder.path().to_str().unwrap(), options).await.unwrap();
     let error = old.key().await.unwrap_err();
     assert!(error.to_string().contains("was opened at version 1"), "{error}");
-    assert_eq!(old.stage(Operation::Delete).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(old.stage(Operation::Delete).await.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+/// A table that holds 64 KiB of a call at once, beside what is pending: some in a run, some in the buffer.
+async fn with_small_cache(folder: &Path, cache_bytes: u64) -> Arc<Table> {
+    let table = open(folder).await;
+    let options =
+        [("page_bytes", "512".to_owned()), ("cache_bytes", cache_bytes.to_string()), ("alpha", "0.4".to_owned())];
+    let options = options.map(|(name, value)| (name.to_owned(), value)).into();
+    table.declare_key(&["k".to_owned()], &options, BuildOptions::default()).await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(1, Some(1), Some("run")), (2, Some(2), Some("run"))])).await.unwrap();
+    table.flush().await.unwrap();
+    make(&table, Operation::Delete, keys(&[4, 20_001])).await.unwrap();
+    make(&table, Operation::Update, numbers(&[(1, Some(11)), (8, Some(88)), (20_003, Some(3))])).await.unwrap();
+    table
+}
+
+/// Keys of all files, each with a text of a hundred letters.
+fn long_rows(keys: impl Iterator<Item = i64>) -> RecordBatch {
+    let rows: Vec<(i64, String)> = keys.map(|key| (key, format!("{key:100}"))).collect();
+    batch(&rows.iter().map(|(key, text)| (*key, Some(*key as i32), Some(text.as_str()))).collect::<Vec<_>>())
+}
+
+#[tokio::test]
+async fn a_call_that_is_larger_than_the_buffer_becomes_one_run_in_parts() {
+    let folder = folder();
+    let table = with_small_cache(folder.path(), 8 << 20).await;
+    let (before, sequence) = (rows(&table).await, table.snapshot().await.unwrap().sequence().unwrap());
+    // Neighbouring keys are in different files, and each file is written in no order.
+    let mixed =
+        |remainder: i64| long_rows((0..5000).map(move |at| at * 1999 % 5000).filter(move |key| key % 4 == remainder));
+    let updated = numbers(&[(7, Some(-7)), (598, Some(-598)), (20_003, Some(4)), (20_005, Some(5))]);
+    let staged = [
+        stage(&table, Operation::Upsert, &[mixed(2)]).await.unwrap(),
+        stage(&table, Operation::Upsert, &[mixed(3)]).await.unwrap(),
+        stage(&table, Operation::Insert, &[long_rows(5000..6000)]).await.unwrap(),
+        stage(&table, Operation::Insert, &[long_rows((6000..7000).chain([12, 4]))]).await.unwrap(),
+        stage(&table, Operation::Delete, &[keys(&[24, 12, 24, 0])]).await.unwrap(),
+        stage(&table, Operation::Delete, &[keys(&[0, 16])]).await.unwrap(),
+        stage(&table, Operation::Update, &[updated]).await.unwrap(),
+    ];
+    let named = WriteOptions {
+        transaction: Some(Transaction { application: "stream".to_owned(), version: 3 }),
+        ..WriteOptions::default()
+    };
+    let written = table.write_staged(&staged, named.clone()).await.unwrap();
+    assert_eq!(written, Written { sequence: sequence + 1, rows: 2500 + 2002 + 4 + 4 });
+    assert_eq!(files(folder.path()), Vec::<PathBuf>::new());
+    let mut expected = before;
+    [0, 16, 24].iter().for_each(|key| drop(expected.remove(key)));
+    let text = |key: i64| row(key as i32, &format!("{key:100}"));
+    expected.insert(7, (Some(-7), None));
+    expected.extend((0..5000).filter(|key| key % 4 > 1).map(|key| (key, text(key))));
+    expected.extend((5000..7000).chain([12, 4]).map(|key| (key, text(key))));
+    // An update comes before an upsert of its key.
+    assert_eq!((&expected[&7], &expected[&598], &expected[&1]), (&text(7), &text(598), &row(11, "run")));
+    assert_eq!(rows(&table).await, expected);
+    let again = open(folder.path()).await;
+    assert_eq!(rows(&again).await, expected);
+    // What was in the buffer is in the run as well.
+    let info = again.updates_info().await.unwrap().unwrap();
+    assert_eq!((info.runs.len(), info.buffer_keys), (2, 0), "{info:?}");
+    let staged = stage(&table, Operation::Delete, &[keys(&[12])]).await.unwrap();
+    assert_eq!(table.write_staged(&[staged], named).await.unwrap().rows, 0);
+    make(&table, Operation::Upsert, batch(&[(2, Some(3), None)])).await.unwrap();
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    expected.insert(2, (Some(3), None));
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+}
+
+#[tokio::test]
+async fn a_large_call_that_cannot_be_made_changes_nothing() {
+    let folder = folder();
+    let table = with_small_cache(folder.path(), 1 << 20).await;
+    let (before, read_at) = (rows(&table).await, table.snapshot().await.unwrap().sequence());
+    make(&table, Operation::Upsert, batch(&[(2900, Some(9), None)])).await.unwrap();
+    let many = stage(&table, Operation::Upsert, &[long_rows((0..3000).filter(|key| key % 2 == 1))]).await.unwrap();
+    let there = stage(&table, Operation::Insert, &[long_rows((2000..3000).step_by(2))]).await.unwrap();
+    let twice = stage(&table, Operation::Upsert, &[long_rows(2999..3002)]).await.unwrap();
+    let changed = stage(&table, Operation::Delete, &[keys(&[2900])]).await.unwrap();
+    let lacks = stage(&table, Operation::Upsert, &[keys(&[7001])]).await.unwrap();
+    let texts: Vec<String> = (0..20_000u64)
+        .map(|key| format!("{:032x}", u128::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)))
+        .collect();
+    let random: Vec<_> = texts.iter().zip(10_000..).map(|(text, key)| (key, None, Some(text.as_str()))).collect();
+    let full = stage(
+        &table,
+        Operation::Insert,
+        &[batch(&random), batch(&random.iter().map(|(key, a, s)| (key + 20_000, *a, *s)).collect::<Vec<_>>())],
+    )
+    .await
+    .unwrap();
+    let since = WriteOptions { read_at, ..WriteOptions::default() };
+    let before = {
+        let mut before = before;
+        before.insert(2900, (Some(9), None));
+        before
+    };
+    for (staged, options, kind, says) in [
+        (
+            vec![many.clone(), there],
+            WriteOptions::default(),
+            ErrorKind::AlreadyExists,
+            "the key k = 2900 is there already",
+        ),
+        (
+            vec![many.clone(), twice],
+            WriteOptions::default(),
+            ErrorKind::InvalidInput,
+            "the key k = 2999 stands in rows",
+        ),
+        (vec![many.clone(), changed], since, ErrorKind::Conflict, "k = 2900 was changed by somebody else"),
+        (vec![many.clone(), lacks], WriteOptions::default(), ErrorKind::InvalidInput, "staged with different columns"),
+        (vec![many.clone(), full], WriteOptions::default(), ErrorKind::CacheFull, "so that these were not made"),
+    ] {
+        let left = files(folder.path()).len();
+        let error = table.write_staged(&staged, options).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert_eq!((rows(&table).await, files(folder.path()).len()), (before.clone(), left));
+    }
+    assert_eq!(take(&table, &[many]).await.unwrap().rows, 1500);
 }

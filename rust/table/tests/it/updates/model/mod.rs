@@ -116,7 +116,8 @@ impl Trial {
             290..430 => self.call(Operation::Delete).await,
             430..620 => self.call(Operation::Update).await,
             620..720 => self.call(Operation::Insert).await,
-            720..760 => self.several().await,
+            720..745 => self.several().await,
+            745..760 => self.staged().await,
             760..820 => self.flush().await,
             820..850 => self.reopen().await,
             850..880 => self.append(),
@@ -131,7 +132,7 @@ impl Trial {
         if self.operations.is_multiple_of(50) {
             self.reader = Reader::default();
         }
-        let is_call = ["insert", "upsert", "update", "delete", "several changes"].contains(&what);
+        let is_call = ["insert", "upsert", "update", "delete", "several changes", "staged"].contains(&what);
         if !is_call || self.operations >= self.next_check {
             self.check().await;
             self.next_check = self.operations + self.random.random_range(1..6);
@@ -163,7 +164,7 @@ impl Trial {
         let call = self.draw(operation);
         let read_at =
             self.random.random_bool(0.1).then(|| self.sequence.saturating_sub(self.random.random_range(0..9)));
-        self.make(&[call], read_at).await;
+        self.make(&[call], read_at, false).await;
         operation.name()
     }
 
@@ -173,17 +174,39 @@ impl Trial {
         let count = self.random.random_range(2..5);
         let drawn: Vec<Operation> = (0..count).map(|_| operations[self.random.random_range(0..4)]).collect();
         let calls: Vec<Call> = drawn.into_iter().map(|operation| self.draw(operation)).collect();
-        self.make(&calls, None).await;
+        self.make(&calls, None, false).await;
         "several changes"
     }
 
-    async fn make(&mut self, calls: &[Call], read_at: Option<u64>) {
+    /// Rows that tasks have staged, in some cases more of them than the buffer takes.
+    async fn staged(&mut self) -> &'static str {
+        let mut calls = Vec::new();
+        for operation in [Operation::Delete, Operation::Update, Operation::Upsert, Operation::Insert] {
+            if self.random.random_bool(0.7) {
+                let mut call = self.draw(operation);
+                if operation != Operation::Insert && self.random.random_bool(0.7) {
+                    call.rows = (0..self.keys).map(|key| (key, row(&mut self.random))).collect();
+                }
+                calls.push(call);
+            }
+        }
+        if !calls.is_empty() {
+            self.make(&calls, None, true).await;
+        }
+        "staged"
+    }
+
+    async fn make(&mut self, calls: &[Call], read_at: Option<u64>, is_staged: bool) {
         let mut after = self.expected.clone();
         let is_free = after.make(calls);
         let touched: Vec<i64> = calls.iter().flat_map(|call| call.rows.iter().map(|(key, _)| *key)).collect();
         let newest = touched.iter().filter_map(|key| self.changed.get(key)).max().copied().unwrap_or(0);
         let is_current = read_at.is_none_or(|read_at| newest <= read_at);
-        match self.write(calls, read_at).await {
+        let written = match is_staged {
+            true => self.write_staged(calls).await,
+            false => self.write(calls, read_at).await,
+        };
+        match written {
             Ok(written) => {
                 assert!(is_free && is_current, "made, though free {is_free}, current {is_current}: {calls:?}");
                 assert_eq!((written.sequence, written.rows), (self.sequence + 1, touched.len() as u64));
@@ -205,6 +228,26 @@ impl Trial {
     async fn write(&self, calls: &[Call], read_at: Option<u64>) -> Result<Written, ErrorKind> {
         let changes = calls.iter().map(|call| Change { operation: call.operation, rows: given(call) }).collect();
         let written = self.table.write(changes, WriteOptions { read_at, ..WriteOptions::default() }).await;
+        written.map_err(|error| error.kind())
+    }
+
+    /// Each operation's rows in up to three files, whose keys lie between each other's.
+    async fn write_staged(&mut self, calls: &[Call]) -> Result<Written, ErrorKind> {
+        let mut staged = Vec::new();
+        for call in calls {
+            let files = self.random.random_range(1..4);
+            for file in 0..files {
+                let rows =
+                    call.rows.iter().enumerate().filter(|(at, _)| at % files == file).map(|(_, row)| row.clone());
+                let mut staging = self.table.stage(call.operation).await.unwrap();
+                staging.write(given(&Call { rows: rows.collect(), ..call.clone() })).await.unwrap();
+                staged.extend(staging.finish().await.unwrap());
+            }
+        }
+        let written = self.table.write_staged(&staged, WriteOptions::default()).await;
+        if written.is_err() {
+            self.table.discard_staged(&staged).await.unwrap();
+        }
         written.map_err(|error| error.kind())
     }
 

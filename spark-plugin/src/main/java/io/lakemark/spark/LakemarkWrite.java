@@ -20,9 +20,10 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The changes of one statement, on the driver.
  *
- * <p>Tasks stage their rows in the table's store. What the attempts staged that Spark accepted is
- * made one call, which is made as a whole or not at all; whatever failed, was tried again or ran
- * twice has left files that nobody names.
+ * <p>Tasks stage their rows in the table's store, sorted by key. What the attempts staged that
+ * Spark accepted is merged into one run, a part at a time, so that the driver never holds all of
+ * it. It is one call, which is made as a whole or not at all; whatever failed, was tried again or
+ * ran twice has left files that nobody names.
  */
 final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   private final LakemarkOptions table;

@@ -83,7 +83,7 @@ final class LakemarkWriter implements DeltaWriter<InternalRow> {
   public WriterCommitMessage commit() {
     List<String> names = new ArrayList<>();
     finished = names;
-    staged.values().forEach(rows -> rows.finish().ifPresent(names::add));
+    staged.values().forEach(rows -> names.addAll(rows.finish()));
     return new Message(List.copyOf(names));
   }
 

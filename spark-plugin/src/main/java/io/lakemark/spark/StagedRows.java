@@ -1,7 +1,8 @@
 package io.lakemark.spark;
 
 import io.lakemark.spark.LakemarkChange.Operation;
-import java.util.Optional;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.arrow.c.ArrowArray;
 import org.apache.arrow.c.ArrowSchema;
 import org.apache.arrow.c.Data;
@@ -13,8 +14,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 
 /**
- * Rows of one operation that a task writes aside, in a file of the table's store that counts only
- * once the driver names it.
+ * Rows of one operation that a task writes aside: sorted by key, in files of the table's store that
+ * count only once the driver names them.
  */
 final class StagedRows implements AutoCloseable {
   /** Rows that are handed over at a time. */
@@ -60,12 +61,14 @@ final class StagedRows implements AutoCloseable {
     rows = 0;
   }
 
-  /** Makes the rows durable; gives what the driver names them by, unless there are none. */
-  Optional<String> finish() {
+  /** Makes the rows durable; gives what the driver names their files by. */
+  List<String> finish() {
     if (rows > 0) {
       handOver();
     }
-    return Optional.ofNullable(NativeLibrary.finishStaging(staging));
+    List<String> names = new ArrayList<>();
+    Json.read(NativeLibrary.finishStaging(staging)).forEach(name -> names.add(name.toString()));
+    return names;
   }
 
   /** Gives the memory back; rows that were not finished are gone. */

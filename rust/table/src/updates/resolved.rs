@@ -1,0 +1,67 @@
+//! What the parts of a run are resolved to, put together for the run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lakemark_index::RowSet;
+
+use super::level::{FileIdentity, Hits, Level, LevelRows};
+
+/// What the parts that were added are resolved to.
+#[derive(Default)]
+pub(crate) struct Resolved {
+    files: HashMap<FileIdentity, OfFile>,
+    runs: HashMap<[u8; 16], OfRun>,
+    parts: usize,
+}
+
+struct OfFile {
+    row_groups: Vec<u32>,
+    shadowed: RowSet,
+    /// Rows of the run.
+    completed: Vec<u32>,
+    parts: usize,
+}
+
+struct OfRun {
+    replaced: RowSet,
+    parts: usize,
+}
+
+impl Resolved {
+    /// Adds a part; `place` says where its rows are in the run, if they are.
+    pub(crate) fn add(&mut self, part: &Level, place: impl Fn(u32) -> Option<u32>) {
+        self.parts += 1;
+        for (file, hits) in part.all_hits() {
+            let of = self.files.entry(file).or_insert_with(|| OfFile {
+                row_groups: hits.row_groups.clone(),
+                shadowed: RowSet::empty(hits.shadowed.universe()),
+                completed: Vec::new(),
+                parts: 0,
+            });
+            of.shadowed = of.shadowed.or(&hits.shadowed);
+            of.completed.extend(hits.completed.iter().filter_map(&place));
+            of.parts += 1;
+        }
+        for (older, replaced) in part.all_replaced() {
+            let none = || OfRun { replaced: RowSet::empty(replaced.universe()), parts: 0 };
+            let of = self.runs.entry(older).or_insert_with(none);
+            of.replaced = of.replaced.or(&replaced);
+            of.parts += 1;
+        }
+    }
+
+    /// A level of a run with so many rows, resolved to what all of its parts were resolved to.
+    pub(crate) fn level(self, rows: u32) -> Level {
+        let level = Level::new([0; 16], LevelRows::None, RowSet::empty(rows), RowSet::empty(rows));
+        for (file, of) in self.files.into_iter().filter(|(_, of)| of.parts == self.parts) {
+            let OfFile { row_groups, shadowed, completed, .. } = of;
+            let completed = RowSet::from_rows(completed, rows);
+            level.set_hits(file, Hits { row_groups, shadowed: Arc::new(shadowed), completed });
+        }
+        for (older, of) in self.runs.into_iter().filter(|(_, of)| of.parts == self.parts) {
+            level.set_replaced(older, of.replaced);
+        }
+        level
+    }
+}
