@@ -25,6 +25,7 @@ import keys_table
 import matplotlib as mpl
 import measure
 import numpy as np
+from kept import kept
 
 import lakemark
 
@@ -89,10 +90,8 @@ def build_indexes(folder: Path, rows: int) -> dict[str, Any]:
 def bloom_copy(folder: Path, rows: int, row_groups: int) -> Path:
     """The same rows with Parquet Bloom filters on the key, as DataFusion writes them."""
     copy = folder.with_name(f"{folder.name}-bloom")
-    if not (copy / "_complete").exists():
-        shutil.rmtree(copy, ignore_errors=True)
-        copy.mkdir(parents=True)
-        for path in sorted(folder.glob("*.parquet")):
+    with kept(copy) as is_missing:
+        for path in sorted(folder.glob("*.parquet")) if is_missing else ():
             context = datafusion.SessionContext()
             context.register_parquet("t", str(path))
             group_rows = max(1, rows // row_groups)
@@ -102,7 +101,6 @@ def bloom_copy(folder: Path, rows: int, row_groups: int) -> Path:
                 "'format.bloom_filter_enabled::permuted' 'true', "
                 f"'format.bloom_filter_ndv::permuted' '{group_rows}')"
             ).collect()
-        (copy / "_complete").touch()
     return copy
 
 

@@ -38,6 +38,7 @@ import spark_build
 import sqb_table
 import ssb
 import tpch
+from kept import kept
 from spark_formats import FORMATS, known_as, marked
 from updates_spark import session
 
@@ -183,19 +184,15 @@ def joins(formats: Formats, rows: int) -> dict[str, Query]:
 
 def write_files(folder: Path, rows: int, of: Callable[[np.ndarray[Any, Any]], dict[str, Any]]) -> None:
     """Files with these columns and ten more of numbers. A complete table is kept."""
-    if (folder / "_complete").exists():
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
-        values = {f"v{place}": part * 7919 % (place + 100_003) for place in range(10)}
-        pq.write_table(
-            pa.table({**of(part), **values}),
-            folder / f"part-{number:02}.parquet",
-            compression="zstd",
-            write_page_index=True,
-        )
-    (folder / "_complete").touch()
+    with kept(folder) as is_missing:
+        for number, part in enumerate(np.array_split(np.arange(rows), FILES) if is_missing else ()):
+            values = {f"v{place}": part * 7919 % (place + 100_003) for place in range(10)}
+            pq.write_table(
+                pa.table({**of(part), **values}),
+                folder / f"part-{number:02}.parquet",
+                compression="zstd",
+                write_page_index=True,
+            )
 
 
 def tpch_queries(formats: Formats, scale: float) -> dict[str, Query]:
@@ -233,13 +230,10 @@ def of_tables(
 def planning(spark: SparkSession, rounds: int) -> dict[str, float]:
     """Median seconds of finding one row in many files, and of planning that, each time from the path on."""
     folder, rows = CACHE / f"spark-files-{PLANNED_FILES}", PLANNED_FILES * PLANNED_ROWS
-    if not (folder / "_complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for number in range(PLANNED_FILES):
+    with kept(folder) as is_missing:
+        for number in range(PLANNED_FILES if is_missing else 0):
             key = keys_table.permuted(np.arange(number * PLANNED_ROWS, (number + 1) * PLANNED_ROWS), rows)
             pq.write_table(pa.table({"key": key, "value": key * 3}), folder / f"part-{number:05}.parquet")
-        (folder / "_complete").touch()
     marked(folder, ["key"], using="key")
     seconds: dict[str, list[float]] = {"lakemark": [], "parquet": [], "lakemark, planned": []}
     for turn in range(rounds + 1):

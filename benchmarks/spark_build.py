@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import measure
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kept import kept
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,15 +47,11 @@ print(json.dumps({"seconds": seconds[1:], "segments": report.segments, "rows": r
 
 def write_table(folder: Path, rows: int) -> None:
     """Columns of few, of many and of different values, and one in order. A complete table is kept."""
-    if (folder / "_complete").exists():
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for number, part in enumerate(np.array_split(np.arange(rows), FILES)):
-        key = keys_table.permuted(part, rows)
-        columns = {"few": key % 100, "many": key * 7919 % 99_991, "key": key, "day": part // 1000}
-        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=1 << 20)
-    (folder / "_complete").touch()
+    with kept(folder) as is_missing:
+        for number, part in enumerate(np.array_split(np.arange(rows), FILES) if is_missing else ()):
+            key = keys_table.permuted(part, rows)
+            columns = {"few": key % 100, "many": key * 7919 % 99_991, "key": key, "day": part // 1000}
+            pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=1 << 20)
 
 
 def build_seconds(folder: Path, rounds: int) -> dict[str, float]:

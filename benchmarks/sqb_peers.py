@@ -7,7 +7,6 @@ with files of their own keep them beside the table, so that they are made once.
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import datafusion
@@ -15,6 +14,7 @@ import duckdb
 import polars as pl
 import pyarrow.dataset as pads
 import sqb_table
+from kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,16 +30,6 @@ LANCE_BITMAP_VALUES = 1_000
 def data_files(folder: Path) -> list[str]:
     """The Parquet files of the table."""
     return sorted(str(path) for path in folder.glob("*.parquet"))
-
-
-def beside(folder: Path, name: str) -> tuple[Path, bool]:
-    """Where an engine keeps its own copy of the table, and whether it is complete; what is not is removed."""
-    copy = folder.with_name(f"{folder.name}-{name}")
-    complete = (copy / "_complete").exists()
-    if not complete:
-        shutil.rmtree(copy, ignore_errors=True)
-        copy.mkdir(parents=True)
-    return copy, complete
 
 
 def datafusion_parquet(folder: Path) -> Ask:
@@ -58,12 +48,12 @@ def duckdb_parquet(folder: Path) -> Ask:
 
 def duckdb_native(folder: Path) -> Ask:
     """DuckDB on a table of its own format."""
-    copy, complete = beside(folder, "duckdb")
-    connection = duckdb.connect(str(copy / "bench.duckdb"))
-    if not complete:
-        connection.execute(f"CREATE TABLE bench AS SELECT * FROM read_parquet({data_files(folder)})")
-        connection.execute("CHECKPOINT")
-        (copy / "_complete").touch()
+    copy = folder.with_name(f"{folder.name}-duckdb")
+    with kept(copy) as is_missing:
+        connection = duckdb.connect(str(copy / "bench.duckdb"))
+        if is_missing:
+            connection.execute(f"CREATE TABLE bench AS SELECT * FROM read_parquet({data_files(folder)})")
+            connection.execute("CHECKPOINT")
     return lambda sql: connection.execute(sql).fetchone()[0]
 
 
@@ -77,13 +67,13 @@ def lance_indexed(folder: Path) -> Ask:
     """Lance on a data set of its own format, with a scalar index on every column, through its own counting call."""
     import lance
 
-    copy, complete = beside(folder, "lance")
+    copy = folder.with_name(f"{folder.name}-lance")
     path = str(copy / "bench.lance")
-    if not complete:
-        made = lance.write_dataset(pads.dataset(data_files(folder)).scanner(), path)
-        for column, values in {"KSEQ": None, **sqb_table.CARDINALITIES}.items():
-            made.create_scalar_index(column, "BITMAP" if values and values <= LANCE_BITMAP_VALUES else "BTREE")
-        (copy / "_complete").touch()
+    with kept(copy) as is_missing:
+        if is_missing:
+            made = lance.write_dataset(pads.dataset(data_files(folder)).scanner(), path)
+            for column, values in {"KSEQ": None, **sqb_table.CARDINALITIES}.items():
+                made.create_scalar_index(column, "BITMAP" if values and values <= LANCE_BITMAP_VALUES else "BTREE")
     dataset = lance.dataset(path)
     return lambda sql: dataset.count_rows(filter=sql.split(" WHERE ")[1].replace('"', ""))
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import calendar
 import datetime as dt
 import math
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kept import kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,9 +186,8 @@ def tables(scale: float) -> Iterator[tuple[str, int, pa.Table]]:
 
 def generate(folder: Path, scale: float) -> dict[str, str]:
     """Writes the tables to `<folder>/<table>/part-*.parquet` unless they are there; returns the queries."""
-    if not (folder / "_complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        for table, number, rows in tables(scale):
+    with kept(folder) as is_missing:
+        for table, number, rows in tables(scale) if is_missing else ():
             place = folder / table
             place.mkdir(parents=True, exist_ok=True)
             pq.write_table(
@@ -198,5 +197,4 @@ def generate(folder: Path, scale: float) -> dict[str, str]:
                 row_group_size=ROW_GROUP_ROWS,
                 write_page_index=True,
             )
-        (folder / "_complete").touch()
     return QUERIES

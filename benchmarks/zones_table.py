@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kept import kept
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,29 +61,30 @@ def columns(rows: int) -> dict[str, np.ndarray]:
 def write_table(folder: Path, rows: int) -> dict[str, np.ndarray]:
     """Writes R as one file, unless it is there; returns its keys and p0."""
     values = columns(rows)
-    done = folder / "_complete"
-    if not done.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays = {
-            name: pa.array(column, pa.date32() if name == "shipdate" else pa.int64()) for name, column in values.items()
-        }
-        schema = pa.schema(
-            [*((name, array.type) for name, array in arrays.items()), ("filler", pa.binary(FILLER_BYTES))]
-        )
-        with pq.ParquetWriter(
-            folder / "r.parquet",
-            schema,
-            compression="zstd",
-            use_dictionary=False,
-            data_page_size=PAGE_ROWS * 8,
-            write_page_index=True,
-        ) as writer:
-            for first in range(0, rows, GROUP_ROWS):
-                cut = {name: array.slice(first, GROUP_ROWS) for name, array in arrays.items()}
-                filler = filler_of(min(GROUP_ROWS, rows - first))
-                writer.write_table(pa.table({**cut, "filler": filler}), row_group_size=GROUP_ROWS)
-        done.touch()
+    with kept(folder) as is_missing:
+        if is_missing:
+            write_file(folder / "r.parquet", values, rows)
     return values
+
+
+def write_file(path: Path, values: dict[str, np.ndarray], rows: int) -> None:
+    """Writes R."""
+    arrays = {
+        name: pa.array(column, pa.date32() if name == "shipdate" else pa.int64()) for name, column in values.items()
+    }
+    schema = pa.schema([*((name, array.type) for name, array in arrays.items()), ("filler", pa.binary(FILLER_BYTES))])
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=False,
+        data_page_size=PAGE_ROWS * 8,
+        write_page_index=True,
+    ) as writer:
+        for first in range(0, rows, GROUP_ROWS):
+            cut = {name: array.slice(first, GROUP_ROWS) for name, array in arrays.items()}
+            filler = filler_of(min(GROUP_ROWS, rows - first))
+            writer.write_table(pa.table({**cut, "filler": filler}), row_group_size=GROUP_ROWS)
 
 
 def filler_of(rows: int) -> pa.Array:

@@ -79,3 +79,30 @@ def test_a_build_takes_what_spark_has_and_gives_it_back(spark: SparkSession, fol
     assert seen == has
     wait_for(lambda: used(spark) == 0)
     assert table.indexes[0].coverage == 1.0
+
+
+def test_a_writer_takes_what_waits_to_be_sorted_and_gives_it_back(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    lakemark.Table(folder).declare_key("n")
+    gate = str(tmp_path / "gate")
+    added = 100_000
+
+    def rows(_: Iterator[int]) -> Iterator[tuple[int]]:
+        yield from ((ROWS + number,) for number in range(added))
+        while not Path(gate).exists():
+            time.sleep(0.01)
+
+    numbers = spark.createDataFrame(spark.sparkContext.parallelize([0], 1).mapPartitions(rows), "n long")
+    writer = numbers.write.format("lakemark").mode("append").option("operation", "insert")
+    assert used(spark) == 0
+    job = threading.Thread(target=lambda: writer.save(str(folder)))
+    job.start()
+    try:
+        # All but what did not fill a batch, 8 bytes each; there is room for validity and for what is not full.
+        wait_for(lambda: 8 * added * 0.8 < used(spark) < 8 * added * 2)
+    finally:
+        Path(gate).touch()
+        job.join()
+    wait_for(lambda: used(spark) == 0)
+    assert spark.read.format("lakemark").load(str(folder)).count() == ROWS + added

@@ -321,7 +321,8 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
     .resolve::<Throw>()
 }
 
-/// `void stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over.
+/// `long stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over. Gives the bytes of
+/// rows that are in memory then.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
     mut env: EnvUnowned<'l>,
@@ -329,8 +330,8 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
     staging: jlong,
     array: jlong,
     schema: jlong,
-) {
-    env.with_env(|_env| -> Result<()> {
+) -> jlong {
+    env.with_env(|_env| -> Result<jlong> {
         let (array, schema) = (address::<FFI_ArrowArray>(array)?, address::<FFI_ArrowSchema>(schema)?);
         // SAFETY: arrow-c-data has just filled both structures; they are moved out, so that only we release them, and what stays behind
         // is an empty one, which Java frees.

@@ -41,14 +41,16 @@ pub(crate) async fn begin(named: Named, operation: &str) -> Result<jlong> {
     Ok(number)
 }
 
-/// Adds the rows of a struct.
-pub(crate) async fn write(number: jlong, rows: ArrayData) -> Result<()> {
+/// Adds the rows of a struct; gives the bytes of rows that are in memory then.
+pub(crate) async fn write(number: jlong, rows: ArrayData) -> Result<jlong> {
     let rows = RecordBatch::from(StructArray::from(copied(&rows)?));
     // Others go on while this one writes.
     let mut staging = take(number)?;
     let written = staging.write(rows).await;
+    let waiting = staging.waiting_bytes();
     open().files.insert(number, staging);
-    Ok(written?)
+    written?;
+    Ok(jlong::try_from(waiting).unwrap_or(jlong::MAX))
 }
 
 /// The same values in memory of our own, aligned as Rust has it: Java fills its memory with the next rows.

@@ -9,6 +9,7 @@ use super::adopt::adoptable;
 use super::group::{Group, cut};
 use super::task::BuildTask;
 use super::{Adoption, threads};
+use crate::advise::Recorded;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar};
 use crate::footer::FileShape;
@@ -20,6 +21,11 @@ use crate::table::Table;
 
 /// A segment is not made smaller than this, where its index allows for more, just to have work for everybody.
 const LEAST_ROWS: u64 = 1 << 20;
+
+/// To read a row takes as long as to sort and encode what an index keeps in so many bytes; measured on integers.
+const DECODED_ROW_BYTES: u64 = 1;
+/// Bytes that an index keeps of a row where nothing was predicted: those of a column of different values.
+const UNKNOWN_ROW_BYTES: u64 = 7;
 
 /// What a build has to do: tasks that know nothing of each other.
 #[derive(Debug)]
@@ -55,18 +61,25 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
     let adopted = adoptable(&snapshot, store, threads(options)).await;
     let Lacking { passes, shapes, declined } = lacking(table, &snapshot, &indexes, &adopted, workers > 1).await?;
-    let workers = workers.max(1).div_ceil(passes.len().max(1));
+    let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
-    for Pass { files, per_segment, indexes } in passes {
+    for ((Pass { files, per_segment, indexes }, workers), work) in
+        passes.into_iter().zip(workers_of(&work, workers)).zip(work)
+    {
         rows += files.iter().map(|file| shapes.rows(*file)).sum::<u64>();
-        for files in shares(&files, per_segment, workers, &|file| shapes.rows(file)) {
+        let shares: Vec<&[usize]> = shares(&files, per_segment, workers, &|file| shapes.rows(file)).collect();
+        let each = work / shares.len().max(1) as f64;
+        for files in shares {
             for files in cut(&snapshot, files, per_segment, &|file| shapes.rows(file))? {
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
                 let group = Group::of(&snapshot, files, indexes.clone())?;
-                tasks.push(BuildTask::new(table, manifest, &group)?);
+                tasks.push((each, BuildTask::new(table, manifest, &group)?));
             }
         }
     }
+    // The long ones first: the short ones fill what is left at the end.
+    tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let tasks = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|(_, adoption)| adoption).collect();
     Ok(BuildPlan { tasks, rows, adopted, declined, indexes, started })
 }
@@ -101,6 +114,15 @@ struct Pass {
     files: Vec<usize>,
     per_segment: usize,
     indexes: Vec<ManifestIndex>,
+}
+
+impl Pass {
+    /// What it takes, in bytes that are decoded or written: values are sorted and encoded, the more different the longer.
+    fn work(&self, shapes: &Shapes) -> f64 {
+        let rows: u64 = self.files.iter().map(|file| shapes.rows(*file)).sum();
+        let of = |index: &ManifestIndex| Recorded::of(index).bytes_of(rows).unwrap_or(rows * UNKNOWN_ROW_BYTES);
+        self.indexes.iter().map(|index| (rows * DECODED_ROW_BYTES + of(index)) as f64).sum()
+    }
 }
 
 struct Lacking {
@@ -172,6 +194,13 @@ fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize
         in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
     });
     missing.map(|(file, _)| file).collect()
+}
+
+/// How many workers each pass is shared out to, so that no task is longer than what all of them take on average.
+fn workers_of(work: &[f64], workers: usize) -> Vec<usize> {
+    let even = (work.iter().sum::<f64>() / workers.max(1) as f64).max(1.0);
+    // A little more than the average is no reason for another segment.
+    work.iter().map(|work| (work / even - 0.05).ceil().max(1.0) as usize).collect()
 }
 
 /// Neighbouring files in as many shares of about the same number of rows as give every worker the same number of segments, but not in
@@ -270,6 +299,19 @@ mod tests {
         assert_eq!(lengths(8, 1000, 16, 64), [8]);
         assert_eq!(lengths(8, LEAST_ROWS / 2, 16, 64), [2, 2, 2, 2]);
         assert_eq!(lengths(2, 10 * LEAST_ROWS, 16, 64), [1, 1]);
+    }
+
+    #[test]
+    fn what_takes_long_is_shared_out() {
+        assert_eq!(workers_of(&[10.0], 1), [1]);
+        assert_eq!([2, 3, 7, 100].map(|workers| workers_of(&[1e7], workers)), [[2], [3], [7], [100]]);
+        // An index on a column of different values beside three of few.
+        assert_eq!(workers_of(&[1.0, 1.7, 2.7, 8.0].map(|work| work * 1e7), 2), [1, 1, 1, 2]);
+        assert_eq!(workers_of(&[1e7; 4], 2), [1; 4]);
+        assert_eq!(workers_of(&[1e7; 4], 4), [1; 4]);
+        assert_eq!(workers_of(&[1e7; 4], 6), [2; 4]);
+        assert_eq!(workers_of(&[1.02e7, 1e7], 2), [1; 2]);
+        assert_eq!(workers_of(&[0.0], 4), [1]);
     }
 
     #[test]

@@ -84,6 +84,12 @@ impl Staging {
         if self.waiting_bytes >= SORTED_BYTES { self.write_sorted().await } else { Ok(()) }
     }
 
+    /// Bytes of rows that are in memory.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
     /// Makes the rows durable; gives their names, none if there are no rows.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ final class NativeLibrary {
 
   static native long beginStaging(String path, String storeOrNull, String operation);
 
-  static native void stage(long staging, long array, long schema);
+  static native long stage(long staging, long array, long schema);
 
   static native String finishStaging(long staging);
 

@@ -8,6 +8,7 @@ import org.apache.arrow.c.ArrowSchema;
 import org.apache.arrow.c.Data;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.StructType;
@@ -21,6 +22,7 @@ final class StagedRows implements AutoCloseable {
   /** Rows that are handed over at a time. */
   private static final int BATCH_ROWS = 4096;
 
+  private final TaskMemory memory = new TaskMemory(TaskContext.get());
   private final BufferAllocator allocator;
   private final VectorSchemaRoot root;
   private final ArrowWriter writer;
@@ -50,7 +52,7 @@ final class StagedRows implements AutoCloseable {
         ArrowSchema schema = ArrowSchema.allocateNew(allocator)) {
       try {
         Data.exportVectorSchemaRoot(allocator, root, null, array, schema);
-        NativeLibrary.stage(staging, array.memoryAddress(), schema.memoryAddress());
+        memory.hold(NativeLibrary.stage(staging, array.memoryAddress(), schema.memoryAddress()));
       } finally {
         // Empty already, if the native side got them.
         array.release();
@@ -79,6 +81,7 @@ final class StagedRows implements AutoCloseable {
     }
     isClosed = true;
     NativeLibrary.abandonStaging(staging);
+    memory.close();
     root.close();
     allocator.close();
   }

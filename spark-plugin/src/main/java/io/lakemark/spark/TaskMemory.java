@@ -28,6 +28,19 @@ final class TaskMemory implements AutoCloseable {
     return consumer == null || bytes == 0 ? bytes : consumer.acquireMemory(bytes);
   }
 
+  /** Takes or gives back so that it has so many bytes, or as many as there are. */
+  void hold(long bytes) {
+    if (consumer == null) {
+      return;
+    }
+    long more = bytes - consumer.getUsed();
+    if (more > 0) {
+      consumer.acquireMemory(more);
+    } else {
+      consumer.freeMemory(-more);
+    }
+  }
+
   @Override
   public void close() {
     if (consumer != null) {
