@@ -13,7 +13,7 @@ use crate::advise::Recorded;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar};
 use crate::footer::FileShape;
-use crate::kind::files_per_segment;
+use crate::kind::{Kind, files_per_segment};
 use crate::options::BuildOptions;
 use crate::report::Finding;
 use crate::snapshot::{Snapshot, read_shapes};
@@ -24,8 +24,8 @@ const LEAST_ROWS: u64 = 1 << 20;
 
 /// To read a row takes as long as to sort and encode what an index keeps in so many bytes; measured on integers.
 const DECODED_ROW_BYTES: u64 = 1;
-/// Bytes that an index keeps of a row where nothing was predicted: those of a column of different values.
-const UNKNOWN_ROW_BYTES: u64 = 7;
+/// As many bytes of a row take as long as to sort and encode a column of different values; measured on a permuted key.
+const DIFFERENT_ROW_BYTES: u64 = 7;
 
 /// What a build has to do: tasks that know nothing of each other.
 #[derive(Debug)]
@@ -120,7 +120,15 @@ impl Pass {
     /// What it takes, in bytes that are decoded or written: values are sorted and encoded, the more different the longer.
     fn work(&self, shapes: &Shapes) -> f64 {
         let rows: u64 = self.files.iter().map(|file| shapes.rows(*file)).sum();
-        let of = |index: &ManifestIndex| Recorded::of(index).bytes_of(rows).unwrap_or(rows * UNKNOWN_ROW_BYTES);
+        let of = |index: &ManifestIndex| {
+            let predicted = Recorded::of(index).bytes_of(rows);
+            // However few bytes the others take: they are for columns of different values, or keep hashes in the place of values.
+            let different = rows * DIFFERENT_ROW_BYTES;
+            match Kind::of(index) {
+                Some(Kind::Bitmap) => predicted.unwrap_or(different),
+                _ => predicted.map_or(different, |bytes| bytes.max(different)),
+            }
+        };
         self.indexes.iter().map(|index| (rows * DECODED_ROW_BYTES + of(index)) as f64).sum()
     }
 }
