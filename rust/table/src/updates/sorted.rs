@@ -6,15 +6,15 @@
 //!            └ a part ends ─▶ 1 3 2 3 │ 7 9 8 9
 //! ```
 
-use std::fs::File;
-use std::io::BufReader;
+use std::cmp::Reverse;
+use std::io::Read;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::row::{OwnedRow, Row, Rows};
 use lakemark_format::Operation;
-use std::sync::Arc;
 
 use super::change::{Change, keys_of};
 use super::key::KeyColumns;
@@ -25,6 +25,10 @@ use crate::store::Store;
 /// In this order a call makes its operations: a row that gets another key is deleted and inserted, and its new key may be one that
 /// another row gives up.
 const ORDER: [Operation; 4] = [Operation::Delete, Operation::Update, Operation::Upsert, Operation::Insert];
+
+/// So many files are read a batch at a time; where there are more, the smaller ones are held as a whole, since a process may open
+/// few files.
+const MOST_OPEN: usize = 256;
 
 /// Rows of staged files that were not read yet.
 pub(crate) struct SortedRows {
@@ -43,9 +47,11 @@ pub(crate) struct Part {
 impl SortedRows {
     /// Opens files, all of which are those that were written.
     pub(crate) fn open(store: &Store, staged: &[StagedRows], key: &Arc<KeyColumns>) -> Result<Self> {
+        let mut largest_first: Vec<&StagedRows> = staged.iter().collect();
+        largest_first.sort_by_key(|file| Reverse(file.bytes));
         let mut files: Vec<Source> = Vec::with_capacity(staged.len());
-        for file in staged {
-            let source = Source::open(store, file, key)?;
+        for (number, file) in largest_first.into_iter().enumerate() {
+            let source = Source::open(store, file, number < MOST_OPEN, key)?;
             let is_other = |before: &Source| {
                 before.operation == source.operation && before.schema.fields() != source.schema.fields()
             };
@@ -97,7 +103,7 @@ impl SortedRows {
 struct Source {
     operation: Operation,
     schema: SchemaRef,
-    reader: StreamReader<BufReader<File>>,
+    reader: StreamReader<Box<dyn Read + Send>>,
     name: StagedRows,
     batch: RecordBatch,
     /// The keys of the batch; none behind the last one.
@@ -110,8 +116,8 @@ struct Source {
 }
 
 impl Source {
-    fn open(store: &Store, file: &StagedRows, key: &KeyColumns) -> Result<Self> {
-        let reader = open(store, file)?;
+    fn open(store: &Store, file: &StagedRows, stays_open: bool, key: &KeyColumns) -> Result<Self> {
+        let reader = open(store, file, stays_open)?;
         let reader =
             StreamReader::try_new(reader, None).map_err(|error| damaged(store.text(), file).with_source(error))?;
         let schema = reader.schema();

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::hash::Hasher;
-use std::io::{BufRead, BufReader, Seek};
+use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
@@ -98,8 +98,8 @@ fn check_name(file: &StagedRows) -> Result<()> {
     Err(Error::invalid(format!("{} is not the name of staged rows; give what staging them gave", file.path)))
 }
 
-/// Opens a file that is the one that was written.
-pub(crate) fn open(store: &Store, file: &StagedRows) -> Result<BufReader<File>> {
+/// Opens a file that is the one that was written; what does not stay open is read as a whole.
+pub(crate) fn open(store: &Store, file: &StagedRows, stays_open: bool) -> Result<Box<dyn Read + Send>> {
     check_name(file)?;
     let Some(path) = store.local_path(&file.path) else { return Err(not_local(store)) };
     let unread = |error: std::io::Error| match error.kind() {
@@ -123,7 +123,12 @@ pub(crate) fn open(store: &Store, file: &StagedRows) -> Result<BufReader<File>> 
         return Err(damaged(store.text(), file));
     }
     opened.rewind().map_err(unread)?;
-    Ok(opened)
+    if stays_open {
+        return Ok(Box::new(opened));
+    }
+    let mut bytes = Vec::new();
+    opened.read_to_end(&mut bytes).map_err(unread)?;
+    Ok(Box::new(Cursor::new(bytes)))
 }
 
 /// Batches with the same columns as one.

@@ -343,3 +343,19 @@ async fn a_large_call_that_cannot_be_made_changes_nothing() {
     }
     assert_eq!(take(&table, &[many]).await.unwrap().rows, 1500);
 }
+
+/// Of more files than are read at the same time, the smaller ones are held as a whole.
+#[tokio::test]
+async fn a_call_of_many_small_files_is_made() {
+    let folder = folder();
+    let table = with_small_cache(folder.path(), 8 << 20).await;
+    let mut expected = rows(&table).await;
+    let mut staged = vec![stage(&table, Operation::Delete, &[keys(&[0, 2])]).await.unwrap()];
+    for key in (0..800).map(|at| at * 7 % 800 + 1000) {
+        staged.push(stage(&table, Operation::Insert, &[long_rows([key].into_iter())]).await.unwrap());
+        expected.insert(key, row(key as i32, &format!("{key:100}")));
+    }
+    assert_eq!(take(&table, &staged).await.unwrap().rows, 802);
+    [0, 2].iter().for_each(|key| drop(expected.remove(key)));
+    assert_eq!(rows(&*open(folder.path()).await).await, expected);
+}
