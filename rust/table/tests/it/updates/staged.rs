@@ -223,7 +223,7 @@ async fn tables_that_take_no_changes_say_so() {
     assert_eq!(old.stage(Operation::Delete).await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-/// A table that holds 64 KiB of a call at once, beside what is pending: some in a run, some in the buffer.
+/// A table that holds a small part of a large call at once, beside what is pending: some in a run, some in the buffer.
 async fn with_small_cache(folder: &Path, cache_bytes: u64) -> Arc<Table> {
     let table = open(folder).await;
     let options =
