@@ -1,12 +1,19 @@
-"""Kills tasks of a session at random while something runs, as an operator or a preemption would."""
+"""Kills tasks of a session at random, as an operator or a preemption would; removes what such tasks left."""
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, Any, final
 
+import lakemark
+from spark_tables import wait_for
+
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from pyspark.sql import SparkSession
@@ -41,6 +48,26 @@ def running(spark: SparkSession) -> list[int]:
     """The ids of the tasks that run now."""
     stages = spark.sparkContext.statusTracker().getActiveStageIds()
     return [task.taskId() for stage in stages for task in tasks(spark, stage) if str(task.status()) == "RUNNING"]
+
+
+def busy(spark: SparkSession) -> int:
+    """How many tasks run now, those of statements that failed meanwhile among them."""
+    executors = scala(spark).statusStore().executorList(True)
+    return sum(executors.apply(at).activeTasks() for at in range(executors.size()))
+
+
+def age(folder: Path) -> None:
+    """Lets everything in a store be two days old."""
+    old = time.time() - 2 * 86400
+    for path in (folder / "_lakemark").rglob("*"):
+        os.utime(path, (old, old))
+
+
+def vacuum_old(spark: SparkSession, folder: Path) -> None:
+    """Removes what tasks left that were killed, or whose statement failed, when they had just finished their file."""
+    wait_for(lambda: busy(spark) == 0)
+    age(folder)
+    lakemark.Table(folder).vacuum(older_than=dt.timedelta(days=1))
 
 
 @final

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import random
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from kills import Killer, running, slow
+from kills import Killer, slow, vacuum_old
 from spark_tables import wait_for
 from test_build_job import declare, marks
 from test_writes import staged
@@ -70,18 +68,8 @@ def of_python(folder: Path) -> dict[int, int]:
     return {row["id"]: row["n"] for row in found}
 
 
-def age(folder: Path) -> None:
-    """Lets everything in a store be two days old."""
-    old = time.time() - 2 * 86400
-    for path in (folder / "_lakemark").rglob("*"):
-        os.utime(path, (old, old))
-
-
 def vacuum_keeps_what_counts(spark: SparkSession, folder: Path, expected: dict[int, int]) -> None:
-    wait_for(lambda: running(spark) == [])
-    # A task that was killed when it had just finished its file leaves it.
-    age(folder)
-    lakemark.Table(folder).vacuum(older_than=dt.timedelta(days=1))
+    vacuum_old(spark, folder)
     assert staged(folder) == []
     assert of_python(folder) == expected
 
@@ -191,7 +179,6 @@ def test_builds(spark: SparkSession, tmp_path: Path) -> None:
     assert any(killed)
     declare(folder, "k", files_per_segment=1)
     lakemark.Table(folder).build(progress=False)
-    age(folder)
-    lakemark.Table(folder).vacuum(older_than=dt.timedelta(days=1))
+    vacuum_old(spark, folder)
     assert len(marks(folder)) == FILES
     assert lakemark.Table(folder).verify()

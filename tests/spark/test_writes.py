@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
+from kills import vacuum_old
 from spark_tables import rows, same_rows, write_folder
 from test_errors import failure
 
@@ -381,6 +382,8 @@ def test_a_statement_whose_task_fails_changes_nothing(spark: SparkSession, path:
     statement = f"INSERT INTO lm.`{path}` SELECT id + 1000, 'x', fail(CAST(id AS INT)) FROM range(0, 5000, 1, 4)"
     with pytest.raises(Exception, match="asked for by the test"):
         spark.sql(statement)
+    check(spark, path, before())
+    vacuum_old(spark, path)
     check(spark, path, before())
 
 
