@@ -7,6 +7,7 @@ import decimal
 import json
 import struct
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import deltalake
@@ -16,9 +17,10 @@ import pyarrow.parquet as pq
 import lakemark
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_FILE = 1000
 ROW_GROUP_ROWS = 100
@@ -98,6 +100,20 @@ def is_counted(frame: DataFrame) -> bool:
 
 def same_rows(left: DataFrame, right: DataFrame) -> bool:
     return left.exceptAll(right).isEmpty() and right.exceptAll(left).isEmpty()
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: str) -> Iterator[None]:
+    """Settings of Spark's SQL, by their names without `spark.sql.`, `_` for `.`."""
+    names = {f"spark.sql.{name.replace('_', '.')}": value for name, value in values.items()}
+    before = {name: spark.conf.get(name) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def write_delta(folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_tables import add_file, has_filter, is_counted, mark, plan_of, same_rows, write_folder
+from spark_tables import add_file, has_filter, is_counted, mark, plan_of, same_rows, settings, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,12 +128,13 @@ def test_a_count_that_is_not_certain_is_a_scan(ours: DataFrame) -> None:
     assert frame.count() == len(frame.collect()) > 0
 
 
-def test_a_limit_plans_only_the_splits_that_it_needs(ours: DataFrame) -> None:
-    whole = ours.where("k IN (3, 13, 23)")
-    assert "splits: 3," in plan_of(whole)
-    assert "splits: 1," in plan_of(whole.limit(5))
-    assert len(whole.limit(5).collect()) == 5
-    assert len(whole.limit(5000).collect()) == whole.count() == 267
+def test_a_limit_plans_only_the_splits_that_it_needs(spark: SparkSession, ours: DataFrame) -> None:
+    with settings(spark, files_maxPartitionBytes="1MB"):
+        whole = ours.where("k IN (3, 13, 23)")
+        assert "splits: 3," in plan_of(whole)
+        assert "splits: 1," in plan_of(whole.limit(5))
+        assert len(whole.limit(5).collect()) == 5
+        assert len(whole.limit(5000).collect()) == whole.count() == 267
 
 
 def test_a_limit_after_a_filter_of_sparks_own_plans_all_splits(ours: DataFrame) -> None:

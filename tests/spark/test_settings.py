@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,27 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import is_counted, mark, same_rows
+from spark_tables import is_counted, mark, same_rows, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-
-
-@contextmanager
-def settings(spark: SparkSession, **values: str) -> Iterator[None]:
-    """Settings of Spark's SQL, by their names without `spark.sql.`, `_` for `.`."""
-    names = {f"spark.sql.{name.replace('_', '.')}": value for name, value in values.items()}
-    before = {name: spark.conf.get(name) for name in names}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def ours(spark: SparkSession, folder: Path) -> DataFrame:

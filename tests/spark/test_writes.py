@@ -396,6 +396,51 @@ def test_calls_with_a_number_are_made_once(spark: SparkSession, path: Path) -> N
     check(spark, path, before() | {3: (3, "c", 1), 70: (70, "once", 1)})
 
 
+def test_statements_with_a_number_are_made_once(spark: SparkSession, path: Path) -> None:
+    def once(number: int, statement: str) -> None:
+        spark.conf.set("spark.lakemark.txn_app_id", "job")
+        spark.conf.set("spark.lakemark.txn_version", number)
+        spark.sql(statement)
+        for setting in ("txn_app_id", "txn_version"):
+            assert spark.conf.get(f"spark.lakemark.{setting}", None) is None
+
+    expected = before()
+    touched = f"MERGE INTO lm.`{path}` t USING (SELECT explode(array(3L, 90L)) AS id) s ON t.id = s.id "
+    touched += "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 1)"
+    for number, statement, change in (
+        (1, f"UPDATE lm.`{path}` SET n = n + 1 WHERE id = 3", {3: (3, None, 31)}),
+        (2, touched, {3: (3, None, 32), 90: (90, None, 1)}),
+        (3, f"INSERT INTO lm.`{path}` (id, n) VALUES (91, 5)", {91: (91, None, 5)}),
+        (4, f"DELETE FROM lm.`{path}` WHERE n > 180", {19: None}),
+    ):
+        expected = {key: row for key, row in (expected | change).items() if row is not None}
+        for asked in (number, number, number - 1):
+            once(asked, statement)
+            check(spark, path, expected)
+    # Unset by the statement that they were for: the next one is another one.
+    for n in (7, 8):
+        spark.sql(f"UPDATE lm.`{path}` SET n = {n} WHERE id = 3")
+        check(spark, path, expected | {3: (3, None, n)})
+
+
+def test_a_number_counts_for_the_next_statement_that_is_made(spark: SparkSession, folder: Path) -> None:
+    spark.conf.set("spark.lakemark.txn_version", "5")
+    assert "spark.lakemark.txn_app_id and spark.lakemark.txn_version go together" in failure(
+        lambda: spark.sql(f"DELETE FROM lm.`{folder}` WHERE id = 3")
+    )
+    spark.conf.set("spark.lakemark.txn_app_id", "job")
+    assert "is there already" in failure(lambda: spark.sql(f"INSERT INTO lm.`{folder}` VALUES (3, 'x', 1)"))
+    # A write with a name of its own leaves the settings to the next one.
+    save(frame(spark, [(60, "own", 1)]), folder, txn_app_id="another", txn_version=1)
+    spark.sql(f"INSERT INTO lm.`{folder}` VALUES (61, 'x', 1)")
+    spark.conf.set("spark.lakemark.txn_app_id", "job")
+    spark.conf.set("spark.lakemark.txn_version", "five")
+    assert "spark.lakemark.txn_version is five" in failure(lambda: spark.sql(f"DELETE FROM lm.`{folder}`"))
+    spark.conf.set("spark.lakemark.txn_version", "5")
+    spark.sql(f"DELETE FROM lm.`{folder}`")
+    check(spark, folder, before() | {60: (60, "own", 1), 61: (61, "x", 1)})
+
+
 def test_streams_upsert_each_batch_once(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

@@ -25,7 +25,7 @@ use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp};
-use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Table, WriteOptions};
+use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Table, Transaction, WriteOptions};
 
 use crate::error::from_engine;
 use crate::provider::LakemarkTable;
@@ -40,8 +40,8 @@ pub(crate) fn target(statement: &DmlStatement) -> Option<(Arc<Table>, Arc<Snapsh
     Some((Arc::clone(table.table()), Arc::clone(table.snapshot())))
 }
 
-/// Runs a statement that changes a table; gives the number of rows that it changed.
-pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<u64> {
+/// Runs a statement that changes a table; gives the number of rows that it changed, none if it was made before.
+pub(crate) async fn run(state: SessionState, statement: DmlStatement, transaction: Option<Transaction>) -> Result<u64> {
     let Some((table, snapshot)) = target(&statement) else {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{} is not a Lakemark table", statement.table_name)));
     };
@@ -49,7 +49,7 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<
     let Some(key) = snapshot.key_columns() else { return Err(no_key(&table)) };
     let statement_name = statement.op.name().to_owned();
     let input = statement.input.as_ref().clone();
-    let mut options = WriteOptions { read_at: snapshot.sequence(), ..WriteOptions::default() };
+    let mut options = WriteOptions { read_at: snapshot.sequence(), transaction };
     let changes = match statement.op {
         WriteOp::Insert(InsertOp::Append) => {
             // Rows that are there already are an error of their own.
@@ -76,13 +76,12 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement) -> Result<
             ));
         }
     };
-    let count: usize = changes.iter().map(|change| change.rows.num_rows()).sum();
     // A row that gets another key is deleted and inserted.
-    let moved = usize::from(changes.len() == 2 && statement_name == "Update") + 1;
-    if count > 0 {
-        table.write(changes, options).await?;
+    let moved = u64::from(changes.len() == 2 && statement_name == "Update") + 1;
+    if changes.iter().all(|change| change.rows.num_rows() == 0) {
+        return Ok(0);
     }
-    Ok((count / moved) as u64)
+    Ok(table.write(changes, options).await?.rows / moved)
 }
 
 /// The error of a table that takes no updates.

@@ -220,7 +220,11 @@ struct Contexts {
 static CONTEXTS: LazyLock<Contexts> = LazyLock::new(|| {
     let shared = runtime();
     let exact = |use_index: bool, use_cache: bool| {
-        let mut config = SessionConfig::new().with_option_extension(LakemarkOptions { use_index, use_cache });
+        let mut config = SessionConfig::new().with_option_extension(LakemarkOptions {
+            use_index,
+            use_cache,
+            ..LakemarkOptions::default()
+        });
         config.options_mut().sql_parser.enable_ident_normalization = false;
         session_in(config, Arc::clone(&shared))
     };

@@ -7,11 +7,11 @@ use datafusion::common::TableReference;
 use datafusion::config::SqlParserOptions;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table};
+use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table, Transaction};
 
 use crate::aggregate::optimizer_rules;
 use crate::config::LakemarkOptions;
@@ -71,6 +71,12 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         tracing::warn!(%error, "tables are pinned per scan and not per statement");
     }
     context
+}
+
+/// What the session calls the next statement that changes a table.
+fn transaction(state: &SessionState) -> Result<Option<Transaction>> {
+    let options = state.config_options().extensions.get::<LakemarkOptions>();
+    options.map(LakemarkOptions::transaction).transpose().map(Option::flatten)
 }
 
 /// Runs SQL, Lakemark's own statements included.
@@ -151,12 +157,24 @@ impl LakemarkSession {
                     }
                     // At once, as definitions are: rows that are asked for twice must not be changed twice.
                     LogicalPlan::Dml(change) if dml::target(&change).is_some() => {
-                        let count = dml::run(state, change).await?;
+                        let transaction = transaction(&state)?;
+                        let count = dml::run(state, change, transaction).await?;
+                        self.forget_transaction();
                         self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
                     }
                     query => Ok(DataFrame::new(state, shortened(query).map_err(from_engine)?)),
                 }
             }
+        }
+    }
+
+    /// The next statement is another one, which must not be left out because this one was made.
+    fn forget_transaction(&self) {
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        if let Some(options) = state.config_mut().options_mut().extensions.get_mut::<LakemarkOptions>() {
+            options.txn_app_id = None;
+            options.txn_version = None;
         }
     }
 

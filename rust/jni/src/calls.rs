@@ -20,10 +20,10 @@ use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::maintain;
 use crate::plan;
-use crate::read::SplitReader;
+use crate::read::PieceReader;
 use crate::row_groups;
 use crate::runtime::block_on;
-use crate::split::{ScanSpec, Split};
+use crate::split::{Piece, ScanSpec};
 use crate::staging;
 use crate::stores::remember_stores;
 use crate::stream::{Batches, Exported, Once, Panicking};
@@ -192,22 +192,22 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
     .resolve::<Throw>()
 }
 
-/// `long openSplit(String scan, String split, byte[] attachment, long outStream)`: the record batches of a split, as an Arrow C stream, and the
+/// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C stream, and the
 /// bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openSplit<'l>(
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openPiece<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     scan: JString<'l>,
-    split: JString<'l>,
+    piece: JString<'l>,
     attachment: JByteArray<'l>,
     out_stream: jlong,
 ) -> jlong {
     env.with_env(|env| -> Result<jlong> {
         let scan: ScanSpec = serde_json::from_str(&scan.try_to_string(env)?)?;
-        let split: Split = serde_json::from_str(&split.try_to_string(env)?)?;
+        let piece: Piece = serde_json::from_str(&piece.try_to_string(env)?)?;
         let attachment = env.convert_byte_array(&attachment)?;
-        let reader = block_on(SplitReader::open(&scan, &split, &attachment))??;
+        let reader = block_on(PieceReader::open(&scan, &piece, &attachment))??;
         let held = jlong::try_from(reader.bytes_held()).unwrap_or(jlong::MAX);
         export(reader, out_stream)?;
         Ok(held)

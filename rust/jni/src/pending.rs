@@ -16,14 +16,11 @@ use lakemark_table::PendingFile;
 
 use crate::error::{NativeError, Result};
 use crate::handle::Pinned;
-use crate::plan::{Input, PlannedSplit};
-use crate::read::SplitReader;
+use crate::pack::{ATTACHED_BYTES, Input, InputRows, Packing};
+use crate::read::PieceReader;
 use crate::rows::Rows;
-use crate::split::{FileSplit, Home, Part, ScanSpec, Split, to_ipc};
+use crate::split::{FilePiece, Home, Part, Piece, ScanSpec, to_ipc};
 
-/// A split takes at most so many bytes of rows in memory: they are sent to an executor with its task, and Spark warns of tasks of more
-/// than 1,000 KiB.
-const ATTACHED_BYTES: usize = 960 << 10;
 /// The driver asks so many rows of runs at most.
 const ASKED_ROWS: u64 = 1 << 18;
 
@@ -102,19 +99,24 @@ impl Chosen {
         Ok(Some(found))
     }
 
-    /// Adds the splits of the rows; `schema` has the scan's columns with Spark's types.
-    pub(crate) fn splits(&self, schema: &SchemaRef, out: &mut Vec<PlannedSplit>) -> Result<()> {
-        for file in &self.files {
+    /// The runs, to be read like data files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = Input<'_>> {
+        self.files.iter().map(|file| Input {
+            home: Home::Store,
+            meta: &file.meta,
             // In runs partition columns stand like all others.
-            let input = Input { home: Home::Store, meta: &file.meta, constants: None };
-            input.known_splits(&file.row_groups, &file.rows, out)?;
-        }
-        // Each split is a task, so that a few rows here and there go together.
+            constants: None,
+            rows: InputRows::Known { row_groups: &file.row_groups, chosen: file.rows.clone() },
+        })
+    }
+
+    /// Adds the rows in memory; `schema` has the scan's columns with Spark's types.
+    pub(crate) fn add_memory(&self, schema: &SchemaRef, packing: &mut Packing) -> Result<()> {
         let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema)).collect::<Result<Vec<_>>>()?;
         match batches.as_slice() {
             [] => Ok(()),
-            [batch] => memory_splits(batch, out),
-            several => memory_splits(&in_one(schema, several)?, out),
+            [batch] => add_rows(batch, packing),
+            several => add_rows(&in_one(schema, several)?, packing),
         }
     }
 }
@@ -138,21 +140,21 @@ async fn ask(pinned: &Pinned, file: &PendingFile, predicate: &Predicate) -> Resu
 }
 
 /// Reads some columns of the rows of a run, with the table's types.
-async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) -> Result<SplitReader> {
+async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) -> Result<PieceReader> {
     let table = pinned.snapshot.schema();
     let wanted = table.fields().iter().filter(|field| columns.contains(field.name()));
     let schema = Schema::new(wanted.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>());
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &Arc::new(schema))?;
     let file_rows: u64 = file.row_groups.iter().map(|rows| u64::from(*rows)).sum();
     let (rows, count) = (Rows::encode(&file.rows), u64::from(file.rows.len()));
-    let split = FileSplit {
+    let split = FilePiece {
         home: Home::Store,
         location: file.meta.location.to_string(),
         size: file.meta.size,
         part: Part::Known { file_rows, start: 0, length: file_rows, rows, count },
         constants: None,
     };
-    SplitReader::open(&scan, &Split::File(split), &[]).await
+    PieceReader::open(&scan, &Piece::File(split), &[]).await
 }
 
 fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
@@ -177,8 +179,8 @@ fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)?)
 }
 
-/// Cuts the rows into equal parts until each is small enough, or one row.
-fn memory_splits(batch: &RecordBatch, out: &mut Vec<PlannedSplit>) -> Result<()> {
+/// Adds the rows, in equal parts if they are too many for a split.
+fn add_rows(batch: &RecordBatch, packing: &mut Packing) -> Result<()> {
     let rows = batch.num_rows();
     if rows == 0 {
         return Ok(());
@@ -188,12 +190,9 @@ fn memory_splits(batch: &RecordBatch, out: &mut Vec<PlannedSplit>) -> Result<()>
         let parts = (attachment.len() / ATTACHED_BYTES + 1).min(rows);
         drop(attachment);
         let cut = |part: usize| part * rows / parts;
-        return (0..parts).try_for_each(|part| memory_splits(&batch.slice(cut(part), cut(part + 1) - cut(part)), out));
+        return (0..parts).try_for_each(|part| add_rows(&batch.slice(cut(part), cut(part + 1) - cut(part)), packing));
     }
-    let bytes = attachment.len() as u64;
-    let body = serde_json::to_string(&Split::Memory)?;
-    out.push(PlannedSplit { body, rows: Some(rows as u64), bytes, attachment });
-    Ok(())
+    packing.add_memory(rows as u64, attachment)
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::aggregate;
 use crate::handle::Pinned;
+use crate::pack::SplitSizes;
 use crate::plan;
-use crate::read::SplitReader;
+use crate::read::PieceReader;
 use crate::runtime::block_on;
 use crate::split::{ScanSpec, of_ipc};
 use crate::tables::Named;
@@ -125,37 +126,45 @@ async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
     planned(pinned, filter, json!({"columns": columns})).await
 }
 
-async fn planned(pinned: &Pinned, filter: &str, wanted: Value) -> Planned {
+async fn planned(pinned: &Pinned, filter: &str, mut wanted: Value) -> Planned {
+    wanted["sizes"] = json!({"maxBytes": 1 << 27, "openBytes": 1 << 22, "minSplits": 4});
     let wanted = serde_json::from_value(wanted).expect("what is wanted");
     let plan = plan::plan(pinned, filter, wanted).await.expect("a plan").encode().expect("bytes");
     let (length, rest) = plan.split_first_chunk::<4>().expect("a length");
     let (json, mut rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
     let json: Value = serde_json::from_slice(json).expect("JSON");
     let mut attachments = Vec::new();
-    for split in json["splits"].as_array().expect("splits") {
-        let (attachment, after) = rest.split_at(split["attached"].as_u64().expect("a length") as usize);
+    for piece in json["splits"].as_array().expect("splits").iter().flat_map(pieces) {
+        let (attachment, after) = rest.split_at(piece["attached"].as_u64().expect("a length") as usize);
         attachments.push(attachment.to_vec());
         rest = after;
     }
-    assert!(rest.is_empty(), "{} bytes belong to no split", rest.len());
+    assert!(rest.is_empty(), "{} bytes belong to no piece", rest.len());
     Planned { json, attachments }
+}
+
+fn pieces(split: &Value) -> &[Value] {
+    split["pieces"].as_array().expect("pieces")
 }
 
 fn bodies(plan: &Planned) -> Vec<&str> {
     let splits = plan.json["splits"].as_array().expect("splits");
-    splits.iter().map(|split| split["body"].as_str().expect("a body")).collect()
+    splits.iter().flat_map(pieces).map(|piece| piece["body"].as_str().expect("a body")).collect()
 }
 
 /// The batches of all splits, as tasks read them; each split gives as many rows as it was planned to.
 async fn run(plan: &Planned) -> Vec<RecordBatch> {
     let scan: ScanSpec = serde_json::from_str(plan.json["scan"].as_str().expect("a scan")).expect("a scan");
     let mut batches = Vec::new();
-    for (split, attachment) in plan.json["splits"].as_array().expect("splits").iter().zip(&plan.attachments) {
-        let body: Split = serde_json::from_str(split["body"].as_str().expect("a body")).expect("a split");
-        let mut reader = SplitReader::open(&scan, &body, attachment).await.expect("a reader");
+    let mut attachments = plan.attachments.iter();
+    for split in plan.json["splits"].as_array().expect("splits") {
         let before: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        while let Some(batch) = reader.next().await.expect("rows") {
-            batches.push(batch);
+        for (piece, attachment) in pieces(split).iter().zip(attachments.by_ref()) {
+            let body: Piece = serde_json::from_str(piece["body"].as_str().expect("a body")).expect("a piece");
+            let mut reader = PieceReader::open(&scan, &body, attachment).await.expect("a reader");
+            while let Some(batch) = reader.next().await.expect("rows") {
+                batches.push(batch);
+            }
         }
         let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>() - before;
         assert!(split["rows"].is_null() || split["rows"].as_u64() == Some(rows as u64), "{rows} rows of {split}");
@@ -416,16 +425,21 @@ fn a_table_stays_open_and_its_snapshots_are_new() {
     });
 }
 
+fn nothing_else() -> Packing {
+    Packing::new(SplitSizes { max_bytes: 1 << 27, open_bytes: 1 << 22, min_splits: 2 }, &[])
+}
+
 #[test]
 fn few_rows_here_and_there_are_one_split() {
     let batches = vec![batch(&[(1, 5, "a"), (3, 6, "b")]), batch(&[(7, 8, "c")])];
     let (all, none) = (batches[0].schema(), Arc::new(Schema::empty()));
     let chosen = Chosen { batches, ..Chosen::default() };
     for schema in [all, none] {
-        let mut out = Vec::new();
-        chosen.splits(&schema, &mut out).expect("splits");
+        let mut packing = nothing_else();
+        chosen.add_memory(&schema, &mut packing).expect("room");
+        let out = packing.finish();
         assert_eq!(out.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(3)]);
-        let rows = of_ipc(&out[0].attachment).expect("rows").1.expect("rows");
+        let rows = of_ipc(&out[0].pieces[0].attachment).expect("rows").1.expect("rows");
         assert_eq!((rows.num_rows(), rows.schema()), (3, schema));
     }
 }
@@ -437,17 +451,20 @@ fn many_rows_in_memory_are_cut_into_splits_of_moderate_size() {
         .collect();
     let borrowed: Vec<(i64, i32, &str)> = rows.iter().map(|(k, a, s)| (*k, *a, s.as_str())).collect();
     let whole = batch(&borrowed);
-    let mut out = Vec::new();
-    memory_splits(&whole, &mut out).expect("splits");
+    let mut packing = nothing_else();
+    add_rows(&whole, &mut packing).expect("room");
+    let out = packing.finish();
     assert!(out.len() > 3, "{} splits", out.len());
     assert_eq!(out.iter().map(|split| split.rows.expect("known")).sum::<u64>(), 3000);
     let mut keys = Vec::new();
     for split in &out {
-        let bytes = split.attachment.len();
+        let bytes: usize = split.pieces.iter().map(|piece| piece.attachment.len()).sum();
         assert!(bytes <= ATTACHED_BYTES || split.rows == Some(1), "{bytes} bytes");
-        assert!(matches!(serde_json::from_str(&split.body).expect("a split"), Split::Memory));
-        let rows = of_ipc(&split.attachment).expect("rows").1.expect("rows");
-        keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
+        for piece in &split.pieces {
+            assert!(matches!(serde_json::from_str(&piece.body).expect("a piece"), Piece::Memory));
+            let rows = of_ipc(&piece.attachment).expect("rows").1.expect("rows");
+            keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());
+        }
     }
     assert_eq!(keys, (0..3000).collect::<Vec<i64>>());
 }

@@ -7,20 +7,16 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest};
-use object_store::ObjectMeta;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
+use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
 use crate::pending::Chosen;
-use crate::rows::Rows;
-use crate::split::{FileSplit, Home, Part, ScanSpec, Split, constants};
+use crate::split::{Home, ScanSpec, constants};
 use crate::types::{spark_schema, spark_type};
-
-/// A task reads about so many bytes of a file; less would waste openings, more would leave cores idle.
-const SPLIT_BYTES: u64 = 64 << 20;
 
 /// What Java wants of the rows that a filter chooses.
 #[derive(Debug, Deserialize)]
@@ -31,6 +27,7 @@ pub(crate) struct Wanted {
     runtime: Option<filter::Node>,
     /// Spark sorts the rows and takes the first.
     top: Option<Top>,
+    sizes: SplitSizes,
 }
 
 /// Which rows come first.
@@ -70,29 +67,13 @@ pub(crate) struct Plan {
     report_text: String,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PlannedSplit {
-    /// A [`Split`], opaque to Java.
-    pub(crate) body: String,
-    /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
-    pub(crate) rows: Option<u64>,
-    pub(crate) bytes: u64,
-    /// Pending rows in memory that go with it: the scan's columns as an IPC stream. Java is told how long that is.
-    #[serde(rename = "attached", serialize_with = "length")]
-    pub(crate) attachment: Vec<u8>,
-}
-
-fn length<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.serialize_u64(bytes.len() as u64)
-}
-
 impl Plan {
-    /// The plan for Java: the length of its JSON in four bytes, the JSON, the attachments of the splits in their order.
+    /// The plan for Java: the length of its JSON in four bytes, the JSON, the attachments of the pieces in their order.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_vec(self)?;
         let length = u32::try_from(json.len()).map_err(|_| NativeError::internal("a plan of more than 4 GiB"))?;
-        let attached = self.splits.iter().map(|split| split.attachment.as_slice());
+        let pieces = self.splits.iter().flat_map(|split| &split.pieces);
+        let attached = pieces.map(|piece| piece.attachment.as_slice());
         Ok([&length.to_be_bytes()[..], &json].into_iter().chain(attached).collect::<Vec<_>>().concat())
     }
 }
@@ -166,28 +147,20 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
     {
         answer = Arc::new(Answer { files, pending: answer.pending.clone() });
     }
-    let mut splits = Vec::new();
+    let mut files = Vec::new();
     for (file, found) in snapshot.files().iter().zip(&answer.files.files) {
         let constants = partition_constants(snapshot, file, &schema)?;
-        let input = Input { home: Home::Table, meta: &file.meta, constants };
-        match found {
-            FileProbe::Unknown => match &file.row_groups {
-                Some(row_groups) => input.known_splits(row_groups, &live_rows(file, row_groups), &mut splits)?,
-                None => input.unknown_splits(file.deleted.as_deref(), &mut splits)?,
-            },
-            FileProbe::Known { row_groups, certain, uncertain } => {
-                input.known_splits(row_groups, &certain.or(uncertain), &mut splits)?;
-            }
-            FileProbe::Counted { .. } => {
-                return Err(NativeError::internal("a plan was answered with a count"));
-            }
-        }
+        let rows = rows_of(file, found)?;
+        files.push(Input { home: Home::Table, meta: &file.meta, constants, rows });
     }
-    answer.pending.splits(&schema, &mut splits)?;
+    files.extend(answer.pending.files());
+    let mut packing = Packing::new(wanted.sizes, &files);
+    files.iter().try_for_each(|file| packing.add_file(file))?;
+    answer.pending.add_memory(&schema, &mut packing)?;
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
     Ok(Plan {
         scan: serde_json::to_string(&scan)?,
-        splits,
+        splits: packing.finish(),
         pending_rows: answer.pending.row_count(),
         marked_columns: wanted
             .columns
@@ -215,6 +188,20 @@ fn projection(schema: &Schema, columns: &[String]) -> Result<SchemaRef> {
     Ok(Arc::new(spark_schema(&Schema::new(spark), &[])?))
 }
 
+/// The rows of a file that are read.
+fn rows_of<'a>(file: &'a DataFile, found: &'a FileProbe) -> Result<InputRows<'a>> {
+    match found {
+        FileProbe::Unknown => Ok(match &file.row_groups {
+            Some(row_groups) => InputRows::Known { row_groups, chosen: live_rows(file, row_groups) },
+            None => InputRows::Unknown { deleted: file.deleted.as_deref() },
+        }),
+        FileProbe::Known { row_groups, certain, uncertain } => {
+            Ok(InputRows::Known { row_groups, chosen: certain.or(uncertain) })
+        }
+        FileProbe::Counted { .. } => Err(NativeError::internal("a plan was answered with a count")),
+    }
+}
+
 fn partition_constants(snapshot: &Snapshot, file: &DataFile, schema: &Schema) -> Result<Option<String>> {
     let mut found = Vec::new();
     for (field, value) in snapshot.partition_columns().iter().zip(&file.partition_values) {
@@ -236,72 +223,5 @@ fn live_rows(file: &DataFile, row_groups: &[u32]) -> RowSet {
     match &file.deleted {
         Some(deleted) => all.minus(deleted),
         None => all,
-    }
-}
-
-/// A file to cut into splits.
-pub(crate) struct Input<'a> {
-    pub(crate) home: Home,
-    pub(crate) meta: &'a ObjectMeta,
-    /// Its partition columns among the scan's, encoded.
-    pub(crate) constants: Option<String>,
-}
-
-impl Input<'_> {
-    /// A file whose row groups nobody knows yet is cut by bytes; a row group belongs to the split in which it begins.
-    fn unknown_splits(&self, deleted: Option<&RowSet>, out: &mut Vec<PlannedSplit>) -> Result<()> {
-        let deleted = deleted.map(|set| (Rows::encode(set), u64::from(set.universe())));
-        let size = self.meta.size;
-        let pieces = size.div_ceil(SPLIT_BYTES).max(1);
-        for piece in 0..pieces {
-            let from_byte = piece * SPLIT_BYTES;
-            let to_byte = if piece + 1 == pieces { u64::MAX } else { from_byte + SPLIT_BYTES };
-            let (deleted, deleted_of) = deleted.clone().map_or((None, 0), |(rows, of)| (Some(rows), of));
-            let part = Part::Unknown { from_byte, to_byte, deleted, deleted_of };
-            let bytes = size.min(to_byte) - from_byte;
-            out.push(PlannedSplit { body: self.body(part)?, rows: None, bytes, attachment: Vec::new() });
-        }
-        Ok(())
-    }
-
-    /// A file whose rows are known is cut between row groups; row groups without a chosen row are left out.
-    pub(crate) fn known_splits(&self, row_groups: &[u32], rows: &RowSet, out: &mut Vec<PlannedSplit>) -> Result<()> {
-        let file_rows: u64 = row_groups.iter().map(|rows| u64::from(*rows)).sum();
-        let bytes_per_row = self.meta.size / file_rows.max(1);
-        let mut emit = |start: u32, end: u32| -> Result<()> {
-            let count = u64::from(rows.count_in(start, end));
-            if count == 0 {
-                return Ok(());
-            }
-            let part = Part::Known {
-                file_rows,
-                start: u64::from(start),
-                length: u64::from(end - start),
-                rows: Rows::encode(&rows.slice(start, end)),
-                count,
-            };
-            let bytes = count.saturating_mul(bytes_per_row);
-            out.push(PlannedSplit { body: self.body(part)?, rows: Some(count), bytes, attachment: Vec::new() });
-            Ok(())
-        };
-        let mut start = 0;
-        let mut end = 0;
-        for length in row_groups {
-            if rows.count_in(end, end + length) == 0 {
-                emit(start, end)?;
-                start = end + length;
-            } else if u64::from(end - start) * bytes_per_row >= SPLIT_BYTES {
-                emit(start, end)?;
-                start = end;
-            }
-            end += length;
-        }
-        emit(start, end)
-    }
-
-    fn body(&self, part: Part) -> Result<String> {
-        let (location, constants) = (self.meta.location.to_string(), self.constants.clone());
-        let split = FileSplit { home: self.home, location, size: self.meta.size, part, constants };
-        Ok(serde_json::to_string(&Split::File(split))?)
     }
 }

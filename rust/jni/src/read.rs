@@ -1,4 +1,4 @@
-//! From a split to record batches, on an executor.
+//! From a piece of a split to record batches, on an executor.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
 use crate::object::DataObject;
-use crate::split::{FileSplit, Part, ScanSpec, Split, of_ipc};
+use crate::split::{FilePiece, Part, Piece, ScanSpec, of_ipc};
 use crate::stores::store_of;
 
 /// Rows of one batch, the size of Spark's own Parquet batches.
@@ -29,8 +29,8 @@ const BATCH_ROWS: usize = 4096;
 /// What a page of a column takes at most if its writer said nothing else.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// The batches of one split.
-pub(crate) struct SplitReader {
+/// The batches of one piece.
+pub(crate) struct PieceReader {
     path: String,
     schema: SchemaRef,
     constants: HashMap<String, ArrayRef>,
@@ -42,16 +42,16 @@ enum Source {
     RowCount(u64),
     /// Columns of the file.
     Columns(RowGroups),
-    /// Rows that came with the split.
+    /// Rows that came with the piece.
     Rows(Option<RecordBatch>),
 }
 
-impl SplitReader {
-    /// Opens the file and finds the rows; `attachment` came with the split.
-    pub(crate) async fn open(scan: &ScanSpec, split: &Split, attachment: &[u8]) -> Result<Self> {
-        match split {
-            Split::File(file) => Self::open_file(scan, file).await,
-            Split::Memory => Ok(Self {
+impl PieceReader {
+    /// Opens the file and finds the rows; `attachment` came with the piece.
+    pub(crate) async fn open(scan: &ScanSpec, piece: &Piece, attachment: &[u8]) -> Result<Self> {
+        match piece {
+            Piece::File(file) => Self::open_file(scan, file).await,
+            Piece::Memory => Ok(Self {
                 path: "pending rows in memory".to_owned(),
                 schema: scan.schema()?,
                 constants: HashMap::new(),
@@ -60,14 +60,14 @@ impl SplitReader {
         }
     }
 
-    async fn open_file(scan: &ScanSpec, split: &FileSplit) -> Result<Self> {
+    async fn open_file(scan: &ScanSpec, piece: &FilePiece) -> Result<Self> {
         let schema = scan.schema()?;
-        let constants: HashMap<_, _> = split.constants()?.into_iter().collect();
-        let path = split.location.clone();
+        let constants: HashMap<_, _> = piece.constants()?.into_iter().collect();
+        let path = piece.location.clone();
         let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
-        let source = match (&split.part, no_columns) {
+        let source = match (&piece.part, no_columns) {
             (Part::Known { count, .. }, true) => Source::RowCount(*count),
-            _ => file_source(store_of(scan, split.home).await?, split, &schema, &constants, no_columns).await?,
+            _ => file_source(store_of(scan, piece.home).await?, piece, &schema, &constants, no_columns).await?,
         };
         Ok(Self { path, schema, constants, source })
     }
@@ -141,20 +141,20 @@ impl SplitReader {
 
 async fn file_source(
     store: Arc<dyn ObjectStore>,
-    split: &FileSplit,
+    piece: &FilePiece,
     schema: &Schema,
     constants: &HashMap<String, ArrayRef>,
     only_count: bool,
 ) -> Result<Source> {
-    let fail = |error: parquet::errors::ParquetError| reading(&split.location, &error);
+    let fail = |error: parquet::errors::ParquetError| reading(&piece.location, &error);
     let location =
-        Path::parse(&split.location).map_err(|error| NativeError::internal(format!("a split's path: {error}")))?;
-    let mut input = DataObject::new(store, location, split.size);
+        Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
+    let mut input = DataObject::new(store, location, piece.size);
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;
     let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(fail)?;
-    let (row_groups, selection) = choose(split, metadata.metadata())?;
+    let (row_groups, selection) = choose(piece, metadata.metadata())?;
     if only_count {
         return Ok(Source::RowCount(selection.row_count() as u64));
     }
@@ -193,14 +193,14 @@ fn bytes_held(metadata: &ParquetMetaData, mask: &ProjectionMask, row_groups: &[u
     chunks.iter().take(2).sum::<usize>().min(rows.saturating_mul(columns).saturating_mul(PAGE_BYTES))
 }
 
-/// The row groups of a split, and the rows in them.
-fn choose(split: &FileSplit, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
-    match &split.part {
+/// The row groups of a piece that have a chosen row, and the rows in them.
+fn choose(piece: &FilePiece, metadata: &ParquetMetaData) -> Result<(Vec<usize>, RowSelection)> {
+    match &piece.part {
         Part::Known { file_rows, start, length, rows, .. } => {
             let stale = || {
                 NativeError::new(
                     ErrorKind::Conflict,
-                    format!("{} changed after the query was planned; run the query again", split.location),
+                    format!("{} changed after the query was planned; run the query again", piece.location),
                 )
             };
             let in_file: u64 = metadata.row_groups().iter().map(rows_of).sum();
@@ -210,7 +210,16 @@ fn choose(split: &FileSplit, metadata: &ParquetMetaData) -> Result<(Vec<usize>, 
                 return Err(stale());
             }
             let length = usize::try_from(*length).map_err(|_| stale())?;
-            Ok((groups, rows.selection(length)?))
+            let mut rest = rows.selection(length)?;
+            let (mut wanted, mut selectors) = (Vec::new(), Vec::new());
+            for at in groups {
+                let of_group = rest.split_off(to_usize(metadata.row_groups().get(at).map_or(0, rows_of))?);
+                if of_group.selects_any() {
+                    wanted.push(at);
+                    selectors.extend(Vec::<RowSelector>::from(of_group));
+                }
+            }
+            Ok((wanted, RowSelection::from(selectors)))
         }
         Part::Unknown { from_byte, to_byte, deleted, deleted_of } => {
             let mut groups = Vec::new();

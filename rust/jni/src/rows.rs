@@ -63,7 +63,7 @@ impl Rows {
         };
         let named: usize = ranges.iter().map(|selector| selector.row_count).sum();
         if named > universe {
-            return Err(NativeError::internal(format!("a split names {named} rows of {universe}")));
+            return Err(NativeError::internal(format!("a piece names {named} rows of {universe}")));
         }
         let mut ranges = ranges;
         ranges.push(RowSelector::skip(universe - named));
@@ -82,7 +82,7 @@ fn bits(set: &RowSet, length: usize) -> Vec<u8> {
 }
 
 fn decode(text: &str) -> Result<Vec<u8>> {
-    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("a split's rows are not base64: {error}")))
+    STANDARD.decode(text).map_err(|error| NativeError::internal(format!("a piece's rows are not base64: {error}")))
 }
 
 fn leb128(out: &mut Vec<u8>, mut value: u32) {
@@ -102,10 +102,10 @@ fn read_leb128(input: &mut &[u8]) -> Result<usize> {
         *input = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
-            return usize::try_from(value).map_err(|_| NativeError::internal("a split's rows are out of range"));
+            return usize::try_from(value).map_err(|_| NativeError::internal("a piece's rows are out of range"));
         }
     }
-    Err(NativeError::internal("a split's rows are cut short"))
+    Err(NativeError::internal("a piece's rows are cut short"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a task is told: the scan, which all tasks share, and its split.
+//! What a task is told: the scan, which all tasks share, and the pieces of its split.
 
 use std::sync::Arc;
 
@@ -34,12 +34,12 @@ impl ScanSpec {
     }
 }
 
-/// What one task reads.
+/// What a task reads at a time.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Split {
+pub(crate) enum Piece {
     /// Rows of a file.
-    File(FileSplit),
+    File(FilePiece),
     /// Pending rows that are in no file yet; they are attached.
     Memory,
 }
@@ -54,9 +54,9 @@ pub(crate) enum Home {
     Store,
 }
 
-/// The rows of one file that one task reads.
+/// Rows of one file.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FileSplit {
+pub(crate) struct FilePiece {
     pub(crate) home: Home,
     /// Place within the object store.
     pub(crate) location: String,
@@ -94,14 +94,14 @@ pub(crate) enum Part {
     },
 }
 
-impl FileSplit {
+impl FilePiece {
     /// The constant columns by name.
     pub(crate) fn constants(&self) -> Result<Vec<(String, ArrayRef)>> {
         let Some(text) = &self.constants else {
             return Ok(Vec::new());
         };
         let (schema, batch) = decode(text)?;
-        let batch = batch.ok_or_else(|| NativeError::internal("a split has no values for its partition columns"))?;
+        let batch = batch.ok_or_else(|| NativeError::internal("a piece has no values for its partition columns"))?;
         Ok(schema
             .fields()
             .iter()
@@ -132,7 +132,7 @@ fn encode(schema: &SchemaRef, batch: Option<&RecordBatch>) -> Result<String> {
 fn decode(text: &str) -> Result<(SchemaRef, Option<RecordBatch>)> {
     let bytes = STANDARD
         .decode(text)
-        .map_err(|error| NativeError::internal(format!("the batch of a split is not base64: {error}")))?;
+        .map_err(|error| NativeError::internal(format!("the batch of a piece is not base64: {error}")))?;
     of_ipc(&bytes)
 }
 

@@ -1,4 +1,4 @@
-//! The Arrow C stream of a split: pulls batches, and lets neither errors nor panics escape unmarked.
+//! The Arrow C stream of a piece of a split: pulls batches, and lets neither errors nor panics escape unmarked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 
 use crate::error::{NativeError, Result};
-use crate::read::SplitReader;
+use crate::read::PieceReader;
 use crate::runtime::block_on;
 
 /// Something that gives batches one by one.
@@ -16,7 +16,7 @@ pub(crate) trait Batches: Send {
     fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
-impl Batches for SplitReader {
+impl Batches for PieceReader {
     fn schema(&self) -> SchemaRef {
         Self::schema(self)
     }

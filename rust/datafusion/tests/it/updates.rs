@@ -197,3 +197,52 @@ async fn statements_that_cannot_be_made_change_nothing() {
     let refused = plain.sql("DELETE FROM t WHERE id IN (SELECT id FROM t)").await.unwrap().collect().await.unwrap_err();
     assert!(refused.to_string().contains("needs a session of Lakemark"), "{refused}");
 }
+
+#[tokio::test]
+async fn statements_with_a_number_are_made_once() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    let name = |version: u64| {
+        let session = &session;
+        async move {
+            for sql in [format!("SET lakemark.txn_version = {version}"), "SET lakemark.txn_app_id = 'job'".to_owned()] {
+                session.sql(&sql).await.unwrap().collect().await.unwrap();
+            }
+        }
+    };
+    let merge = "MERGE INTO t USING (VALUES (3, 9), (4000, 9)) AS n(id, k) ON t.id = n.id \
+                 WHEN MATCHED THEN UPDATE SET k = t.k + n.k WHEN NOT MATCHED THEN INSERT (id, k) VALUES (n.id, n.k)";
+    let statements = [
+        ("INSERT INTO t (id, k) VALUES (5000, 1)", "1"),
+        ("UPDATE t SET k = k + 10 WHERE id IN (1, 2)", "2"),
+        ("UPDATE t SET id = id + 6000 WHERE id IN (7, 8, 9)", "3"),
+        ("DELETE FROM t WHERE k IS NULL OR id = 5000", "144"),
+        (merge, "2"),
+    ];
+    let check = "SELECT count(*), sum(id), sum(k) FROM t";
+    for (version, (sql, count)) in (1..).zip(statements) {
+        name(version).await;
+        assert_eq!(ask(&session, sql).await, count, "{sql}");
+        let expected = ask(&session, check).await;
+        for again in [version, version - 1, version] {
+            name(again).await;
+            assert_eq!(ask(&session, sql).await, "0", "{sql}");
+            assert_eq!(ask(&session, check).await, expected, "{sql}");
+        }
+    }
+    // Each statement has unset both, so that the next one is another one.
+    assert_eq!(ask(&session, "UPDATE t SET k = 0 WHERE id = 1").await, "1");
+    assert_eq!(ask(&session, "UPDATE t SET k = 1 WHERE id = 1").await, "1");
+    session.sql("SET lakemark.txn_version = 9").await.unwrap().collect().await.unwrap();
+    let error = session.sql("DELETE FROM t").await.unwrap_err();
+    assert!(error.to_string().contains("go together"), "{error}");
+    // A statement that fails keeps them, to be made again.
+    session.sql("SET lakemark.txn_app_id = 'job'").await.unwrap().collect().await.unwrap();
+    session.sql("INSERT INTO t (id) VALUES (1)").await.unwrap_err();
+    assert_eq!(ask(&session, "INSERT INTO t (id) VALUES (7000)").await, "1");
+    name(9).await;
+    assert_eq!(ask(&session, "INSERT INTO t (id) VALUES (7001)").await, "0");
+    assert_eq!(ask(&session, "SELECT count(*) FROM t WHERE id >= 7000").await, "1");
+}

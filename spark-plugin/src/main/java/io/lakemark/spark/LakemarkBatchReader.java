@@ -1,6 +1,8 @@
 package io.lakemark.spark;
 
+import io.lakemark.spark.LakemarkInputPartition.Piece;
 import java.io.IOException;
+import java.util.Iterator;
 import org.apache.arrow.c.ArrowArrayStream;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.spark.TaskContext;
@@ -12,38 +14,52 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The batches of one split. Vectors belong to the stream's root and are closed with it, never one
- * by one.
+ * The batches of one split, piece by piece. Vectors belong to the root of their piece's stream and
+ * are closed with it, never one by one.
  */
 final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
-  private final StructType columns;
-  private final NativeStream stream;
-  private final TaskMemory memory = new TaskMemory(TaskContext.get());
+  private static final long ACCOUNTED = -1;
 
-  /** Bytes that reading takes and that are not accounted yet. */
+  private final String scan;
+  private final StructType columns;
+  private final Iterator<Piece> pieces;
+  private final TaskMemory memory = new TaskMemory(TaskContext.get());
+  private NativeStream stream;
+
+  /** Bytes that reading takes and that are not accounted yet, or {@link #ACCOUNTED}. */
   private long held;
 
   private boolean checked;
   private ColumnarBatch batch;
 
   LakemarkBatchReader(String scan, LakemarkInputPartition split, StructType columns) {
+    this.scan = scan;
     this.columns = columns;
+    this.pieces = split.pieces().iterator();
     NativeLibrary.load();
-    this.stream =
+    open(pieces.next());
+  }
+
+  private void open(Piece piece) {
+    stream =
         new NativeStream(
             (ArrowArrayStream out) ->
                 held =
-                    NativeLibrary.openSplit(
-                        scan, split.body(), split.attachment(), out.memoryAddress()));
+                    NativeLibrary.openPiece(
+                        scan, piece.body(), piece.attachment(), out.memoryAddress()));
+    checked = false;
   }
 
   @Override
-  public boolean next() {
-    // If there is less, less is accounted: a reader needs what it needs.
-    memory.take(held);
-    held = 0;
-    if (!stream.next()) {
-      return false;
+  public boolean next() throws IOException {
+    account();
+    while (!stream.next()) {
+      if (!pieces.hasNext()) {
+        return false;
+      }
+      close(stream);
+      open(pieces.next());
+      account();
     }
     VectorSchemaRoot root = stream.root();
     check(root);
@@ -55,6 +71,14 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
     }
     batch = new ColumnarBatch(vectors, root.getRowCount());
     return true;
+  }
+
+  /** If there is less, less is accounted: a reader needs what it needs. */
+  private void account() {
+    if (held != ACCOUNTED) {
+      memory.hold(held);
+      held = ACCOUNTED;
+    }
   }
 
   /** Spark does not look for NULL in a key, so that it would take one for some value. */
@@ -94,7 +118,15 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() throws IOException {
     try (memory) {
-      stream.close();
+      close(stream);
+    }
+  }
+
+  /** Once only: a reader whose next piece cannot be opened is closed all the same. */
+  private void close(NativeStream read) throws IOException {
+    stream = null;
+    if (read != null) {
+      read.close();
     }
   }
 }

@@ -1,16 +1,24 @@
 package io.lakemark.spark;
 
+import java.io.Serializable;
+import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * The rows that one task reads, of one file or sent with the task.
+ * What one task reads: a split, of one file or several.
  *
- * @param body the split as the native side wrote it
- * @param rows how many rows it gives, or {@link #UNKNOWN_ROWS}
- * @param bytes how many bytes of the file it reads, roughly
- * @param attachment the rows that are sent with the task, as the native side wrote them
+ * @param pieces what is read one after the other
+ * @param rows how many rows they give, or {@link #UNKNOWN_ROWS}
+ * @param bytes how many bytes of files are read, roughly
  */
-record LakemarkInputPartition(String body, long rows, long bytes, byte[] attachment)
-    implements InputPartition {
+record LakemarkInputPartition(List<Piece> pieces, long rows, long bytes) implements InputPartition {
   static final long UNKNOWN_ROWS = -1;
+
+  /**
+   * Rows of one file, or sent with the task.
+   *
+   * @param body the piece as the native side wrote it
+   * @param attachment the rows that are sent with the task, as the native side wrote them
+   */
+  record Piece(String body, byte[] attachment) implements Serializable {}
 }

@@ -8,6 +8,8 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
+import org.apache.spark.sql.RuntimeConfig;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
@@ -28,13 +30,14 @@ import org.apache.spark.sql.types.StructType;
 final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   private final LakemarkOptions table;
   private final LakemarkChange change;
+  private final RuntimeConfig session = SparkSession.active().conf();
   private final LogicalWriteInfo info;
   private final Supplier<OptionalLong> readAt;
 
   private LakemarkWrite(
       LakemarkOptions table, LogicalWriteInfo info, Supplier<OptionalLong> readAt) {
     this.table = table;
-    this.change = LakemarkChange.of(info.options());
+    this.change = LakemarkChange.of(info.options(), session);
     this.info = info;
     this.readAt = readAt;
   }
@@ -82,6 +85,7 @@ final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
       call.put("txn_version", change.number());
     }
     Maintenance.run(table, "write", call);
+    change.forget(session);
   }
 
   /** Messages of tasks that did not end are null. */

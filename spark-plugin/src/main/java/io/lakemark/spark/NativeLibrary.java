@@ -94,7 +94,7 @@ final class NativeLibrary {
 
   static native byte[] plan(long table, String filter, String wanted);
 
-  static native long openSplit(String scan, String split, byte[] attachment, long outStream);
+  static native long openPiece(String scan, String split, byte[] attachment, long outStream);
 
   static native String rowGroups(
       String path, String storeOrNull, String filterOrNull, String columns);

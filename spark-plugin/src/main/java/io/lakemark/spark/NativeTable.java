@@ -8,10 +8,13 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.LongFunction;
+import java.util.stream.Stream;
 import org.apache.arrow.c.ArrowSchema;
 import org.apache.arrow.c.CDataDictionaryProvider;
 import org.apache.arrow.c.Data;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 
@@ -114,7 +117,23 @@ final class NativeTable implements AutoCloseable {
   private static ObjectNode wanted(StructType columns) {
     ObjectNode wanted = Json.object();
     wanted.set("columns", Json.list(List.of(columns.fieldNames())));
+    wanted.set("sizes", splitSizes());
     return wanted;
+  }
+
+  /** How large a task's share is: by the settings that Spark has for its own scans of files. */
+  private static ObjectNode splitSizes() {
+    SparkSession session = SparkSession.active();
+    return Json.object()
+        .put("maxBytes", SQLConf.get().filesMaxPartitionBytes())
+        .put("openBytes", SQLConf.get().filesOpenCostInBytes())
+        .put(
+            "minSplits",
+            Stream.of("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism")
+                .flatMap(setting -> Optional.ofNullable(session.conf().get(setting, null)).stream())
+                .map(Long::valueOf)
+                .findFirst()
+                .orElseGet(() -> (long) session.sparkContext().defaultParallelism()));
   }
 
   private static ScanPlan plan(long address, String filter, ObjectNode wanted) {

@@ -3,6 +3,7 @@ package io.lakemark.spark;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import io.lakemark.spark.LakemarkInputPartition.Piece;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -29,22 +30,26 @@ record ScanPlan(
     JsonNode report,
     String reportText) {
 
-  /** Reads a plan: the length of its JSON, the JSON, the attachments of its splits. */
+  /** Reads a plan: the length of its JSON, the JSON, the attachments of its pieces. */
   static ScanPlan parse(byte[] plan) {
     int jsonLength = ByteBuffer.wrap(plan).getInt();
     JsonNode root = Json.read(new String(plan, Integer.BYTES, jsonLength, UTF_8));
     List<LakemarkInputPartition> splits = new ArrayList<>();
     int attached = Integer.BYTES + jsonLength;
     for (JsonNode split : root.get("splits")) {
+      List<Piece> pieces = new ArrayList<>();
+      for (JsonNode piece : split.get("pieces")) {
+        int end = attached + piece.get("attached").asInt();
+        byte[] attachment = Arrays.copyOfRange(plan, attached, end);
+        pieces.add(new Piece(piece.get("body").asText(), attachment));
+        attached = end;
+      }
       JsonNode rows = split.get("rows");
-      int end = attached + split.get("attached").asInt();
       splits.add(
           new LakemarkInputPartition(
-              split.get("body").asText(),
+              List.copyOf(pieces),
               rows.isNull() ? LakemarkInputPartition.UNKNOWN_ROWS : rows.asLong(),
-              split.get("bytes").asLong(),
-              Arrays.copyOfRange(plan, attached, end)));
-      attached = end;
+              split.get("bytes").asLong()));
     }
     Set<String> marked = new LinkedHashSet<>();
     root.get("markedColumns").forEach(column -> marked.add(column.asText()));

@@ -1,10 +1,12 @@
 package io.lakemark.spark;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.stream.Collectors.joining;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.lakemark.spark.LakemarkInputPartition.Piece;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.OptionalLong;
@@ -15,9 +17,10 @@ class ScanPlanTest {
   private static final String PLAN =
       """
       {"scan": "S", "splits": [
-        {"body": "a", "rows": 10, "bytes": 100, "attached": 0},
-        {"body": "b", "rows": %s, "bytes": 200, "attached": 2},
-        {"body": "c", "rows": 10, "bytes": 300, "attached": 1}],
+        {"pieces": [{"body": "a", "attached": 0}], "rows": 10, "bytes": 100},
+        {"pieces": [{"body": "b", "attached": 2}, {"body": "c", "attached": 0}],
+         "rows": %s, "bytes": 200},
+        {"pieces": [{"body": "d", "attached": 1}], "rows": 10, "bytes": 300}],
        "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30,
          "files_total": 4, "files_pruned": 1, "index_bytes": 99, "leaves": [
            {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
@@ -38,14 +41,20 @@ class ScanPlanTest {
   }
 
   private static List<String> bodies(ScanPlan plan) {
-    return plan.splits().stream().map(LakemarkInputPartition::body).toList();
+    return plan.splits().stream()
+        .map(split -> split.pieces().stream().map(Piece::body).collect(joining("+")))
+        .toList();
+  }
+
+  private static byte[] attachment(ScanPlan plan, int split, int piece) {
+    return plan.splits().get(split).pieces().get(piece).attachment();
   }
 
   @Test
   void whatTheNativeSideSaysIsRead() {
     ScanPlan plan = parse(PLAN.formatted("10"));
     assertEquals("S", plan.scan());
-    assertEquals(List.of("a", "b", "c"), bodies(plan));
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan));
     assertEquals(OptionalLong.of(30), plan.rows());
     assertEquals(600, plan.bytes());
     assertEquals(8, plan.rowGroupsTotal());
@@ -55,9 +64,10 @@ class ScanPlanTest {
     assertEquals(Set.of("k", "s"), plan.markedColumns());
     assertEquals("what the marks said", plan.reportText());
     assertEquals(7, plan.limited(10).rowsPending());
-    assertArrayEquals(new byte[0], plan.splits().get(0).attachment());
-    assertArrayEquals(new byte[] {7, 8}, plan.splits().get(1).attachment());
-    assertArrayEquals(new byte[] {9}, plan.splits().get(2).attachment());
+    assertArrayEquals(new byte[0], attachment(plan, 0, 0));
+    assertArrayEquals(new byte[] {7, 8}, attachment(plan, 1, 0));
+    assertArrayEquals(new byte[0], attachment(plan, 1, 1));
+    assertArrayEquals(new byte[] {9}, attachment(plan, 2, 0));
   }
 
   @Test
@@ -74,14 +84,14 @@ class ScanPlanTest {
     ScanPlan plan = parse(PLAN.formatted("10"));
     assertEquals(List.of(), bodies(plan.limited(0)));
     assertEquals(List.of("a"), bodies(plan.limited(10)));
-    assertEquals(List.of("a", "b"), bodies(plan.limited(11)));
-    assertEquals(List.of("a", "b", "c"), bodies(plan.limited(1000)));
+    assertEquals(List.of("a", "b+c"), bodies(plan.limited(11)));
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan.limited(1000)));
   }
 
   @Test
   void aSplitOfUnknownLengthCountsForNothing() {
     ScanPlan plan = parse(PLAN.formatted("null"));
     assertTrue(plan.rows().isEmpty());
-    assertEquals(List.of("a", "b", "c"), bodies(plan.limited(11)));
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan.limited(11)));
   }
 }
