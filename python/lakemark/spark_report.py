@@ -38,7 +38,7 @@ class SparkScan:
         top: Which rows come first, if only these are wanted; empty otherwise.
         splits: Tasks that read; none if the marks answered.
         rows: Rows that they give, where the marks know.
-        bytes: Bytes of the data that they read, roughly.
+        bytes: Bytes of the columns that they read, roughly.
         rows_pending: Rows of pending updates among them.
         marks: What the marks said, with their numbers; none if they answered themselves.
     """

@@ -65,6 +65,14 @@ def test_a_scan_tells_files_row_groups_marks_and_filters(spark: SparkSession, fo
     assert "filters that Spark tests" in html
 
 
+def test_bytes_are_those_of_the_columns_that_are_read(ours: DataFrame) -> None:
+    (whole,) = lakemark.spark.explain(ours.where("k = 7")).scans
+    (one,) = lakemark.spark.explain(ours.where("k = 7").select("id")).scans
+    assert whole.rows == one.rows
+    # 14 columns, by their types.
+    assert whole.bytes / 20 < one.bytes < whole.bytes / 8
+
+
 def test_what_the_marks_answer_reads_nothing(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t")
     mark(folder, "k", "city")

@@ -338,7 +338,8 @@ def test_many_rows_in_the_buffer_are_cut_into_tasks(spark: SparkSession, tmp_pat
     wide = {"id": list(range(10_000, 10_100)), "city": [f"{n}".zfill(6) * 6000 for n in range(100)]}
     table.insert(wide)
     ours = load(spark, table)
-    assert ours.rdd.getNumPartitions() >= before + 4
+    # Four parts at least, of which the first goes with rows of files.
+    assert ours.rdd.getNumPartitions() >= before + 3
     found = ours.where("id >= 10000").orderBy("id").collect()
     assert [row.id for row in found] == wide["id"]
     assert [row.city for row in found] == wide["city"]

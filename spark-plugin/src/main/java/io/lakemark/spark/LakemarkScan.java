@@ -82,7 +82,7 @@ final class LakemarkScan
   public ObjectNode facts() {
     ScanPlan now = plan;
     ObjectNode facts = asked.facts();
-    facts.put("splits", now.splits().size()).put("bytes", now.bytes());
+    facts.put("splits", now.splits().size()).put("bytes", bytesOfColumns(now));
     now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
     ArrayNode learned = facts.put("rows_pending", now.rowsPending()).putArray("runtime_filters");
     JsonNode leaves = now.report().get("leaves");
@@ -143,7 +143,7 @@ final class LakemarkScan
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(Math.round(now.bytes() * width(columns) / width(table)));
+        return OptionalLong.of(bytesOfColumns(now));
       }
 
       @Override
@@ -156,6 +156,11 @@ final class LakemarkScan
         return columnStatistics;
       }
     };
+  }
+
+  /** Of the bytes of all columns the share of those that are read, by their types. */
+  private long bytesOfColumns(ScanPlan read) {
+    return Math.round(read.bytes() * width(columns) / width(table));
   }
 
   /** Bytes of a row as Spark guesses them of its own tables, by the types alone. */

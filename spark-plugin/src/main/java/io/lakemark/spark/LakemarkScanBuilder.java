@@ -196,7 +196,9 @@ final class LakemarkScanBuilder
   private LakemarkScan scan(NativeTable pinned) {
     String asked = filter;
     StructType read = columns;
-    ScanPlan plan = pinned.plan(asked, read, top);
+    // Keys are learned on other threads, which may know no session.
+    SplitSizes sizes = SplitSizes.ofSession();
+    ScanPlan plan = pinned.plan(asked, read, sizes, top);
     return new LakemarkScan(
         pushedDown(),
         schema,
@@ -208,7 +210,7 @@ final class LakemarkScanBuilder
         predicates ->
             translator
                 .learned(predicates)
-                .flatMap(learned -> pinned.planAgain(asked, read, learned)));
+                .flatMap(learned -> pinned.planAgain(asked, read, sizes, learned)));
   }
 
   /** The columns that are read whose values the marks can be asked for. */

@@ -8,13 +8,10 @@ import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.LongFunction;
-import java.util.stream.Stream;
 import org.apache.arrow.c.ArrowSchema;
 import org.apache.arrow.c.CDataDictionaryProvider;
 import org.apache.arrow.c.Data;
 import org.apache.arrow.memory.BufferAllocator;
-import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 
@@ -97,8 +94,8 @@ final class NativeTable implements AutoCloseable {
   }
 
   /** The rows that a filter may choose, cut into splits; only the first, if an order is given. */
-  ScanPlan plan(String filter, StructType columns, Optional<ObjectNode> top) {
-    ObjectNode wanted = wanted(columns);
+  ScanPlan plan(String filter, StructType columns, SplitSizes sizes, Optional<ObjectNode> top) {
+    ObjectNode wanted = wanted(columns, sizes);
     top.ifPresent(first -> wanted.set("top", first));
     return handle.call(address -> plan(address, filter, wanted));
   }
@@ -107,33 +104,19 @@ final class NativeTable implements AutoCloseable {
    * The same rows of the same state without those for which {@code learned} is not true; empty if
    * the table is closed by now.
    */
-  Optional<ScanPlan> planAgain(String filter, StructType columns, ObjectNode learned) {
-    ObjectNode wanted = wanted(columns);
+  Optional<ScanPlan> planAgain(
+      String filter, StructType columns, SplitSizes sizes, ObjectNode learned) {
+    ObjectNode wanted = wanted(columns, sizes);
     wanted.set("runtime", learned);
     return handle.call(
         address -> address == 0 ? Optional.empty() : Optional.of(plan(address, filter, wanted)));
   }
 
-  private static ObjectNode wanted(StructType columns) {
+  private static ObjectNode wanted(StructType columns, SplitSizes sizes) {
     ObjectNode wanted = Json.object();
     wanted.set("columns", Json.list(List.of(columns.fieldNames())));
-    wanted.set("sizes", splitSizes());
+    wanted.set("sizes", sizes.json());
     return wanted;
-  }
-
-  /** How large a task's share is: by the settings that Spark has for its own scans of files. */
-  private static ObjectNode splitSizes() {
-    SparkSession session = SparkSession.active();
-    return Json.object()
-        .put("maxBytes", SQLConf.get().filesMaxPartitionBytes())
-        .put("openBytes", SQLConf.get().filesOpenCostInBytes())
-        .put(
-            "minSplits",
-            Stream.of("spark.sql.files.minPartitionNum", "spark.sql.leafNodeDefaultParallelism")
-                .flatMap(setting -> Optional.ofNullable(session.conf().get(setting, null)).stream())
-                .map(Long::valueOf)
-                .findFirst()
-                .orElseGet(() -> (long) session.sparkContext().defaultParallelism()));
   }
 
   private static ScanPlan plan(long address, String filter, ObjectNode wanted) {
