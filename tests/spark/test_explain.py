@@ -51,7 +51,7 @@ def test_a_scan_tells_files_row_groups_marks_and_filters(spark: SparkSession, fo
     assert (marks.row_groups_total, marks.row_groups_pruned) == (20, 19)
     leaf = next(leaf for leaf in marks.leaves if leaf.column == "k")
     assert (leaf.index, leaf.encoding, leaf.reason) == ("k_bitmap", "equality", "file_not_covered")
-    assert (scan.rows, scan.splits, scan.rows_pending, scan.limit) == (1089, 1, 0, None)
+    assert (scan.rows, scan.splits, scan.rows_pending, scan.limit) == (1089, 2, 0, None)
     assert scan.to_dict()["marks"]["files_total"] == 3
     drawn = str(report)
     assert drawn.startswith(f"scan of lakemark {folder}\n")

@@ -82,7 +82,9 @@ pub(crate) struct Packing {
 impl Packing {
     /// Splits for all rows of these files, which are still to be added.
     pub(crate) fn new(sizes: SplitSizes, files: &[Input<'_>]) -> Self {
-        let bytes = files.iter().map(|file| file.bytes().saturating_add(sizes.open_bytes));
+        // A file without a chosen row is not opened.
+        let read = files.iter().map(Input::bytes).filter(|bytes| *bytes > 0);
+        let bytes = read.map(|bytes| bytes.saturating_add(sizes.open_bytes));
         let target = sizes.target(bytes.fold(0, u64::saturating_add));
         Self { target, open_bytes: sizes.open_bytes, full: Vec::new(), split: empty(), filled: 0 }
     }

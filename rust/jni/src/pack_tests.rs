@@ -112,6 +112,13 @@ fn many_small_files_share_splits_as_they_do_in_sparks_own_scans() {
 }
 
 #[test]
+fn files_without_a_chosen_row_leave_no_core_idle() {
+    let mut files = vec![(100, 10, RowSet::empty(10_000)); 1000];
+    files.push((60, 6, all(6)));
+    assert_eq!(packed(sizes(128, 2), &files), [split(&[(1000, 0, 3)]), split(&[(1000, 3, 3)])]);
+}
+
+#[test]
 fn gaps_are_left_out_and_cut_no_split() {
     let chosen = RowSet::from_rows(vec![2500, 2501, 6000, 9999], 12_000);
     let splits = packed(sizes(128, 2), &[(600, 12, chosen.clone()), (50, 1, RowSet::from_rows(vec![7], 1000))]);

@@ -147,14 +147,14 @@ async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) 
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &Arc::new(schema))?;
     let file_rows: u64 = file.row_groups.iter().map(|rows| u64::from(*rows)).sum();
     let (rows, count) = (Rows::encode(&file.rows), u64::from(file.rows.len()));
-    let split = FilePiece {
+    let piece = FilePiece {
         home: Home::Store,
         location: file.meta.location.to_string(),
         size: file.meta.size,
         part: Part::Known { file_rows, start: 0, length: file_rows, rows, count },
         constants: None,
     };
-    PieceReader::open(&scan, &Piece::File(split), &[]).await
+    PieceReader::open(&scan, &Piece::File(piece), &[]).await
 }
 
 fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
