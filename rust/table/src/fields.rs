@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, MapArray, make_array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, MapArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::take;
+use arrow::compute::{nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use lakemark_format::column;
@@ -19,7 +19,8 @@ use crate::moments::is_rebased;
 
 /// A column, a field of a struct, or the values of a map under a key, by the whole name. None if the schema has none, or if a list
 /// is on the way.
-pub(crate) fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
+#[must_use]
+pub fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
     let mut names = column::names(name);
     let mut found = named(schema.fields(), names.next()?)?;
     for name in names {
@@ -123,10 +124,17 @@ pub(crate) fn leaf_values(array: &ArrayRef, key: Option<&str>) -> Result<ArrayRe
     if let (Some(map), Some(key)) = (values.as_map_opt(), key) {
         values = values_under(map, key)?;
     }
-    let Some(nulls) = NullBuffer::union(nulls.as_ref(), values.nulls()).filter(|nulls| nulls.null_count() > 0) else {
-        return Ok(values);
-    };
-    Ok(make_array(values.to_data().into_builder().nulls(Some(nulls)).build()?))
+    null_within(&values, nulls.as_ref())
+}
+
+/// The values of a field, NULL where what is around it is, too.
+///
+/// # Errors
+///
+/// The values are of a type that Arrow cannot make NULL.
+pub fn null_within(values: &ArrayRef, outer: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
+    let Some(outer) = outer.filter(|outer| outer.null_count() > 0) else { return Ok(Arc::clone(values)) };
+    nullif(values, &BooleanArray::new(!outer.inner(), None))
 }
 
 /// For each map the value of the first entry with the key.
@@ -217,8 +225,12 @@ mod tests {
             Arc::new(StructArray::new(fields, vec![values], Some(NullBuffer::from(valid))))
         };
         let nested = around(around(values, vec![true, true, false, true]), vec![true, true, true, false]);
-        let leaf = leaf_values(&nested, None).unwrap();
-        assert_eq!(leaf.as_ref(), &Int32Array::from(vec![Some(1), None, None, None]) as &dyn Array);
+        let expected = Int32Array::from(vec![Some(1), None, None, None]);
+        assert_eq!(leaf_values(&nested, None).unwrap().as_ref(), &expected as &dyn Array);
+        for start in 0..3 {
+            let part = leaf_values(&nested.slice(start, 4 - start), None).unwrap();
+            assert_eq!(part.as_ref(), &expected.slice(start, 4 - start) as &dyn Array, "from {start}");
+        }
     }
 
     #[test]

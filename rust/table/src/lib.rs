@@ -8,6 +8,7 @@
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase; `disk`: steps of the local file system
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `versions`: older states; `history`: which there are
+//! - `conform`: values in the types of another schema, fields of structs by name
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `updates`: changes that are not in the data files yet, laid over every snapshot
@@ -22,6 +23,7 @@ mod build;
 mod cache;
 mod columns;
 mod compact;
+mod conform;
 mod delta;
 mod disk;
 pub mod error;
@@ -52,9 +54,11 @@ mod versions;
 mod walk;
 
 pub use build::{BuildPart, BuildPlan, BuildTask};
+pub use conform::conform;
 #[cfg(feature = "failpoints")]
 pub use disk::faults;
 pub use error::{Error, ErrorKind, Result};
+pub use fields::{field_of, null_within};
 pub use kind::Kind;
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};

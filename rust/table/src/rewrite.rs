@@ -6,7 +6,6 @@
 //! leaves that to whoever writes the manifest.
 
 mod bare;
-mod conform;
 mod copy;
 pub(crate) mod delta;
 mod encode;

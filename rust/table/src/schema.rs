@@ -78,8 +78,27 @@ fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
     match (a, b) {
         (a, b) if text(a) && text(b) => Some(DataType::LargeUtf8),
         (a, b) if binary(a) && binary(b) => Some(DataType::LargeBinary),
-        (a, b) if a.is_nested() && a.equals_datatype(b) => Some(a.clone()),
+        (a, b) if a.is_nested() && a.equals_datatype(b) && has_same_fields(a, b) => Some(a.clone()),
         _ => None,
+    }
+}
+
+/// Whether structs inside of types that are the same otherwise call their fields the same. Writers have names of their own for what is in
+/// lists and maps.
+fn has_same_fields(a: &DataType, b: &DataType) -> bool {
+    let inside = |a: &FieldRef, b: &FieldRef| has_same_fields(a.data_type(), b.data_type());
+    match (a, b) {
+        (DataType::Struct(a), DataType::Struct(b)) => {
+            a.iter().zip(b.iter()).all(|(a, b)| a.name() == b.name() && inside(a, b))
+        }
+        (DataType::Map(a, _), DataType::Map(b, _)) => match (a.data_type(), b.data_type()) {
+            (DataType::Struct(a), DataType::Struct(b)) => a.iter().zip(b.iter()).all(|(a, b)| inside(a, b)),
+            _ => true,
+        },
+        (DataType::List(a), DataType::List(b))
+        | (DataType::LargeList(a), DataType::LargeList(b))
+        | (DataType::FixedSizeList(a, _), DataType::FixedSizeList(b, _)) => inside(a, b),
+        _ => true,
     }
 }
 
@@ -96,4 +115,26 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Result<SchemaRef> {
     let schema = try_schema_from_ipc_buffer(bytes)
         .map_err(|error| Error::corrupt("the manifest has a schema that cannot be read").with_source(error))?;
     Ok(Arc::new(schema))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_fields(names: [&str; 2]) -> DataType {
+        DataType::Struct(names.iter().map(|name| Field::new(*name, DataType::Int32, true)).collect())
+    }
+
+    fn list(item: &str, of: DataType) -> DataType {
+        DataType::List(Arc::new(Field::new(item, of, true)))
+    }
+
+    #[test]
+    fn fields_of_structs_have_one_name_and_items_of_lists_any() {
+        let common = |a: &DataType, b: &DataType| common_type(a, b).is_some();
+        assert!(common(&of_fields(["x", "y"]), &of_fields(["x", "y"])));
+        assert!(!common(&of_fields(["x", "y"]), &of_fields(["X", "y"])));
+        assert!(common(&list("item", of_fields(["x", "y"])), &list("element", of_fields(["x", "y"]))));
+        assert!(!common(&list("item", of_fields(["x", "y"])), &list("item", of_fields(["y", "x"]))));
+    }
 }

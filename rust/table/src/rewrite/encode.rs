@@ -11,8 +11,8 @@ use futures::TryStreamExt;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 
+use crate::conform::{Match, conform_batch};
 use crate::error::{Error, Result};
-use crate::rewrite::conform::{Match, conform_batch};
 use crate::rewrite::copy::CopiedColumn;
 use crate::rewrite::file::{OldFile, Piece, unreadable};
 use crate::rewrite::part::Source;

@@ -10,10 +10,10 @@ use lakemark_index::RowSet;
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
+use crate::conform::{Match, conform_batch};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
 use crate::moments::is_rebased;
-use crate::rewrite::conform::{Match, conform_batch};
 use crate::rewrite::copy::Copying;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::{Target, reader, unfit};

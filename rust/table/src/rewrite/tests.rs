@@ -1,6 +1,5 @@
 //! Small tables, what is folded into them, and what their files have then.
 
-mod conform;
 mod delta;
 mod folder;
 mod random;

@@ -14,6 +14,7 @@ use lakemark_format::manifest::MAX_NAME_LENGTH;
 
 use super::key::KeyColumns;
 use super::rows::batch;
+use crate::conform::{conform, unknown_field};
 use crate::error::{Error, ErrorKind, Result};
 
 /// One operation on some rows.
@@ -22,7 +23,7 @@ pub struct Change {
     /// What is done.
     pub operation: Operation,
     /// The rows: all columns of the table for `insert` and `upsert` (those that are missing are NULL), the key and the columns that
-    /// are set for `update`, the key for `delete`.
+    /// are set for `update`, the key for `delete`. A struct is given as a whole: fields of it that are missing are NULL.
     pub rows: RecordBatch,
 }
 
@@ -105,7 +106,10 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
         let column = match (operation, given) {
             (Operation::Delete, _) if !is_key => continue,
             (Operation::Update, None) if !is_key => continue,
-            (_, Some(column)) => cast_exactly(column, field)?,
+            (_, Some(column)) => {
+                refuse_unknown_fields(column.data_type(), field)?;
+                cast_exactly(column, field)?
+            }
             (_, None) if is_key => return Err(lacks_key(*operation, key)),
             (_, None) => new_null_array(field.data_type(), rows.num_rows()),
         };
@@ -160,6 +164,14 @@ pub(crate) fn keys_of(rows: &RecordBatch, key: &KeyColumns) -> Result<Rows> {
     key.encode_columns(&cast.collect::<Result<Vec<_>>>()?)
 }
 
+/// A value for a field that the table lacks would be lost.
+fn refuse_unknown_fields(given: &DataType, field: &Field) -> Result<()> {
+    let Some(unknown) = unknown_field(given, field.data_type()) else { return Ok(()) };
+    let (name, of) = (field.name(), field.data_type());
+    let text = format!("the rows have the field {unknown} in the column {name}, which is {of}; leave it out");
+    Err(Error::new(ErrorKind::SchemaMismatch, text))
+}
+
 /// The same values in another type, or an error if one of them does not fit.
 pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     if column.data_type() == field.data_type() {
@@ -170,8 +182,7 @@ pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef>
         let text = format!("the column {name} is {of}, the rows have {given} that does not fit it; cast it first");
         Error::new(ErrorKind::SchemaMismatch, text).with_source(error)
     };
-    let exact = CastOptions { safe: false, ..CastOptions::default() };
-    let cast = cast_with_options(column, field.data_type(), &exact).map_err(misfit)?;
+    let cast = conform(column, field.data_type()).map_err(misfit)?;
     if drops_digits(column.data_type(), field.data_type()) {
         let back = cast_with_options(&cast, column.data_type(), &CastOptions::default()).map_err(misfit)?;
         let differs = distinct(column, &back).map_err(misfit)?;
@@ -202,8 +213,10 @@ fn drops_digits(given: &DataType, wanted: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Decimal128Array, Float64Array, Int64Array, StringArray, TimestampMicrosecondArray};
-    use arrow::datatypes::TimeUnit;
+    use arrow::array::{
+        AsArray, Decimal128Array, Float64Array, Int64Array, StringArray, StructArray, TimestampMicrosecondArray,
+    };
+    use arrow::datatypes::{Int64Type, TimeUnit};
 
     use super::*;
 
@@ -227,6 +240,25 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
             assert!(error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn fields_of_structs_are_taken_by_name() {
+        let structs = |names: [&str; 2]| -> ArrayRef {
+            let column = |name: &str, value| {
+                (Arc::new(Field::new(name, DataType::Int64, true)), Arc::new(Int64Array::from(vec![value])) as ArrayRef)
+            };
+            Arc::new(StructArray::from(vec![column(names[0], 1), column(names[1], 2)]))
+        };
+        let wanted = structs(["a", "b"]);
+        assert_eq!(&fit(structs(["a", "b"]), wanted.data_type().clone()).unwrap(), &wanted);
+        let turned = fit(structs(["b", "a"]), wanted.data_type().clone()).unwrap();
+        assert_eq!(turned.as_struct().column(0).as_primitive::<Int64Type>().values(), &[2]);
+        let field = Field::new("c", wanted.data_type().clone(), true);
+        let error = refuse_unknown_fields(structs(["a", "x"]).data_type(), &field).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
+        assert!(error.to_string().contains("the rows have the field x in the column c, which is Struct"), "{error}");
+        assert!(refuse_unknown_fields(wanted.data_type(), &field).is_ok());
     }
 
     #[test]

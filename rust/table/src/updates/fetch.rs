@@ -19,6 +19,7 @@ use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, Keys};
 use super::rows::batch;
+use crate::conform::conform;
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
 use crate::object::DataObject;
@@ -126,7 +127,7 @@ impl OpenFile {
         let (file, schema) = (self.file.clone(), Arc::clone(schema));
         let conformed = stream.map(move |batch| {
             let batch = batch.map_err(|error| file.unreadable(error))?;
-            conform(&batch, &schema, &file)
+            fitted(&batch, &schema, &file)
         });
         Ok(conformed.boxed())
     }
@@ -247,7 +248,7 @@ pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSe
 }
 
 /// What was read as rows of `schema`: other representations are cast, columns that the file lacks are NULL.
-fn conform(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<RecordBatch> {
+fn fitted(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<RecordBatch> {
     let rows = read.num_rows();
     let column = |field: &FieldRef| -> Result<ArrayRef> {
         if let Some((_, value)) = file.constants.iter().find(|(constant, _)| constant.name() == field.name()) {
@@ -264,11 +265,7 @@ fn conform(read: &RecordBatch, schema: &SchemaRef, file: &RowFile) -> Result<Rec
 }
 
 fn cast_exactly(stored: &ArrayRef, field: &Field, name: &str) -> Result<ArrayRef> {
-    if stored.data_type() == field.data_type() {
-        return Ok(Arc::clone(stored));
-    }
-    let exact = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(stored, field.data_type(), &exact).map_err(|error| {
+    conform(stored, field.data_type()).map_err(|error| {
         let (column, of) = (field.name(), field.data_type());
         Error::new(
             crate::error::ErrorKind::SchemaMismatch,

@@ -1,7 +1,3 @@
-//! Types of rows, also inside of them.
-
-use std::sync::Arc;
-
 use arrow::array::{
     Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array, LargeListArray, ListArray,
     MapArray, RecordBatch, StringArray, StructArray,
@@ -9,7 +5,7 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Int32Type, Int64Type, Schema, TimeUnit};
 
-use crate::rewrite::conform::{Match, conform_batch};
+use super::*;
 
 fn conformed(array: ArrayRef, wanted: DataType, by: Match) -> Result<ArrayRef, arrow::error::ArrowError> {
     let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
@@ -106,4 +102,48 @@ fn columns_that_take_no_null_refuse_it() {
     let batch = RecordBatch::try_from_iter([("a", Arc::new(Int32Array::from(vec![1])) as ArrayRef)]).unwrap();
     let schema = Arc::new(Schema::new(vec![Field::new("b", DataType::Int32, false)]));
     assert!(conform_batch(&batch, &schema, Match::Name).is_err());
+}
+
+#[test]
+fn lists_of_another_kind_keep_their_items_by_name() {
+    let item = |fields: &[(&str, DataType)]| {
+        let fields = fields.iter().map(|(name, of)| field(name, of.clone())).collect::<Fields>();
+        Arc::new(field("item", DataType::Struct(fields)))
+    };
+    let given = item(&[("a", DataType::Int32), ("b", DataType::Utf8)]);
+    let offsets = OffsetBuffer::from_lengths([1, 0, 2]);
+    let large: ArrayRef = Arc::new(LargeListArray::new(given, offsets, Arc::new(pairs()), None));
+    let wanted = DataType::List(item(&[("c", DataType::Int64), ("b", DataType::Utf8)]));
+    let made = conform(&large, &wanted).unwrap();
+    let last = made.as_list::<i32>().value(2);
+    assert_eq!(last.as_struct().column(0).null_count(), 2);
+    assert_eq!(last.as_struct().column(1).as_string::<i32>().value(1), "z");
+    // And back: fewer fields, in a list with wider offsets.
+    let DataType::LargeList(of_large) = large.data_type() else { panic!() };
+    let wanted = DataType::LargeList(item(&[("b", DataType::LargeUtf8), ("a", DataType::Int64)]));
+    let again = conform(&made, &DataType::LargeList(Arc::clone(of_large))).unwrap();
+    assert_eq!(again.as_list::<i64>().value(2).as_struct().column(0).null_count(), 2, "no field `a` any more");
+    let turned = conform(&large, &wanted).unwrap();
+    assert_eq!(turned.as_list::<i64>().value(2).as_struct().column(1).as_primitive::<Int64Type>().values(), &[2, 3]);
+}
+
+#[test]
+fn lists_of_another_length_are_refused() {
+    let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(0..6));
+    let threes = FixedSizeListArray::new(Arc::new(field("item", DataType::Int32)), 3, numbers, None);
+    let twos = DataType::FixedSizeList(Arc::new(field("e", DataType::Int32)), 2);
+    assert!(conform(&(Arc::new(threes) as ArrayRef), &twos).is_err());
+}
+
+#[test]
+fn a_field_without_a_place_is_named_with_the_way_to_it() {
+    let of = |fields: Vec<Field>| DataType::Struct(Fields::from(fields));
+    let inner = |name: &str| of(vec![field(name, DataType::Int32)]);
+    let wanted = of(vec![field("a", DataType::Int32), field("s", inner("x"))]);
+    assert_eq!(unknown_field(&of(vec![field("a", DataType::Utf8)]), &wanted), None);
+    assert_eq!(unknown_field(&of(vec![field("s", inner("y"))]), &wanted).as_deref(), Some("s.y"));
+    let list = |of: DataType| DataType::List(Arc::new(field("item", of)));
+    let large = |of: DataType| DataType::LargeList(Arc::new(field("item", of)));
+    assert_eq!(unknown_field(&large(inner("y")), &list(inner("x"))).as_deref(), Some("y"));
+    assert_eq!(unknown_field(&DataType::Utf8, &list(DataType::Utf8)), None);
 }
