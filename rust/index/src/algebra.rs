@@ -98,6 +98,17 @@ impl Candidates {
         matches!(&self.0, Form::Exact { t, n } if t.is_empty() && n.is_empty())
     }
 
+    /// Whether there is a row where the predicate may have this truth value.
+    #[must_use]
+    pub fn may_be(&self, truth: Truth) -> bool {
+        match (&self.0, truth) {
+            (Form::Exact { t, .. } | Form::Bounds { t, .. }, Truth::True) => !t.is_empty(),
+            (Form::Exact { n, .. } | Form::Bounds { n, .. }, Truth::Null) => !n.is_empty(),
+            (Form::Exact { t, n }, Truth::False) => t.len() + n.len() < t.universe(),
+            (Form::Bounds { f, .. }, Truth::False) => !f.is_empty(),
+        }
+    }
+
     /// Rows where the predicate may be TRUE.
     #[must_use]
     pub fn t(&self) -> RowSet {

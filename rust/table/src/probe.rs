@@ -19,6 +19,7 @@ mod identity;
 mod narrow;
 mod pairs;
 mod sources;
+mod stages;
 mod tally;
 mod top;
 

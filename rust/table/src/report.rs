@@ -288,7 +288,7 @@ pub struct LeafReport {
     /// Why no index answered, at least for some files.
     #[serde(serialize_with = "reason_code")]
     pub reason: Option<Reason>,
-    /// Rows for which the condition may be true, in the files where an index answered.
+    /// Rows for which the condition may be true, in the files where an index was asked: not in those that another condition ruled out.
     pub rows: Option<u64>,
 }
 

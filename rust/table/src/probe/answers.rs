@@ -11,6 +11,7 @@ use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Trut
 use tokio::task::JoinSet;
 
 use super::is_same_data;
+use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of, has_other_calendar};
@@ -39,6 +40,8 @@ pub(crate) enum Answer {
     Unknown(Reason),
     /// The same for every row.
     Constant(Truth),
+    /// Not asked, as no row of the file can be chosen.
+    NotNeeded,
     /// Not asked for rows, as the directory told how many there are; none where that is not the number of this leaf.
     Counted(Option<u64>),
     /// What a segment says of the file's rows.
@@ -49,7 +52,7 @@ impl Answer {
     /// The candidates of a file with `rows` rows.
     pub(crate) fn candidates(&self, rows: u32) -> Candidates {
         match self {
-            Self::Unknown(_) | Self::Counted(_) => Candidates::unknown(rows),
+            Self::Unknown(_) | Self::NotNeeded | Self::Counted(_) => Candidates::unknown(rows),
             Self::Constant(truth) => Candidates::constant(*truth, rows),
             Self::Rows { candidates, .. } if candidates.universe() == rows => candidates.clone(),
             Self::Rows { .. } => Candidates::unknown(rows),
@@ -60,7 +63,7 @@ impl Answer {
     pub(crate) fn of_whole_file(&self) -> Candidates {
         match self {
             Self::Constant(truth) => Candidates::constant(*truth, 1),
-            Self::Unknown(_) | Self::Counted(_) | Self::Rows { .. } => Candidates::unknown(1),
+            Self::Unknown(_) | Self::NotNeeded | Self::Counted(_) | Self::Rows { .. } => Candidates::unknown(1),
         }
     }
 }
@@ -95,7 +98,6 @@ impl Answers {
     ) -> Result<Self> {
         let leaves = predicate.leaves();
         let mut answers = Self { leaves: Vec::with_capacity(leaves.len()), sources: vec![None; leaves.len()] };
-        let mut tasks = JoinSet::new();
         for (place, leaf) in leaves.iter().enumerate() {
             let (mut constants, source) = constants(snapshot, leaf);
             for (answer, rows) in constants.iter_mut().zip(counted) {
@@ -107,20 +109,71 @@ impl Answers {
             if let Some(slot) = answers.sources.get_mut(place) {
                 *slot = source;
             }
-            let questions = answers.questions(snapshot, place, leaf);
+        }
+        let mut questions = Vec::with_capacity(leaves.len());
+        for (place, leaf) in leaves.iter().enumerate() {
+            let mut of_leaf = answers.questions(snapshot, place, leaf);
             if left_out.get(place).copied().unwrap_or(false) {
-                for (file, _) in questions.iter().flat_map(|question| &question.files) {
-                    answers.set(place, *file, Answer::Unknown(Reason::ScanIsCheaper));
+                for (file, _) in of_leaf.drain(..).flat_map(|question| question.files) {
+                    answers.set(place, file, Answer::Unknown(Reason::ScanIsCheaper));
                 }
-                continue;
             }
-            let questions = answers.narrowed(snapshot, leaf, questions, (counter, use_cache)).await;
+            questions.push(of_leaf);
+        }
+        answers.leave_out_needless(predicate, &mut questions);
+        if let Some(first) = first_asked(predicate, &leaves, &questions) {
+            let only = questions.iter_mut().enumerate();
+            let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
+            let only = only.collect();
+            answers.ask_all(snapshot, &leaves, only, (counter, use_cache)).await?;
+            answers.leave_out_needless(predicate, &mut questions);
+        }
+        answers.ask_all(snapshot, &leaves, questions, (counter, use_cache)).await?;
+        Ok(answers)
+    }
+
+    /// Leaves out files of which no row can be chosen.
+    fn leave_out_needless(&mut self, predicate: &Predicate, questions: &mut [Vec<Question>]) {
+        if questions.iter().all(Vec::is_empty) {
+            return;
+        }
+        let files = self.leaves.first().map_or(0, Vec::len);
+        let ruled_out = self.ruled_out(predicate, files);
+        if !ruled_out.contains(&true) {
+            return;
+        }
+        let is_needless = |file: usize| ruled_out.get(file).copied().unwrap_or(false);
+        for (place, of_leaf) in questions.iter_mut().enumerate() {
+            for question in of_leaf.iter_mut() {
+                let (needless, needed) =
+                    std::mem::take(&mut question.files).into_iter().partition(|(file, _)| is_needless(*file));
+                question.files = needed;
+                let needless: Vec<(usize, String)> = needless;
+                for (file, _) in needless {
+                    self.set(place, file, Answer::NotNeeded);
+                }
+            }
+            of_leaf.retain(|question| !question.files.is_empty());
+        }
+    }
+
+    /// Asks all segments at once; the questions are by leaf.
+    async fn ask_all(
+        &mut self,
+        snapshot: &Snapshot,
+        leaves: &[&Leaf],
+        questions: Vec<Vec<Question>>,
+        (counter, use_cache): (&Arc<ReadCounter>, bool),
+    ) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for (leaf, questions) in leaves.iter().zip(questions) {
+            let questions = self.narrowed(snapshot, leaf, questions, (counter, use_cache)).await;
             for question in questions {
                 // What is remembered needs no task, whose start would take longer.
                 let known =
                     snapshot.store.as_ref().filter(|_| use_cache).and_then(|store| remembered(store, &question));
                 if let Some(known) = known {
-                    answers.take(snapshot, question, Ok(known)).await;
+                    self.take(snapshot, question, Ok(known)).await;
                     continue;
                 }
                 let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
@@ -135,9 +188,9 @@ impl Answers {
         }
         while let Some(done) = tasks.join_next().await {
             let (question, asked) = done.map_err(|error| Error::task(&error))?;
-            answers.take(snapshot, question, asked).await;
+            self.take(snapshot, question, asked).await;
         }
-        Ok(answers)
+        Ok(())
     }
 
     /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.

@@ -16,6 +16,7 @@ mod moments;
 mod nested;
 mod probing;
 mod sharing;
+mod stages;
 mod tallies;
 mod top;
 mod transactions;

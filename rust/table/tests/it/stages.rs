@@ -1,0 +1,78 @@
+//! Files that one condition rules out are not asked about the others.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+use lakemark_index::Predicate;
+use lakemark_table::{BuildOptions, FileProbe, IndexSpec};
+
+use crate::fixture::{certain, equals, k_values, open, probe, rows_of, spec_with, write};
+
+const FILES: usize = 20;
+const ROWS: usize = 250;
+
+/// The values of `k` in a file.
+fn k(file: usize) -> Vec<Option<i32>> {
+    k_values(file * ROWS, ROWS)
+}
+
+#[tokio::test]
+async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..FILES {
+        let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| (file * ROWS + row) as i64)));
+        let ks: ArrayRef = Arc::new(Int32Array::from(k(file)));
+        let path = folder.path().join(format!("part={}/f.parquet", file + 10));
+        write(&path, &RecordBatch::try_from_iter([("id", ids), ("k", ks)]).unwrap());
+    }
+    let table = open(folder.path()).await;
+    for column in ["id", "k"] {
+        let kind = if column == "id" { "key" } else { "bitmap" };
+        let spec = IndexSpec { kind: kind.to_owned(), ..spec_with(column, "files_per_segment", "1") };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    let both = |one: &Predicate, other: &Predicate| Predicate::And(vec![one.clone(), other.clone()]);
+    let (of_id, of_k, of_part) = (equals("id", 7 * 250 + 23), equals("k", 3), equals("part", 17));
+    // Directories are remembered from here on.
+    probe(&snapshot, &both(&of_id, &of_k)).await;
+    probe(&snapshot, &of_k).await;
+    let reads = async |predicate: &Predicate| {
+        let found = probe(&snapshot, predicate).await;
+        assert!((found.report.coverage - 1.0).abs() < f64::EPSILON, "{}", found.report);
+        (found.report.index_reads, found.files)
+    };
+    let (id_reads, _) = reads(&of_id).await;
+    let (k_reads, k_files) = reads(&of_k).await;
+    for (file, found) in k_files.iter().enumerate() {
+        assert_eq!(certain(found), rows_of(&k(file), 3));
+    }
+    assert!(id_reads > 0 && k_reads >= FILES as u64 && k_reads.is_multiple_of(FILES as u64));
+    let of_one_file = k_reads / FILES as u64;
+
+    let (found, files) = reads(&both(&of_part, &of_k)).await;
+    assert_eq!(found, of_one_file);
+    assert_eq!(certain(&files[7]), rows_of(&k(7), 3));
+    assert!(files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+
+    // The key is asked first, in whatever order the conditions stand.
+    let row = u32::from(k(7)[23] == Some(3)) * 23;
+    assert_eq!(row, 23, "the row has both values");
+    for predicate in [both(&of_id, &of_k), both(&of_k, &of_id)] {
+        let (found, files) = reads(&predicate).await;
+        assert_eq!(found, id_reads + of_one_file);
+        assert_eq!(certain(&files[7]), [23]);
+        assert!(files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+    }
+
+    // Any row may have one of them: all are asked.
+    let (found, files) = reads(&Predicate::Or(vec![of_id.clone(), of_k.clone()])).await;
+    assert_eq!(found, id_reads + k_reads);
+    assert!(files.iter().all(|file| matches!(file, FileProbe::Known { .. })));
+
+    // No row has both: nothing is asked.
+    let (found, files) = reads(&Predicate::And(vec![of_part.clone(), equals("part", 18), of_k])).await;
+    assert_eq!(found, 0);
+    assert!(files.iter().all(|found| certain(found).is_empty()));
+}
