@@ -276,6 +276,28 @@ def test_names_are_sensitive_to_case_if_spark_is(spark: SparkSession, fast: Spar
             session.read.parquet(str(tmp_path)).where("k = 5").collect()
 
 
+def test_fields_of_structs(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
+    values = [
+        None if n % 13 == 0 else {"x": n // 100, "in": None if n % 5 == 0 else {"s": f"v{n % 50}"}} for n in range(1000)
+    ]
+    of = pa.struct([("x", pa.int32()), ("in", pa.struct([("s", pa.string())]))])
+    pq.write_table(pa.table({"place": pa.array(values, of)}), tmp_path / "a.parquet", row_group_size=100)
+    mark(tmp_path, "place.x", "place.in.s")
+    for condition in (
+        "place.x = 7",
+        "place.X > 7",
+        "place.in.s = 'v3'",
+        "place.in.s IS NULL",
+        "place.x = 2 OR place IS NULL",
+    ):
+        ours, theirs = (session.read.parquet(str(tmp_path)).where(condition) for session in (fast, spark))
+        assert collected(ours) == collected(theirs), condition
+    with settings((fast,), {"spark.sql.parquet.filterPushdown": "false"}):
+        ours = fast.read.parquet(str(tmp_path)).where("place.x = 7")
+        assert len(collected(ours)) == sum(n // 100 == 7 and n % 13 != 0 for n in range(1000))
+        assert read_of(ours) == (100, 1)
+
+
 def test_a_schema_of_the_users_own(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t")
     mark(folder, "k", "name")

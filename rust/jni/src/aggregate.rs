@@ -10,7 +10,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array, Record
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema};
 use arrow::row::{RowConverter, SortField};
-use lakemark_table::{Bounds, BoundsRequest, Probe, TallyRequest};
+use lakemark_format::column;
+use lakemark_table::{Bounds, BoundsRequest, Probe, TallyRequest, field_of};
 use serde::Deserialize;
 
 use crate::error::{NativeError, Result};
@@ -32,7 +33,7 @@ const SUM_DIGITS: u8 = 10;
 /// What Spark asks.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Question {
-    /// Columns by which rows are grouped; one group of all rows if there are none.
+    /// Columns and fields by which rows are grouped; one group of all rows if there are none.
     groups: Vec<String>,
     measures: Vec<Measure>,
 }
@@ -91,7 +92,7 @@ impl<'a> Groups<'a> {
     fn new(pinned: &Pinned, question: &'a Question) -> Result<Option<Self>> {
         let schema = pinned.snapshot.schema();
         let typed = |name: &String| -> Result<Option<DataType>> {
-            let Ok(field) = schema.field_with_name(name) else { return Ok(None) };
+            let Some(field) = field_of(&schema, name) else { return Ok(None) };
             let known = pinned.snapshot.can_tell(name) && !field.data_type().is_floating();
             if known { spark_type(name, field.data_type()).map(Some) } else { Ok(None) }
         };
@@ -271,7 +272,7 @@ impl<'a> Groups<'a> {
         let mut keys: Vec<(&[u8], usize)> = self.places.iter().map(|(key, place)| (key.as_ref(), *place)).collect();
         keys.sort_unstable();
         let mut columns = self.keys.decode(keys.iter().map(|(key, _)| Some(*key)))?;
-        let names = self.question.groups.iter().cloned();
+        let names = self.question.groups.iter().map(|name| column::shown(name));
         let mut fields: Vec<Field> =
             names.zip(&columns).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
         for (number, codec) in self.values.iter().enumerate() {

@@ -6,6 +6,8 @@
 //! `null`, `boolean`, `long`, `decimal` (unscaled digits, with `scale`), `string`, `binary` (base64), `date` (days),
 //! `timestamp` and `timestamp_ntz` (microseconds).
 //!
+//! A column is called by its name, a field of a struct by the names on the way to it ([`lakemark_format::column`]).
+//!
 //! A literal must be a value of the column's own type, exactly. Whatever is not becomes [`Predicate::Unknown`], which keeps
 //! every row, so that Spark evaluates the condition itself.
 
@@ -20,7 +22,9 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Schema, TimeUnit};
 use arrow::temporal_conversions::{date32_to_datetime, timestamp_us_to_datetime};
 use base64::Engine;
+use lakemark_format::column::shown;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
+use lakemark_table::field_of;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -135,10 +139,10 @@ fn translate(node: Node, schema: &Schema) -> Predicate {
         Node::False => Predicate::Const(Truth::False),
         Node::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
         Node::IsNull { column } => {
-            let text = format!("{column} IS NULL");
-            match schema.field_with_name(&column) {
-                Ok(_) => Predicate::Leaf(Leaf { column, test: Test::IsNull, text }),
-                Err(_) => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
+            let text = format!("{} IS NULL", shown(&column));
+            match field_of(schema, &column) {
+                Some(_) => Predicate::Leaf(Leaf { column, test: Test::IsNull, text }),
+                None => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
             }
         }
         Node::Eq { column, value } => compare(schema, column, "=", &value, KeyRanges::point),
@@ -156,9 +160,9 @@ fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predica
     let listed = values.len();
     let text = if listed <= NAMED_VALUES {
         let named: Vec<String> = values.iter().map(Literal::to_string).collect();
-        format!("{column} IN ({})", named.join(", "))
+        format!("{} IN ({})", shown(&column), named.join(", "))
     } else {
-        format!("{column} IN ({listed} values)")
+        format!("{} IN ({listed} values)", shown(&column))
     };
     values.retain(|value| !matches!(value, Literal::Null(_)));
     let has_null = values.len() < listed;
@@ -166,9 +170,7 @@ fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predica
         // No row is in an empty list, not even one without a value.
         [] if !has_null => return Predicate::Const(Truth::False),
         [] => return Predicate::Const(Truth::Null),
-        values => schema
-            .field_with_name(&column)
-            .ok()
+        values => field_of(schema, &column)
             .and_then(|field| literals(values, field.data_type()))
             .and_then(|array| encode_literals(array.as_ref())),
     };
@@ -184,13 +186,11 @@ fn compare(
     value: &Literal,
     ranges: impl Fn(lakemark_format::key::Key) -> KeyRanges,
 ) -> Predicate {
-    let text = format!("{column} {sign} {value}");
+    let text = format!("{} {sign} {value}", shown(&column));
     if matches!(value, Literal::Null(_)) {
         return Predicate::Const(Truth::Null);
     }
-    let key = schema
-        .field_with_name(&column)
-        .ok()
+    let key = field_of(schema, &column)
         .and_then(|field| literals(std::slice::from_ref(value), field.data_type()))
         .and_then(|array| encode_literals(array.as_ref()))
         .and_then(|mut keys| keys.pop());
@@ -201,8 +201,8 @@ fn compare(
 }
 
 fn starts_with(schema: &Schema, column: String, value: &Literal) -> Predicate {
-    let text = format!("startswith({column}, {value})");
-    let strings = schema.field_with_name(&column).is_ok_and(|field| is_string(field.data_type()));
+    let text = format!("startswith({}, {value})", shown(&column));
+    let strings = field_of(schema, &column).is_some_and(|field| is_string(field.data_type()));
     match value {
         Literal::String(prefix) if strings => {
             Predicate::Leaf(Leaf { column, test: Test::Ranges(KeyRanges::prefix(prefix.as_bytes())), text })
@@ -320,6 +320,8 @@ mod tests {
             Field::new("ms", DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), true),
             Field::new("day", DataType::Date32, true),
             Field::new("ns", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
+            Field::new("place", DataType::Struct(vec![Field::new("x", DataType::Int32, true)].into()), true),
+            Field::new_list("list", Field::new("x", DataType::Int32, true), true),
         ])
     }
 
@@ -338,6 +340,9 @@ mod tests {
             r#"{"op":"ge","column":"ms","value":{"timestamp":2000}}"#,
             r#"{"op":"in","column":"k","values":[{"long":5},{"long":7}]}"#,
             r#"{"op":"is_null","column":"k"}"#,
+            r#"{"op":"is_null","column":"place"}"#,
+            r#"{"op":"gt","column":"place\u0000x","value":{"long":5}}"#,
+            r#"{"op":"is_null","column":"place\u0000x"}"#,
         ] {
             assert!(is_leaf(json), "{json}");
         }
@@ -354,6 +359,10 @@ mod tests {
             r#"{"op":"ge","column":"ms","value":{"timestamp_ntz":2000}}"#,
             r#"{"op":"eq","column":"absent","value":{"long":1}}"#,
             r#"{"op":"is_null","column":"absent"}"#,
+            r#"{"op":"eq","column":"place\u0000absent","value":{"long":1}}"#,
+            r#"{"op":"eq","column":"place\u0000x","value":{"string":"5"}}"#,
+            r#"{"op":"is_null","column":"list\u0000item"}"#,
+            r#"{"op":"is_null","column":"k\u0000x"}"#,
             r#"{"op":"unknown","text":"f(k) = 1"}"#,
         ] {
             let predicate = parse(json, &schema()).expect(json);
@@ -408,6 +417,7 @@ mod tests {
             (r#"{"op":"ge","column":"ms","value":{"timestamp":2000}}"#, "ms >= TIMESTAMP '1970-01-01 00:00:00.002'"),
             (r#"{"op":"lt","column":"day","value":{"date":59}}"#, "day < DATE '1970-03-01'"),
             (r#"{"op":"starts_with","column":"s","value":{"string":"ab"}}"#, "startswith(s, 'ab')"),
+            (r#"{"op":"eq","column":"place\u0000x","value":{"long":5}}"#, "place.x = 5"),
         ] {
             assert_eq!(parse(json, &schema()).expect(json).to_string(), text);
         }

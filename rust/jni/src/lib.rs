@@ -1,7 +1,7 @@
 //! The Spark connector's native half: table snapshots, plans and record batches for a JVM.
 //!
 //! Java asks on the driver ([`calls`]): open a table, its schema, how many rows a filter chooses, aggregates ([`aggregate`]), a plan. A plan has
-//! one split per task ([`pack`]) as JSON, with its pending rows if it has some; it is made again from the same snapshot when Spark learns more ([`dynamic`]). And on an executor each piece of a [`split`] becomes an Arrow C stream ([`read`], [`stream`]).
+//! one split per task ([`pack`]) as JSON, with its pending rows if it has some; it is made again from the same snapshot when Spark learns more ([`dynamic`]). And on an executor each piece of a [`split`] becomes an Arrow C stream ([`read`], [`stream`]), of nested columns with the fields that the query needs ([`nested`]).
 //! Tables stay open between queries ([`tables`]). Filters come as JSON, too ([`filter`]), and only with conditions that mean the same to Spark and to the index.
 //!
 //! Scans of Spark's own Parquet reader ask which row groups of the files they may leave out ([`row_groups`]).
@@ -23,6 +23,7 @@ mod error;
 mod filter;
 mod handle;
 mod maintain;
+mod nested;
 mod object;
 mod pack;
 mod pending;

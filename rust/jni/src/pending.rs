@@ -9,13 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{CastOptions, cast_with_options, concat_batches, take_record_batch};
+use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use lakemark_index::{Candidates, Predicate, RowSet, Truth};
-use lakemark_table::PendingFile;
+use lakemark_table::{PendingFile, conform};
 
 use crate::error::{NativeError, Result};
 use crate::handle::Pinned;
+use crate::nested::{flattened, roots};
 use crate::pack::{ATTACHED_BYTES, Input, InputRows, Packing};
 use crate::read::PieceReader;
 use crate::rows::Rows;
@@ -45,7 +46,7 @@ impl Chosen {
         }
         let mut chosen = Self { is_certain: true, ..Self::default() };
         for batch in &pending.batches {
-            let candidates = Candidates::among(predicate, batch);
+            let candidates = Candidates::among(predicate, &flattened(batch, &columns_of(predicate))?);
             chosen.is_certain &= candidates.uncertain_true().is_empty();
             if !candidates.t().is_empty() {
                 let rows = UInt32Array::from_iter_values(candidates.t().iter());
@@ -80,7 +81,7 @@ impl Chosen {
         self.is_certain.then(|| self.row_count())
     }
 
-    /// Some columns of the rows, with the table's types; none if they are too many for the driver.
+    /// Some columns and fields of the rows, with the table's types; none if they are too many for the driver.
     pub(crate) async fn values(
         &self,
         pinned: &Pinned,
@@ -89,11 +90,11 @@ impl Chosen {
         if rows_of_files(&self.files) > ASKED_ROWS {
             return Ok(None);
         }
-        let mut found = self.batches.clone();
+        let mut found = self.batches.iter().map(|batch| flattened(batch, columns)).collect::<Result<Vec<_>>>()?;
         for file in &self.files {
             let mut reader = open(pinned, file, columns).await?;
             while let Some(batch) = reader.next().await? {
-                found.push(batch);
+                found.push(flattened(&batch, columns)?);
             }
         }
         Ok(Some(found))
@@ -127,11 +128,11 @@ fn rows_of_files(files: &[PendingFile]) -> u64 {
 
 /// The rows of a run that a filter chooses or may choose, and whether it is certain of each.
 async fn ask(pinned: &Pinned, file: &PendingFile, predicate: &Predicate) -> Result<(RowSet, bool)> {
-    let columns = predicate.leaves().into_iter().map(|leaf| &leaf.column).collect();
+    let columns = columns_of(predicate);
     let mut reader = open(pinned, file, &columns).await?;
     let (mut positions, mut found, mut is_certain) = (file.rows.iter(), Vec::new(), true);
     while let Some(batch) = reader.next().await? {
-        let candidates = Candidates::among(predicate, &batch);
+        let candidates = Candidates::among(predicate, &flattened(&batch, &columns)?);
         is_certain &= candidates.uncertain_true().is_empty();
         let here: Vec<u32> = positions.by_ref().take(batch.num_rows()).collect();
         found.extend(candidates.t().iter().filter_map(|row| here.get(row as usize).copied()));
@@ -139,10 +140,14 @@ async fn ask(pinned: &Pinned, file: &PendingFile, predicate: &Predicate) -> Resu
     Ok((RowSet::from_rows(found, file.rows.universe()), is_certain))
 }
 
-/// Reads some columns of the rows of a run, with the table's types.
+fn columns_of(predicate: &Predicate) -> BTreeSet<&String> {
+    predicate.leaves().into_iter().map(|leaf| &leaf.column).collect()
+}
+
+/// Reads the columns of a run's rows that these columns and fields are in, with the table's types.
 async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) -> Result<PieceReader> {
-    let table = pinned.snapshot.schema();
-    let wanted = table.fields().iter().filter(|field| columns.contains(field.name()));
+    let (table, roots) = (pinned.snapshot.schema(), roots(columns));
+    let wanted = table.fields().iter().filter(|field| roots.contains(field.name().as_str()));
     let schema = Schema::new(wanted.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>());
     let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &Arc::new(schema))?;
     let file_rows: u64 = file.row_groups.iter().map(|rows| u64::from(*rows)).sum();
@@ -170,11 +175,7 @@ fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch
     let column = |name: &String| {
         batch.column_by_name(name).ok_or_else(|| NativeError::internal(format!("pending rows have no column '{name}'")))
     };
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    let columns = schema.fields().iter().map(|field| {
-        let cast = cast_with_options(column(field.name())?, field.data_type(), &options);
-        cast.map_err(NativeError::from)
-    });
+    let columns = schema.fields().iter().map(|field| Ok(conform(column(field.name())?, field.data_type())?));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)?)
 }

@@ -122,8 +122,13 @@ struct Planned {
     attachments: Vec<Vec<u8>>,
 }
 
+/// Columns as Spark's schemas have them.
+fn whole(columns: &[&str]) -> Value {
+    columns.iter().map(|name| json!({"name": name, "type": "of the table"})).collect()
+}
+
 async fn plan(pinned: &Pinned, filter: &str, columns: &[&str]) -> Planned {
-    planned(pinned, filter, json!({"columns": columns})).await
+    planned(pinned, filter, json!({"columns": whole(columns)})).await
 }
 
 async fn planned(pinned: &Pinned, filter: &str, mut wanted: Value) -> Planned {
@@ -281,11 +286,12 @@ fn keys_that_are_learned_later_leave_fewer_rows() {
                 let chosen = |row: &Row| filter == ALL_ROWS || row.2 == Some(5);
                 let wanted: Vec<Row> =
                     expected().into_iter().filter(|row| chosen(row) && keys.contains(&row.1)).collect();
-                let found = planned(&pinned, filter, json!({"columns": COLUMNS, "runtime": of_keys})).await;
+                let found = planned(&pinned, filter, json!({"columns": whole(&COLUMNS), "runtime": of_keys})).await;
                 assert_eq!(rows_of(&found).await, wanted);
                 assert!(found.json["report"]["leaves"].as_array().expect("leaves").len() > usize::from(filter == five));
                 let wanted: Vec<Row> = expected().into_iter().filter(|row| chosen(row) && row.0 == Some(2)).collect();
-                let found = planned(&pinned, filter, json!({"columns": COLUMNS, "runtime": in_partition})).await;
+                let found =
+                    planned(&pinned, filter, json!({"columns": whole(&COLUMNS), "runtime": in_partition})).await;
                 assert_eq!(rows_of(&found).await, wanted);
                 assert_eq!(found.json["report"]["files_pruned"], 1);
             }

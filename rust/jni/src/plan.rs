@@ -4,15 +4,16 @@ use std::sync::{Arc, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use lakemark_index::{Predicate, Truth};
-use lakemark_table::{DataFile, ErrorKind, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest};
+use lakemark_table::{DataFile, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest, field_of};
 use serde::{Deserialize, Serialize};
 
 use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
+use crate::nested::{Asked, asked_fields};
 use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
 use crate::pending::Chosen;
 use crate::split::{Home, ScanSpec, constants};
@@ -21,8 +22,8 @@ use crate::types::{spark_schema, spark_type};
 /// What Java wants of the rows that a filter chooses.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
-    /// The columns to give, in their order.
-    columns: Vec<String>,
+    /// The columns to give, in their order, with the fields of structs that are read.
+    columns: Vec<Asked>,
     /// What Spark learned about the rows since the scan was planned first; it goes on testing it.
     runtime: Option<filter::Node>,
     /// Spark sorts the rows and takes the first.
@@ -43,7 +44,7 @@ struct Top {
 impl Top {
     /// The same for the marks, if the order of a column's values is the one that Spark sees.
     fn request(self, schema: &Schema) -> Option<TopRequest> {
-        let field = schema.field_with_name(&self.column).ok()?;
+        let field = field_of(schema, &self.column)?;
         // Spark sees these cut to microseconds and to days, so that values that differ may be equal to it.
         let is_cut = matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Date64);
         let Self { column, descending, nulls_first, rows } = self;
@@ -135,7 +136,8 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
 /// Cuts the rows for which a filter is or may be true into splits.
 pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Result<Plan> {
     let snapshot = &pinned.snapshot;
-    let schema = projection(&snapshot.schema(), &wanted.columns)?;
+    let asked = Schema::new(asked_fields(snapshot.schema().fields(), &wanted.columns)?);
+    let schema = Arc::new(spark_schema(&asked, &[])?);
     let mut answer = probe(pinned, filter).await?;
     if let Some(runtime) = wanted.runtime {
         let table = snapshot.schema();
@@ -165,27 +167,12 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
         marked_columns: wanted
             .columns
             .into_iter()
+            .map(|column| column.name)
             .filter(|name| pinned.use_index && snapshot.is_marked(name))
             .collect(),
         report: answer.files.report.clone(),
         report_text: answer.files.report.to_string(),
     })
-}
-
-/// The asked columns with Spark's types, in the asked order.
-fn projection(schema: &Schema, columns: &[String]) -> Result<SchemaRef> {
-    let spark = columns
-        .iter()
-        .map(|name| {
-            schema.field_with_name(name).cloned().map_err(|_| {
-                NativeError::new(
-                    ErrorKind::NotFound,
-                    format!("the table has no column '{name}' any more; load it again"),
-                )
-            })
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(spark_schema(&Schema::new(spark), &[])?))
 }
 
 /// The rows of a file that are read.

@@ -8,9 +8,9 @@ use arrow::array::{
     Array, ArrayData, ArrayRef, MutableArrayData, RecordBatch, RecordBatchOptions, UInt32Array, make_array,
     new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options, take};
+use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use lakemark_table::ErrorKind;
+use lakemark_table::{ErrorKind, conform};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -20,6 +20,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 
 use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
+use crate::nested;
 use crate::object::DataObject;
 use crate::split::{FilePiece, Part, Piece, ScanSpec, of_ipc};
 use crate::stores::store_of;
@@ -113,12 +114,7 @@ impl PieceReader {
             match batch.and_then(|batch| batch.column_by_name(field.name())) {
                 None => Ok(new_null_array(field.data_type(), rows)),
                 Some(stored) => {
-                    let cast = cast_with_options(
-                        stored,
-                        field.data_type(),
-                        &CastOptions { safe: false, ..Default::default() },
-                    );
-                    let cast = cast.map_err(|error| {
+                    let values = conform(stored, field.data_type()).map_err(|error| {
                         NativeError::new(
                             ErrorKind::SchemaMismatch,
                             format!(
@@ -129,7 +125,7 @@ impl PieceReader {
                             ),
                         )
                     })?;
-                    Ok(without_offset(cast)?)
+                    Ok(without_offset(values)?)
                 }
             }
         };
@@ -158,16 +154,13 @@ async fn file_source(
     if only_count {
         return Ok(Source::RowCount(selection.row_count() as u64));
     }
-    let wanted = metadata.schema().fields().iter().enumerate().filter_map(|(at, field)| {
-        let asked = schema.field_with_name(field.name()).is_ok() && !constants.contains_key(field.name());
-        asked.then_some(at)
-    });
-    let roots: Vec<usize> = wanted.collect();
-    if roots.is_empty() {
+    let stored = schema.fields().iter().filter(|field| !constants.contains_key(field.name()));
+    let leaves = nested::leaves(metadata.schema().fields(), &Schema::new(stored.cloned().collect::<Vec<_>>()));
+    if leaves.is_empty() {
         return Ok(Source::RowCount(selection.row_count() as u64));
     }
     let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(input, metadata);
-    let mask = ProjectionMask::roots(builder.parquet_schema(), roots);
+    let mask = ProjectionMask::leaves(builder.parquet_schema(), leaves);
     let held = bytes_held(builder.metadata(), &mask, &row_groups, selection.row_count());
     let stream = builder
         .with_projection(mask)

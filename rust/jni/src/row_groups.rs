@@ -4,10 +4,10 @@
 //! are asked about the files alone, and a file is named with its size and time: one that Spark has listed otherwise is another one, and read whole.
 //! Delta tables are left to Delta, whose log says which files count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, FieldRef, Schema};
 use lakemark_index::RowSet;
 use lakemark_table::{ChangesBesideFiles, DataFile, FileProbe, ProbeOptions, Snapshot, Table, TableFormat};
 use serde::Serialize;
@@ -75,7 +75,6 @@ pub(crate) async fn answer(
 /// names which differ in nothing else could mean either.
 fn usable(snapshot: &Snapshot, columns: &BTreeMap<String, String>) -> Schema {
     let (all, stored) = (snapshot.schema(), snapshot.file_schema());
-    let folded = |name: &str| name.to_lowercase();
     let is_alone = |name: &str| all.fields().iter().filter(|field| folded(field.name()) == folded(name)).count() == 1;
     let is_usable = |name: &str, data_type: &DataType| {
         let wanted = columns.get(name);
@@ -86,9 +85,18 @@ fn usable(snapshot: &Snapshot, columns: &BTreeMap<String, String>) -> Schema {
     )
 }
 
-/// What Spark calls the type of a column; none for types that no index serves.
+/// A name as Spark compares it.
+fn folded(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// What Spark calls the type of a column; none for types that it has not, and where names of fields differ in their case only.
 fn spark_name(column: &str, data_type: &DataType) -> Option<String> {
-    Some(match spark_type(column, data_type).ok()? {
+    name_of(&spark_type(column, data_type).ok()?)
+}
+
+fn name_of(data_type: &DataType) -> Option<String> {
+    Some(match data_type {
         DataType::Boolean => "boolean".to_owned(),
         DataType::Int8 => "tinyint".to_owned(),
         DataType::Int16 => "smallint".to_owned(),
@@ -102,6 +110,23 @@ fn spark_name(column: &str, data_type: &DataType) -> Option<String> {
         DataType::Date32 => "date".to_owned(),
         DataType::Timestamp(_, Some(_)) => "timestamp".to_owned(),
         DataType::Timestamp(_, None) => "timestamp_ntz".to_owned(),
+        DataType::List(item) => format!("array<{}>", name_of(item.data_type())?),
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                let parts = fields.iter().map(|field| name_of(field.data_type()));
+                format!("map<{}>", parts.collect::<Option<Vec<_>>>()?.join(","))
+            }
+            _ => return None,
+        },
+        DataType::Struct(fields) => {
+            let names: BTreeSet<String> = fields.iter().map(|field| folded(field.name())).collect();
+            let part = |field: &FieldRef| Some(format!("{}:{}", field.name(), name_of(field.data_type())?));
+            let parts = fields.iter().map(part).collect::<Option<Vec<_>>>()?;
+            if names.len() < parts.len() {
+                return None;
+            }
+            format!("struct<{}>", parts.join(","))
+        }
         _ => return None,
     })
 }
@@ -141,6 +166,8 @@ fn ranges(row_groups: &[u32], rows: &RowSet) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Field;
+
     use super::*;
 
     #[test]
@@ -151,6 +178,15 @@ mod tests {
         assert_eq!(ranges(&[], &RowSet::empty(0)), []);
     }
 
+    fn of_fields(names: &[&str]) -> DataType {
+        DataType::Struct(names.iter().map(|name| Field::new(*name, DataType::Int32, true)).collect())
+    }
+
+    fn map_of(value: DataType) -> DataType {
+        let fields = vec![Field::new("key", DataType::Utf8, false), Field::new("value", value, true)];
+        DataType::Map(Arc::new(Field::new("entries", DataType::Struct(fields.into()), false)), false)
+    }
+
     #[test]
     fn types_are_called_as_spark_calls_them() {
         for (data_type, name) in [
@@ -158,7 +194,10 @@ mod tests {
             (DataType::UInt64, Some("decimal(20,0)")),
             (DataType::Utf8View, Some("string")),
             (DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None), Some("timestamp_ntz")),
-            (DataType::List(Arc::new(arrow::datatypes::Field::new("item", DataType::Int32, true))), None),
+            (DataType::LargeList(Arc::new(Field::new("item", DataType::Int32, true))), Some("array<int>")),
+            (of_fields(&["a", "b"]), Some("struct<a:int,b:int>")),
+            (of_fields(&["a", "A"]), None),
+            (map_of(of_fields(&["x"])), Some("map<string,struct<x:int>>")),
             (DataType::Time64(arrow::datatypes::TimeUnit::Microsecond), None),
         ] {
             assert_eq!(spark_name("c", &data_type).as_deref(), name, "{data_type}");

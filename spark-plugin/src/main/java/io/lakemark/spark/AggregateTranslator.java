@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Optional;
 import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.Count;
@@ -18,10 +17,10 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Spark's aggregates to the JSON that {@code rust/jni/src/aggregate.rs} reads.
  *
- * <p>Taken are groups of plain columns, and counts, extremes and sums of plain columns; a mean is
- * not, for which Spark then asks for a sum and a count. Columns that Spark knows by another type
- * than the table has (a schema that users declared, strings with a collation) stay with Spark: a
- * value that is cast may be another value's equal.
+ * <p>Taken are groups of plain columns and fields of structs, and counts, extremes and sums of
+ * such; a mean is not, for which Spark then asks for a sum and a count. Columns that Spark knows by
+ * another type than the table has (a schema that users declared, strings with a collation) stay
+ * with Spark: a value that is cast may be another value's equal.
  */
 final class AggregateTranslator {
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -85,14 +84,8 @@ final class AggregateTranslator {
   }
 
   private Optional<String> column(Expression expression) {
-    if (expression instanceof NamedReference reference && reference.fieldNames().length == 1) {
-      String name = reference.fieldNames()[0];
-      boolean sameType =
-          schema.getFieldIndex(name).isDefined()
-              && tableSchema.getFieldIndex(name).isDefined()
-              && schema.apply(name).dataType().equals(tableSchema.apply(name).dataType());
-      return sameType ? Optional.of(name) : Optional.empty();
-    }
-    return Optional.empty();
+    return FieldNames.of(expression, schema)
+        .filter(
+            name -> FieldNames.typeOf(name, schema).equals(FieldNames.typeOf(name, tableSchema)));
   }
 }

@@ -10,6 +10,7 @@ import java.util.Set;
 import java.util.function.LongConsumer;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -21,6 +22,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -85,7 +87,7 @@ final class LakemarkScanBuilder
     List<Predicate> taken = new ArrayList<>();
     List<Predicate> left = new ArrayList<>();
     for (Predicate predicate : predicates) {
-      (translator.isUseful(predicate) ? taken : left).add(predicate);
+      (translator.isUseful(predicate) && isNamed(predicate) ? taken : left).add(predicate);
     }
     pushed = taken.toArray(new Predicate[0]);
     if (pushed.length > 0) {
@@ -97,18 +99,31 @@ final class LakemarkScanBuilder
     return left.toArray(new Predicate[0]);
   }
 
+  /**
+   * Spark logs what a source took, and fails to name a NULL among binaries, as in {@code blob IN
+   * (X'00', NULL)}.
+   */
+  private static boolean isNamed(Expression expression) {
+    boolean isNullBinary =
+        expression instanceof Literal<?> literal
+            && literal.dataType() instanceof BinaryType
+            && literal.value() == null;
+    return !isNullBinary
+        && Arrays.stream(expression.children()).allMatch(LakemarkScanBuilder::isNamed);
+  }
+
   @Override
   public Predicate[] pushedPredicates() {
     return pushed.clone();
   }
 
-  /** Columns are pruned whole: a pruned struct is read with all its fields, which Spark allows. */
+  /** Structs have only the fields that are needed, also inside of lists and maps. */
   @Override
   public void pruneColumns(StructType required) {
-    Set<String> names = Set.of(required.fieldNames());
+    Set<String> names = Set.of(schema.fieldNames());
     columns =
         new StructType(
-            Arrays.stream(schema.fields())
+            Arrays.stream(required.fields())
                 .filter(field -> names.contains(field.name()))
                 .toArray(StructField[]::new));
   }

@@ -3,7 +3,6 @@ package io.lakemark.spark;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.lang.ref.Cleaner;
-import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
@@ -114,7 +113,7 @@ final class NativeTable implements AutoCloseable {
 
   private static ObjectNode wanted(StructType columns, SplitSizes sizes) {
     ObjectNode wanted = Json.object();
-    wanted.set("columns", Json.list(List.of(columns.fieldNames())));
+    wanted.set("columns", Json.read(columns.json()).get("fields"));
     wanted.set("sizes", sizes.json());
     return wanted;
   }

@@ -34,10 +34,11 @@ import org.apache.spark.sql.types.TimestampType;
  * Spark's filters to the JSON tree that {@code rust/jni/src/filter.rs} reads.
  *
  * <p>Only conditions whose meaning is the same in Spark and in an index are translated: comparisons
- * of a column with a literal of its own type, sets of such literals, tests for null, prefixes of
- * strings, and what AND, OR and NOT make of them. Floating-point comparisons stay with Spark,
- * because NaN and -0.0 have an order of Spark's own, and so do strings with a collation. Anything
- * else becomes {@code unknown}, for which the native side keeps every row.
+ * of a column, or of a field of a struct, with a literal of its own type, sets of such literals,
+ * tests for null, prefixes of strings, and what AND, OR and NOT make of them. Floating-point
+ * comparisons stay with Spark, because NaN and -0.0 have an order of Spark's own, and so do strings
+ * with a collation. Anything else becomes {@code unknown}, for which the native side keeps every
+ * row.
  */
 final class PredicateTranslator {
   /** The filter that chooses every row. */
@@ -156,7 +157,7 @@ final class PredicateTranslator {
     // Rows that are equal in the first column are all read, so that the others need not be told.
     SortOrder order = orders[0];
     return column(order.expression())
-        .filter(column -> isComparable(schema.apply(column).dataType()))
+        .filter(column -> isComparable(typeOf(column)))
         .map(
             column ->
                 NODES
@@ -238,13 +239,13 @@ final class PredicateTranslator {
 
   private Optional<ObjectNode> startsWith(Expression[] operands) {
     return column(operands[0])
-        .filter(column -> schema.apply(column).dataType().equals(DataTypes.StringType))
+        .filter(column -> typeOf(column).equals(DataTypes.StringType))
         .flatMap(column -> leaf("starts_with", operands[0], operands[1]));
   }
 
   private Optional<ObjectNode> booleanColumn(Expression operand) {
     return column(operand)
-        .filter(column -> schema.apply(column).dataType() instanceof BooleanType)
+        .filter(column -> typeOf(column) instanceof BooleanType)
         .map(
             column -> {
               ObjectNode node = node("eq").put("column", column);
@@ -254,13 +255,12 @@ final class PredicateTranslator {
   }
 
   private Optional<String> column(Expression expression) {
-    if (expression instanceof NamedReference reference && reference.fieldNames().length == 1) {
-      String name = reference.fieldNames()[0];
-      return Arrays.asList(schema.fieldNames()).contains(name)
-          ? Optional.of(name)
-          : Optional.empty();
-    }
-    return Optional.empty();
+    return FieldNames.of(expression, schema);
+  }
+
+  /** The type of what {@link #column} gave. */
+  private DataType typeOf(String column) {
+    return FieldNames.typeOf(column, schema).orElseThrow();
   }
 
   /**
@@ -268,7 +268,7 @@ final class PredicateTranslator {
    * is none.
    */
   private Optional<ObjectNode> value(String column, Expression expression) {
-    DataType type = schema.apply(column).dataType();
+    DataType type = typeOf(column);
     if (!(expression instanceof Literal<?> literal) || !literal.dataType().equals(type)) {
       return Optional.empty();
     }

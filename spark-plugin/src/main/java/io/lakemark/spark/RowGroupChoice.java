@@ -66,7 +66,7 @@ public record RowGroupChoice(
       String path, String store, Optional<String> question, StructType columns) {
     Map<String, String> types = new HashMap<>();
     for (StructField column : columns.fields()) {
-      types.put(column.name(), column.dataType().simpleString());
+      types.put(column.name(), column.dataType().catalogString());
     }
     NativeLibrary.load();
     return parse(NativeLibrary.rowGroups(path, store, question.orElse(null), Json.write(types)));

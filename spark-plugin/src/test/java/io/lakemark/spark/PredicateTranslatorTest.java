@@ -26,6 +26,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 class PredicateTranslatorTest {
+  private static final StructType PLACE = new StructType().add("city", DataTypes.StringType);
+
   private static final StructType SCHEMA =
       new StructType()
           .add("k", DataTypes.IntegerType)
@@ -37,7 +39,10 @@ class PredicateTranslatorTest {
           .add("t", DataTypes.TimestampType)
           .add("u", DataTypes.TimestampNTZType)
           .add("x", DataTypes.BinaryType)
-          .add("m", DataTypes.createDecimalType(10, 2));
+          .add("m", DataTypes.createDecimalType(10, 2))
+          .add("a.k", DataTypes.IntegerType)
+          .add("a", new StructType().add("k", DataTypes.IntegerType).add("b", PLACE))
+          .add("l", DataTypes.createArrayType(PLACE));
 
   private final PredicateTranslator translator = new PredicateTranslator(SCHEMA);
 
@@ -116,6 +121,16 @@ class PredicateTranslatorTest {
         known(
             predicate(">", column("u"), internal(7L, DataTypes.TimestampNTZType)),
             "{'op':'gt','column':'u','value':{'timestamp_ntz':7}}"),
+        known(
+            predicate("<", column("a.k"), literal(5)),
+            "{'op':'lt','column':'a\\u0000k','value':{'long':5}}"),
+        known(
+            predicate("<", column("`a.k`"), literal(5)),
+            "{'op':'lt','column':'a.k','value':{'long':5}}"),
+        known(
+            predicate("STARTS_WITH", column("a.b.city"), literal("ab")),
+            "{'op':'starts_with','column':'a\\u0000b\\u0000city','value':{'string':'ab'}}"),
+        known(predicate("IS_NULL", column("a.b")), "{'op':'is_null','column':'a\\u0000b'}"),
         known(
             predicate("=", column("x"), internal(new byte[] {1, -1}, DataTypes.BinaryType)),
             "{'op':'eq','column':'x','value':{'binary':'Af8='}}"),

@@ -18,6 +18,7 @@ import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -79,14 +80,17 @@ record ScanFilter(Optional<String> question, StructType columns) {
         Arrays.stream(files.dataSchema().fields())
             .filter(field -> !partitions.contains(field.name().toLowerCase(Locale.ROOT)))
             .filter(field -> !field.metadata().contains(EXISTS_DEFAULT))
-            .filter(field -> !(changesMoments && isMoment(field)))
+            .filter(field -> !(changesMoments && hasMoment(field.dataType())))
             .toArray(StructField[]::new));
   }
 
-  private static boolean isMoment(StructField field) {
-    return field.dataType() instanceof DateType
-        || field.dataType() instanceof TimestampType
-        || field.dataType() instanceof TimestampNTZType;
+  /** Whether values of a type are moments, or structs with such; marks have nothing of lists. */
+  private static boolean hasMoment(DataType type) {
+    return type instanceof DateType
+        || type instanceof TimestampType
+        || type instanceof TimestampNTZType
+        || type instanceof StructType struct
+            && Arrays.stream(struct.fields()).anyMatch(field -> hasMoment(field.dataType()));
   }
 
   private static boolean changesMoments(HadoopFsRelation files) {
