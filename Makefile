@@ -29,6 +29,7 @@ SECONDS_EACH ?= 5
 UPDATED ?= 2000000
 SPARK_ROWS ?= 1000000
 SCANS ?= 10000
+TABLES ?= 100
 SOAK_SECONDS ?= 300
 ROUNDS ?= 20
 SCALE ?= 1
@@ -54,7 +55,7 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark demo fuzz-queries fuzz crash-test process-test model-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz crash-test process-test model-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
@@ -106,6 +107,10 @@ test-spark-all: ## the Spark tests on every supported PySpark, each in an enviro
 soak-spark: native jar ## Spark under fire: SCANS=10000 scans that may leak nothing, SOAK_SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
 	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(SOAK_SECONDS) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
 	  $(PY) -m pytest -s tests/spark/test_leaks.py tests/spark/test_soak.py tests/spark/test_kills.py
+
+fuzz-spark: native jar ## TABLES=100 SEED=1: random statements over random tables in Spark; our answers must equal those of its own scan
+	LAKEMARK_SPARK_TABLES=$(TABLES) LAKEMARK_SPARK_SEED=$(SEED) \
+	  $(PY) -m pytest tests/spark/test_differential.py
 
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
