@@ -10,7 +10,6 @@ import java.util.Set;
 import java.util.function.LongConsumer;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -22,7 +21,6 @@ import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
-import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -87,7 +85,9 @@ final class LakemarkScanBuilder
     List<Predicate> taken = new ArrayList<>();
     List<Predicate> left = new ArrayList<>();
     for (Predicate predicate : predicates) {
-      (translator.isUseful(predicate) && isNamed(predicate) ? taken : left).add(predicate);
+      // Spark logs what a source took.
+      boolean isTaken = PredicateTranslator.hasName(predicate) && translator.isUseful(predicate);
+      (isTaken ? taken : left).add(predicate);
     }
     pushed = taken.toArray(new Predicate[0]);
     if (pushed.length > 0) {
@@ -97,19 +97,6 @@ final class LakemarkScanBuilder
       }
     }
     return left.toArray(new Predicate[0]);
-  }
-
-  /**
-   * Spark logs what a source took, and fails to name a NULL among binaries, as in {@code blob IN
-   * (X'00', NULL)}.
-   */
-  private static boolean isNamed(Expression expression) {
-    boolean isNullBinary =
-        expression instanceof Literal<?> literal
-            && literal.dataType() instanceof BinaryType
-            && literal.value() == null;
-    return !isNullBinary
-        && Arrays.stream(expression.children()).allMatch(LakemarkScanBuilder::isNamed);
   }
 
   @Override

@@ -322,6 +322,19 @@ final class PredicateTranslator {
   }
 
   private static ObjectNode unknown(Expression expression) {
-    return node("unknown").put("text", expression.toString());
+    return node("unknown").put("text", hasName(expression) ? expression.toString() : "a condition");
+  }
+
+  /**
+   * Whether Spark can write an expression as text. It fails at a NULL among binaries, as in {@code
+   * blob IN (X'00', NULL)}.
+   */
+  static boolean hasName(Expression expression) {
+    boolean isNullBinary =
+        expression instanceof Literal<?> literal
+            && literal.dataType() instanceof BinaryType
+            && literal.value() == null;
+    return !isNullBinary
+        && Arrays.stream(expression.children()).allMatch(PredicateTranslator::hasName);
   }
 }

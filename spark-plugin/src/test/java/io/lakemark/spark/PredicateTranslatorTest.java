@@ -178,6 +178,18 @@ class PredicateTranslatorTest {
   }
 
   @Test
+  void aConditionThatSparkCannotNameHasANameOfOurs() {
+    Predicate list =
+        predicate("IN", column("s"), literal("a"), internal(null, DataTypes.BinaryType));
+    Predicate condition = predicate("IS_NULL", predicate("NOT", list));
+    assertFalse(PredicateTranslator.hasName(condition));
+    assertEquals(
+        json("{'op':'unknown','text':'a condition'}"),
+        Json.read(translator.translate(condition).toString()));
+    assertTrue(PredicateTranslator.hasName(equalK(5)));
+  }
+
+  @Test
   void aDisjunctionWithAForeignPartIsUselessAndAConjunctionIsNot() {
     Predicate foreign = predicate("=", column("f"), literal(1.0));
     assertFalse(translator.isUseful(predicate("OR", equalK(1), foreign)));
