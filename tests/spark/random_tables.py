@@ -250,7 +250,7 @@ def leaf(rng: random.Random, drawn: Drawn) -> str:
         lambda: f"{value()} {rng.choice(('=', '<', '>='))} {name}",
         lambda: f"coalesce({name} = {value()}, false)",
         # No NULL for a condition: Spark fails at `(… AND NULL) IS TRUE` before it asks any source.
-        lambda: rng.choice(("id % 3 = 1", f"id < {rng.randrange(500)}", "true", "false", f"{name} = NULL")),
+        lambda: rng.choice(("id % 3 = 1", f"id < {rng.randrange(500)}", "true", "false", f"{name} IS NOT NULL")),
         lambda: "place IS NULL",
     ]
     if column.type == pa.string():
