@@ -18,7 +18,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use lakemark_format::column;
-use lakemark_table::{ErrorKind, null_within};
+use lakemark_table::{ErrorKind, item_of, null_within};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -167,18 +167,6 @@ fn count(data_type: &DataType) -> usize {
         DataType::Struct(fields) => fields.iter().map(|field| count(field.data_type())).sum(),
         DataType::Map(entries, _) => count(entries.data_type()),
         other => item_of(other).map_or(1, |item| count(item.data_type())),
-    }
-}
-
-/// What a list holds.
-fn item_of(data_type: &DataType) -> Option<&FieldRef> {
-    match data_type {
-        DataType::List(item)
-        | DataType::LargeList(item)
-        | DataType::FixedSizeList(item, _)
-        | DataType::ListView(item)
-        | DataType::LargeListView(item) => Some(item),
-        _ => None,
     }
 }
 

@@ -77,8 +77,9 @@ pub(crate) fn unknown_field(given: &DataType, wanted: &DataType) -> Option<Strin
     }
 }
 
-/// What a list holds.
-fn item_of(data_type: &DataType) -> Option<&FieldRef> {
+/// What a list of any kind holds; none if it is no list.
+#[must_use]
+pub fn item_of(data_type: &DataType) -> Option<&FieldRef> {
     match data_type {
         DataType::List(item)
         | DataType::LargeList(item)

@@ -54,7 +54,7 @@ mod versions;
 mod walk;
 
 pub use build::{BuildPart, BuildPlan, BuildTask};
-pub use conform::conform;
+pub use conform::{conform, item_of};
 #[cfg(feature = "failpoints")]
 pub use disk::faults;
 pub use error::{Error, ErrorKind, Result};
