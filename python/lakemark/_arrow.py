@@ -67,9 +67,22 @@ def key_array(keys: object) -> object:
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         keys = [keys]
     try:
+        if isinstance(keys, list | tuple) and any(isinstance(key, tuple) for key in keys):
+            return _tuple_array(keys)
         return pa.array(keys)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
         raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
+
+
+def _tuple_array(keys: Sequence[Any]) -> pa.Array:
+    """Keys of several columns as structs, whose fields are called by their places."""
+    import pyarrow as pa
+
+    length = max(len(key) for key in keys if isinstance(key, tuple))
+    if any(key is not None and not (isinstance(key, tuple) and len(key) == length) for key in keys):
+        raise InvalidInputError(f"keys of several columns must be tuples of one length, such as all of {length} values")
+    columns = [pa.array([None if key is None else key[place] for key in keys]) for place in range(length)]
+    return pa.StructArray.from_arrays(columns, names=[str(place) for place in range(length)])
 
 
 def _is_pandas(given: object) -> bool:

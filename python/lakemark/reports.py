@@ -44,7 +44,8 @@ class Index:
         kind: Its kind: `bitmap`, `key`, `bloom_tree` or `summary`.
         encoding: Which bitmaps the kind keeps: `equality`, `binary`, `range`, `interval`, `interval-equality`,
             `range-equality` or `binned`; `packed` for the kind `key`.
-        column: The column that it is on.
+        column: The column that it is on, several with commas.
+        columns: Its columns one by one.
         data_type: The column's Arrow type.
         chosen_by: Who chose the encoding: `auto` or `user`.
         reason: Why `auto` chose it.
@@ -62,6 +63,7 @@ class Index:
     kind: str
     encoding: str
     column: str
+    columns: tuple[str, ...]
     data_type: str
     chosen_by: str
     reason: str | None
@@ -77,7 +79,7 @@ class Index:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Index:
         """Makes an index from its JSON form."""
-        return cls(**{**values, "options": dict(values["options"])})
+        return cls(**{**values, "columns": tuple(values["columns"]), "options": dict(values["options"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -590,7 +590,7 @@ class Table:
         keys: object,
         columns: Sequence[str] | None = None,
         *,
-        on: str | None = None,
+        on: str | Sequence[str] | None = None,
         use_index: bool = True,
     ) -> Rows:
         """Finds the rows of some keys, in an index of the kind `key` with one small read for each key.
@@ -604,10 +604,11 @@ class Table:
 
         Args:
             keys: One key, a sequence of keys, or an Arrow array. None equals nothing, and a key that the column's type
-                cannot hold is in no row.
+                cannot hold is in no row. Keys of several columns are a list of tuples in the order of the columns, of
+                dictionaries, or an Arrow array of structs.
             columns: The columns to read, in this order. All columns without any.
-            on: The column of the keys; if it is not named the one with an index of the kind `key`, or without any that
-                of the kind `bloom_tree` or `summary`.
+            on: The column of the keys, or several; if none is named the one with an index of the kind `key`, or without
+                any that of the kind `bloom_tree` or `summary`.
             use_index: Whether the marks are used; the rows are the same without.
 
         Returns:
@@ -615,12 +616,17 @@ class Table:
 
         Raises:
             NotFoundError: There is no such index, and no column is named.
-            InvalidInputError: Several columns have one, or the keys cannot be compared with the column.
+            InvalidInputError: There are several, or the keys cannot be compared with the column.
         """
         if isinstance(columns, str):
             raise InvalidInputError(f"columns must be a list of names: [{columns!r}]")
         return Rows(
-            self._inner.lookup(_arrow.key_array(keys), on, None if columns is None else list(columns), use_index)
+            self._inner.lookup(
+                _arrow.key_array(keys),
+                [on] if isinstance(on, str) else list(on or ()),
+                None if columns is None else list(columns),
+                use_index,
+            )
         )
 
     def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:

@@ -10,7 +10,7 @@ from format_updates import Log, LogReader, Resolution, Updates, read_resolution_
 from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
-BYTE_TYPES = (19, 20, 21)
+BYTE_TYPES = (19, 20, 21, 22)
 DECIMAL = 13
 
 
@@ -82,6 +82,8 @@ class Cursor:
 
     def key_type(self) -> tuple[int, ...]:
         code = self.number(1)
+        if code == 22:
+            return (code, *(field for _ in range(self.varint()) for field in self.key_type()))
         widths = {13: (2, 1, 1), 16: (1,), 17: (1,), 18: (1, 1), 21: (4,)}.get(code, ())
         return (code, *(self.number(width) for width in widths))
 

@@ -40,7 +40,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("resolution"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 16
+    assert len(read) == 17
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -64,6 +64,14 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
     assert packed.values[73:] == [(key_of(1000), few), (key_of(1_000_000), many)]
     names = [(f"user/{n * 7:03}@example".encode(), [49 - n] if n < 50 else [n, n + 15]) for n in range(65)]
     assert read["packed-strings.lmx"].values == names
+    pairs = read["packed-composite.lmx"]
+    assert (pairs.column, pairs.key_type, pairs.opaque) == ("day\1name", (22, 3, 19), [4])
+    assert pairs.values == [
+        (b"\0" + b"\1a\0\0", [3]),
+        (b"\1\x7f\xff" + b"\1\0\0", [1]),
+        (b"\1\x7f\xff" + b"\1\0\xff\0\0", [0]),
+        (b"\1\x81\x2c" + b"\1z\0\0", [2]),
+    ]
     strings = read["strings.lmx"].values
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]

@@ -227,7 +227,7 @@ pub struct CreateArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// Column to index, or a field of a struct as in place.city; several columns of one index are separated by commas
+    /// Column to index, or a field of a struct as in place.city; an index of the kind key may be over several, separated by commas
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',', required = true)]
     pub on: Vec<String>,
     /// Kind of index: bitmap, key, bloom_tree, summary, or auto to let Lakemark choose kind and encoding by a sample of the column
@@ -363,12 +363,12 @@ pub struct LookupArgs {
     /// A version to read in place of the newest state; `lakemark history TABLE` lists them
     #[arg(long, value_name = "NUMBER")]
     pub version: Option<u64>,
-    /// Values of the key column
+    /// Values of the key column; of several columns with commas between, quoted as in CSV files where they hold one
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<String>,
-    /// The column of the keys; the one with an index of the kind key if it is left out
-    #[arg(long, value_name = "COLUMN")]
-    pub on: Option<String>,
+    /// The columns of the keys; those with an index of the kind key if they are left out
+    #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
+    pub on: Vec<String>,
     /// The columns to print, separated by commas; all of them if it is left out
     #[arg(long, value_name = "COL[,COL]", value_delimiter = ',')]
     pub columns: Option<Vec<String>>,

@@ -34,7 +34,7 @@ pub(crate) async fn lookup(args: LookupArgs) -> Result<(), Failure> {
     let keys: ArrayRef = Arc::new(StringArray::from(args.keys));
     let options = QueryOptions::default();
     let (schema, batches) =
-        lakemark_datafusion::lookup(&table, &keys, args.on.as_deref(), args.columns.as_deref(), &options).await?;
+        lakemark_datafusion::lookup(&table, &keys, &args.on, args.columns.as_deref(), &options).await?;
     output::batch(concat_batches(&schema, &batches).map_err(DataFusionError::from)?, args.format)
 }
 

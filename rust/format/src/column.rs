@@ -8,11 +8,40 @@
 //! in files and predicates   a.b     the column "a.b"        a NUL b   the field b of the column a
 //! for people                a.b     as it is                a.b       the names with dots; quoted where they have some
 //! ```
+//!
+//! An index over several columns is on a *composite* of them, whose name is theirs with [`COLUMN_SEPARATOR`] between two.
 
 use std::borrow::Cow;
 
 /// Stands between two names.
 pub const SEPARATOR: char = '\0';
+
+/// Stands between two columns of a composite.
+pub const COLUMN_SEPARATOR: char = '\u{1}';
+
+/// The columns of a composite, or the only one.
+pub fn columns(name: &str) -> impl DoubleEndedIterator<Item = &str> + Clone {
+    name.split(COLUMN_SEPARATOR)
+}
+
+/// Whether it is a composite of several columns.
+#[must_use]
+pub fn is_composite(name: &str) -> bool {
+    name.contains(COLUMN_SEPARATOR)
+}
+
+/// The composite of these columns; of one the column.
+#[must_use]
+pub fn composite<'a>(columns: impl IntoIterator<Item = &'a str>) -> String {
+    let mut name = String::new();
+    for (place, column) in columns.into_iter().enumerate() {
+        if place > 0 {
+            name.push(COLUMN_SEPARATOR);
+        }
+        name.push_str(column);
+    }
+    name
+}
 
 /// The names, outermost first.
 pub fn names(column: &str) -> impl DoubleEndedIterator<Item = &str> + Clone {
@@ -38,9 +67,13 @@ pub fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     joined
 }
 
-/// A column as it is; the names of a field with dots between them, those quoted that could be misread.
+/// A column as it is; the names of a field with dots between them, those quoted that could be misread; the columns of a composite with
+/// commas.
 #[must_use]
 pub fn shown(column: &str) -> Cow<'_, str> {
+    if is_composite(column) {
+        return Cow::Owned(columns(column).map(shown).collect::<Vec<_>>().join(", "));
+    }
     if !is_field(column) {
         return Cow::Borrowed(column);
     }
@@ -129,6 +162,15 @@ mod tests {
             assert_eq!(parse(expected), Some(field.clone()));
             assert_eq!(parse(&quoted(&field)), Some(field));
         }
+    }
+
+    #[test]
+    fn composites_are_shown_with_commas() {
+        let both = composite(["a", &join(["b", "c.d"])]);
+        assert!(is_composite(&both) && !is_composite("a, b"));
+        assert_eq!(columns(&both).collect::<Vec<_>>(), ["a", "b\0c.d"]);
+        assert_eq!(shown(&both), "a, b.\"c.d\"");
+        assert_eq!(composite(["a"]), "a");
     }
 
     #[test]

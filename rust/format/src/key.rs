@@ -3,11 +3,18 @@
 //! A column has one [`KeyType`]. Types of at most 64 bits give [`Key::Fixed`], everything else [`Key::Bytes`], never a
 //! mix within a column. The functions at the end are the only definition of how a value becomes a number.
 
+use std::sync::Arc;
+
 use crate::codec::{Reader, Writer};
+use crate::composite;
 use crate::error::{FormatError, Result};
+use crate::manifest::MAX_KEY_COLUMNS;
 
 /// The longest [`Key::Bytes`] in bytes; rows with longer values are opaque to the index.
 pub const MAX_KEY_LENGTH: usize = 4096;
+
+/// The code of the type of several columns.
+const COMPOSITE: u8 = 22;
 
 /// The unit of a time or timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +52,7 @@ impl TimeUnit {
 }
 
 /// The type of an indexed column, which fixes how its values become keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum KeyType {
     /// false is 0, true is 1.
     Bool,
@@ -107,6 +114,8 @@ pub enum KeyType {
     Binary,
     /// Bytes of one length.
     FixedBinary(u32),
+    /// Rows of several columns, 2 to [`MAX_KEY_COLUMNS`], none of them of this type: see [`composite`].
+    Composite(Arc<[KeyType]>),
 }
 
 impl KeyType {
@@ -134,6 +143,7 @@ impl KeyType {
             Self::Utf8 => 19,
             Self::Binary => 20,
             Self::FixedBinary(_) => 21,
+            Self::Composite(_) => COMPOSITE,
         }
     }
 
@@ -152,13 +162,38 @@ impl KeyType {
                 out.flag(*zoned);
             }
             Self::FixedBinary(length) => out.u32(*length),
+            Self::Composite(columns) => {
+                out.length(columns.len());
+                columns.iter().for_each(|column| column.encode(out));
+            }
             _ => {}
         }
     }
 
     /// Reads what [`KeyType::encode`] wrote.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self> {
-        let key_type = match input.u8()? {
+        let code = input.u8()?;
+        if code != COMPOSITE {
+            return Self::decode_column(code, input);
+        }
+        let count = input.count("the number of columns of a key", 1)?;
+        if count > MAX_KEY_COLUMNS {
+            return Err(FormatError::TooLong {
+                what: "the columns of a key",
+                got: count as u64,
+                limit: MAX_KEY_COLUMNS as u64,
+            });
+        }
+        // A column is never of several columns itself, so that no bytes can nest without end.
+        let columns = (0..count).map(|_| input.u8().and_then(|code| Self::decode_column(code, input)));
+        let key_type = Self::Composite(columns.collect::<Result<_>>()?);
+        key_type.validate()?;
+        Ok(key_type)
+    }
+
+    /// The type of one column, whose code was read.
+    fn decode_column(code: u8, input: &mut Reader<'_>) -> Result<Self> {
+        let key_type = match code {
             1 => Self::Bool,
             2 => Self::Int8,
             3 => Self::Int16,
@@ -183,7 +218,7 @@ impl KeyType {
             19 => Self::Utf8,
             20 => Self::Binary,
             21 => Self::FixedBinary(input.u32()?),
-            other => return Err(FormatError::invalid("a key type", other, "1 to 21")),
+            other => return Err(FormatError::invalid("a key type", other, "1 to 21, or 22 for several columns")),
         };
         key_type.validate()?;
         Ok(key_type)
@@ -191,7 +226,7 @@ impl KeyType {
 
     /// Whether the parameters can occur.
     pub fn validate(&self) -> Result<()> {
-        match *self {
+        match self {
             Self::Decimal { width_bits, precision, .. } => {
                 let digits = match width_bits {
                     32 => 9,
@@ -202,7 +237,7 @@ impl KeyType {
                         return Err(FormatError::invalid("a decimal's width in bits", other, "32, 64, 128 or 256"));
                     }
                 };
-                if precision == 0 || precision > digits {
+                if *precision == 0 || *precision > digits {
                     return Err(FormatError::invalid(
                         "a decimal's precision",
                         precision,
@@ -210,18 +245,33 @@ impl KeyType {
                     ));
                 }
             }
-            Self::Time32 { unit } if unit > TimeUnit::Millisecond => {
+            Self::Time32 { unit } if *unit > TimeUnit::Millisecond => {
                 return Err(FormatError::invalid("a 32-bit time's unit", unit.code(), "0 or 1"));
             }
-            Self::Time64 { unit } if unit < TimeUnit::Microsecond => {
+            Self::Time64 { unit } if *unit < TimeUnit::Microsecond => {
                 return Err(FormatError::invalid("a 64-bit time's unit", unit.code(), "2 or 3"));
             }
-            Self::FixedBinary(length) if length > i32::MAX.cast_unsigned() => {
+            Self::FixedBinary(length) if *length > i32::MAX.cast_unsigned() => {
                 return Err(FormatError::TooLong {
                     what: "a fixed binary's length",
-                    got: u64::from(length),
+                    got: u64::from(*length),
                     limit: u64::from(i32::MAX.cast_unsigned()),
                 });
+            }
+            Self::Composite(columns) => {
+                if !(2..=MAX_KEY_COLUMNS).contains(&columns.len()) {
+                    return Err(FormatError::invalid(
+                        "the number of columns of a key",
+                        columns.len(),
+                        format_args!("2 to {MAX_KEY_COLUMNS}"),
+                    ));
+                }
+                for column in columns.iter() {
+                    if matches!(column, Self::Composite(_)) {
+                        return Err(FormatError::invalid("a column of a key", "several columns", "one"));
+                    }
+                    column.validate()?;
+                }
             }
             _ => {}
         }
@@ -232,7 +282,7 @@ impl KeyType {
     pub fn is_fixed(&self) -> bool {
         match self {
             Self::Decimal { width_bits, .. } => *width_bits <= 64,
-            Self::Utf8 | Self::Binary | Self::FixedBinary(_) => false,
+            Self::Utf8 | Self::Binary | Self::FixedBinary(_) | Self::Composite(_) => false,
             _ => true,
         }
     }
@@ -270,8 +320,9 @@ impl KeyType {
             Key::Bytes(bytes) if bytes.len() > MAX_KEY_LENGTH => {
                 Err(FormatError::TooLong { what: "a key", got: bytes.len() as u64, limit: MAX_KEY_LENGTH as u64 })
             }
-            Key::Bytes(bytes) => match self.bytes_length() {
-                Some(length) if length != bytes.len() => {
+            Key::Bytes(bytes) => match (self, self.bytes_length()) {
+                (Self::Composite(columns), _) => composite::check(bytes, columns),
+                (_, Some(length)) if length != bytes.len() => {
                     Err(FormatError::invalid("a key's length", bytes.len(), format_args!("{length} for {self:?}")))
                 }
                 _ => Ok(()),

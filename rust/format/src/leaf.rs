@@ -350,7 +350,7 @@ impl<'a> Leaf<'a> {
             return Err(FormatError::invalid("the length of embedded segments", end, input.remaining()));
         }
         let body = input.bytes(end)?;
-        Ok(Self { key_type: *key_type, universe, heads, keys: of_segment, ends, body })
+        Ok(Self { key_type: key_type.clone(), universe, heads, keys: of_segment, ends, body })
     }
 
     /// The first key of each embedded segment.

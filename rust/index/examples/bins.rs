@@ -61,7 +61,7 @@ fn build(values: &ArrayRef, precision: Precision) -> Result<Vec<u8>, Box<dyn Err
     let (mut chunks, mut row_groups) = (Vec::new(), Vec::new());
     for first in (0..values.len()).step_by(ROW_GROUP_ROWS) {
         let group = values.slice(first, ROW_GROUP_ROWS.min(values.len() - first));
-        let mut builder = ChunkBuilder::new(key_type);
+        let mut builder = ChunkBuilder::new(&key_type);
         builder.push(group.as_ref())?;
         chunks.push(ChunkSource::memory(first as u32, builder.finish()));
         row_groups.push(group.len() as u32);

@@ -143,7 +143,7 @@ fn build(groups: &[ArrayRef], encoding: Encoding, bins: Option<u32>) -> Result<V
     let key_type = KeyType::Int32;
     let (mut chunks, mut row) = (Vec::new(), 0u32);
     for group in groups {
-        let mut builder = ChunkBuilder::new(key_type);
+        let mut builder = ChunkBuilder::new(&key_type);
         builder.push(group.as_ref()).map_err(std::io::Error::other)?;
         chunks.push(ChunkSource::memory(row, builder.finish()));
         row += group.len() as u32;

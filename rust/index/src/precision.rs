@@ -91,6 +91,7 @@ impl Precision {
             (KeyType::Utf8, _) => Err(PrecisionError::Type("strings")),
             (KeyType::Binary | KeyType::FixedBinary(_), _) => Err(PrecisionError::Type("binaries")),
             (KeyType::Bool, _) => Err(PrecisionError::Type("booleans")),
+            (KeyType::Composite(_), _) => Err(PrecisionError::Type("several columns")),
             (KeyType::Decimal { .. }, _) if !key_type.is_fixed() => {
                 Err(PrecisionError::Type("decimals of more than 64 bits"))
             }
@@ -109,7 +110,7 @@ impl Precision {
 }
 
 /// Tells where the bins of a column end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cutter {
     precision: Precision,
     key_type: KeyType,
@@ -166,7 +167,7 @@ impl Cutter {
     }
 
     fn place(&self, key: u64) -> Place {
-        match (self.precision, self.key_type) {
+        match (self.precision, &self.key_type) {
             (Precision::Digits(digits), KeyType::Float16) => {
                 let bits = u16::try_from(key).unwrap_or(u16::MAX);
                 let value = Half::from_bits(if bits >> 15 == 1 { bits & 0x7fff } else { !bits });
@@ -282,7 +283,7 @@ mod tests {
         let micros = KeyType::Timestamp { unit: TimeUnit::Microsecond, zoned: true };
         assert_eq!(ends("hour", micros, -1, 4), [-1, 0, 3_600_000_000 - 1, 3_600_000_000]);
         let seconds = KeyType::Timestamp { unit: TimeUnit::Second, zoned: false };
-        assert_eq!(ends("second", seconds, 5, 2), [5, 6]);
+        assert_eq!(ends("second", seconds.clone(), 5, 2), [5, 6]);
         assert_eq!(ends("year", seconds, i64::MAX - 1, 1), [i64::MAX]);
         assert_eq!(ends("minute", KeyType::Time32 { unit: TimeUnit::Second }, 61, 3), [119, 120, 179]);
     }
@@ -344,7 +345,7 @@ mod tests {
         #[test]
         fn bins_of_integers_ascend(values in prop::collection::vec(prop_oneof![any::<i64>(), -3000i64..3000], 2..20), digits in 1u8..=15) {
             for key_type in INTEGERS {
-                let cutter = Cutter::new(Precision::Digits(digits), key_type).unwrap();
+                let cutter = Cutter::new(Precision::Digits(digits), key_type.clone()).unwrap();
                 let fits = |value: &&i64| key_type != KeyType::Int32 || i32::try_from(**value).is_ok();
                 check_bins(&cutter, values.iter().filter(fits).map(|value| key_of_i64(*value)).collect())?;
             }

@@ -121,18 +121,20 @@ impl KeyRanges {
     /// Byte keys that begin with `prefix`.
     #[must_use]
     pub fn prefix(prefix: &[u8]) -> Self {
-        let mut successor = prefix.to_vec();
-        while successor.last() == Some(&u8::MAX) {
-            successor.pop();
-        }
-        let high = match successor.last_mut() {
-            None => Bound::Unbounded,
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(Key::Bytes(successor))
-            }
-        };
+        let high = successor(prefix).map_or(Bound::Unbounded, |after| Bound::Excluded(Key::Bytes(after)));
         Self::between(Bound::Included(Key::Bytes(prefix.to_vec())), high)
+    }
+
+    /// Ranges that are ascending and disjoint; neighbours that touch become one.
+    pub(crate) fn ascending(ranges: impl Iterator<Item = KeyRange>) -> Self {
+        let mut joined: Vec<KeyRange> = Vec::new();
+        for range in ranges.filter(|range| !range.is_empty()) {
+            match joined.last_mut() {
+                Some(last) if flip(&range.low).is_some_and(|end| end == last.high) => last.high = range.high,
+                _ => joined.push(range),
+            }
+        }
+        Self(joined.into())
     }
 
     /// The ranges, ascending and disjoint.
@@ -207,6 +209,16 @@ impl KeyRanges {
     pub fn union(&self, other: &Self) -> Self {
         self.complement().intersect(&other.complement()).complement()
     }
+}
+
+/// The least bytes above all that begin with `prefix`; none if there are none.
+pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut after = prefix.to_vec();
+    while after.last() == Some(&u8::MAX) {
+        after.pop();
+    }
+    *after.last_mut()? += 1;
+    Some(after)
 }
 
 /// The bound of the complement; none where the range is open.

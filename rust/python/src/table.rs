@@ -244,7 +244,7 @@ impl Table {
         &self,
         py: Python<'_>,
         keys: PyArray,
-        on: Option<String>,
+        on: Vec<String>,
         columns: Option<Vec<String>>,
         use_index: bool,
     ) -> PyResult<ArrowTable> {
@@ -252,7 +252,7 @@ impl Table {
         let options = QueryOptions { use_index, ..QueryOptions::default() };
         let (keys, _) = keys.into_inner();
         let found = wait(py, move || async move {
-            lakemark_datafusion::lookup(&table, &keys, on.as_deref(), columns.as_deref(), &options).await
+            lakemark_datafusion::lookup(&table, &keys, &on, columns.as_deref(), &options).await
         });
         found.map(|(schema, batches)| ArrowTable::new(schema, batches))
     }

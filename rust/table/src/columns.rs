@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::array::{Array, ArrayRef, new_empty_array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, FieldRef};
+use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
 use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
@@ -16,7 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::fields::{field_of, leaf_values, map_of};
+use crate::fields::{columns_of, field_of, key_type_of_field, leaf_values, map_of};
 use crate::footer::{Footer, fingerprint, read_range};
 
 /// Rows that are decoded at a time.
@@ -69,7 +71,7 @@ pub(crate) async fn read_columns(
 ) -> Result<Vec<ColumnChunk>> {
     let mut parts = Vec::with_capacity(fields.len());
     for field in fields {
-        parts.push(fetch(store, meta, name, footer, row_group, field.name()).await?);
+        parts.push(fetch_each(store, meta, name, footer, row_group, field.name()).await?);
     }
     let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
     let decode = move || {
@@ -95,8 +97,7 @@ pub(crate) async fn hash_column(
 ) -> Result<u64> {
     let mut parts = Vec::with_capacity(footer.row_groups.len());
     for row_group in 0..footer.row_groups.len() {
-        let part = fetch(store, meta, name, footer, row_group, column).await?;
-        parts.push(part.map_or(0, |part| part.hash()));
+        parts.push(hash_of(&fetch_each(store, meta, name, footer, row_group, column).await?));
     }
     Ok(column_hash(parts))
 }
@@ -105,15 +106,15 @@ fn decode_column(
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    part: Option<Fetched>,
+    parts: Vec<Option<Fetched>>,
     name: &str,
     size: u64,
 ) -> Result<ColumnChunk> {
-    let mut builder = ChunkBuilder::new(key_type(field)?);
+    let mut builder = ChunkBuilder::new(&key_type(field)?);
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
     builder.reserve(rows as usize);
-    let hash = part.as_ref().map_or(0, Fetched::hash);
-    push_rows(&mut builder, footer, row_group, field, part, (name, size), None)?;
+    let hash = hash_of(&parts);
+    push_rows(&mut builder, footer, row_group, field, parts, (name, size), None)?;
     let chunk = builder.finish();
     if chunk.row_count() != rows {
         return Err(Error::corrupt(format!(
@@ -124,7 +125,7 @@ fn decode_column(
 }
 
 fn key_type(field: &FieldRef) -> Result<KeyType> {
-    key_type_of(field.data_type()).ok_or_else(|| {
+    key_type_of_field(field).ok_or_else(|| {
         Error::unsupported(format!("the column {} has a type that no index serves", column::shown(field.name())))
     })
 }
@@ -141,9 +142,9 @@ pub(crate) struct SampledPart<'a> {
 
 /// Reads parts of a column and sorts all of their rows together by value.
 pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_>], field: &FieldRef) -> Result<Chunk> {
-    let mut builder = ChunkBuilder::new(key_type(field)?);
+    let mut builder = ChunkBuilder::new(&key_type(field)?);
     for part in parts {
-        let bytes = fetch(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
+        let bytes = fetch_each(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
         let (footer, field, name, size) =
             (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
         let (row_group, rows) = (part.row_group, part.rows);
@@ -216,29 +217,87 @@ async fn fetch(
     Ok((!leaves.is_empty()).then_some(Fetched { leaves, chunks }))
 }
 
-/// Adds the rows of a column chunk, or the first `limit` of them.
+/// The chunks of each column of a composite, or of the only one.
+async fn fetch_each(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    row_group: usize,
+    composite: &str,
+) -> Result<Vec<Option<Fetched>>> {
+    let mut parts = Vec::new();
+    for column in column::columns(composite) {
+        parts.push(fetch(store, meta, name, footer, row_group, column).await?);
+    }
+    Ok(parts)
+}
+
+/// The fingerprint of a column, or that of the fingerprints of several; 0 for one that the file lacks.
+fn hash_of(parts: &[Option<Fetched>]) -> u64 {
+    let of_part = |part: &Option<Fetched>| part.as_ref().map_or(0, Fetched::hash);
+    match parts {
+        [part] => of_part(part),
+        parts => column_hash(parts.iter().map(of_part)),
+    }
+}
+
+/// Adds the rows of a column or composite, or the first `limit` of them.
 fn push_rows(
     builder: &mut ChunkBuilder,
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    part: Option<Fetched>,
-    (name, size): (&str, u64),
+    parts: Vec<Option<Fetched>>,
+    of_file: (&str, u64),
     limit: Option<usize>,
 ) -> Result<()> {
-    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
-    let Some(Fetched { leaves, chunks }) = part else {
-        let limit = limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX);
-        builder.push_nulls(rows.min(limit));
-        return Ok(());
-    };
-    let damaged = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Error::corrupt(format!(
-            "the column {} of the data file {name} cannot be read; write the file again",
-            column::shown(field.name())
-        ))
+    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
+    let rows = rows.min(limit.unwrap_or(rows));
+    if !column::is_composite(field.name()) {
+        return match parts.into_iter().next().flatten() {
+            Some(part) => for_each_array(footer, row_group, field, part, of_file, limit, |array| builder.push(&array)),
+            None => {
+                builder.push_nulls(u32::try_from(rows).unwrap_or(u32::MAX));
+                Ok(())
+            }
+        };
+    }
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(parts.len());
+    for (column, part) in columns_of(field).iter().zip(parts) {
+        let Some(part) = part else {
+            columns.push(new_null_array(column.data_type(), rows));
+            continue;
+        };
+        let mut arrays: Vec<ArrayRef> = Vec::new();
+        for_each_array(footer, row_group, column, part, of_file, limit, |array| {
+            arrays.push(array);
+            Ok(())
+        })?;
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        let whole = if arrays.is_empty() { Ok(new_empty_array(column.data_type())) } else { concat(&arrays) };
+        columns.push(whole.map_err(|error| unreadable(column, of_file.0, error))?);
+    }
+    builder.push_rows(&columns).map_err(|error| unreadable(field, of_file.0, error))
+}
+
+fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let shown = column::shown(field.name());
+    Error::corrupt(format!("the column {shown} of the data file {file} cannot be read; write the file again"))
         .with_source(error)
-    };
+}
+
+/// Hands over the rows of a column chunk, or the first `limit` of them, as the table types them.
+fn for_each_array(
+    footer: &Footer,
+    row_group: usize,
+    field: &FieldRef,
+    Fetched { leaves, chunks }: Fetched,
+    (name, size): (&str, u64),
+    limit: Option<usize>,
+    mut visit: impl FnMut(ArrayRef) -> Result<(), ArrowError>,
+) -> Result<()> {
+    let damaged = |error: Box<dyn std::error::Error + Send + Sync>| unreadable(field, name, error);
     let options = ArrowReaderOptions::new();
     let metadata =
         ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
@@ -256,21 +315,18 @@ fn push_rows(
         let batch = batch.map_err(|error| damaged(error.into()))?;
         let Some(array) = batch.columns().first() else { continue };
         let array = leaf_values(array, key).map_err(|error| damaged(error.into()))?;
-        let pushed = if key_type_of(array.data_type()) == Some(key_type) {
-            builder.push(array.as_ref())
+        let typed = if key_type_of(array.data_type()).as_ref() == Some(&key_type) {
+            Ok(array)
         } else {
             // As the engine does when it reads a file whose type is not the table's.
-            cast_to(&array, field.data_type()).and_then(|array| builder.push(array.as_ref()))
+            cast_to(&array, field.data_type())
         };
-        pushed.map_err(|error| damaged(error.into()))?;
+        typed.and_then(&mut visit).map_err(|error| damaged(error.into()))?;
     }
     Ok(())
 }
 
-fn cast_to(
-    array: &arrow::array::ArrayRef,
-    data_type: &DataType,
-) -> Result<arrow::array::ArrayRef, arrow::error::ArrowError> {
+fn cast_to(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
     cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })
 }
 

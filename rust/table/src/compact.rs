@@ -200,7 +200,7 @@ impl Merge<'_> {
             segment_id: id,
             index_id: self.index.id,
             column: self.index.column.clone(),
-            key_type: self.index.key_type,
+            key_type: self.index.key_type.clone(),
             files,
             encoding,
             bins: None,

@@ -11,16 +11,20 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
-use lakemark_format::column;
-use lakemark_index::key_type_of;
+use lakemark_format::{KeyType, column};
+use lakemark_index::{composite_type, key_type_of};
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::moments::is_rebased;
 
-/// A column, a field of a struct, or the values of a map under a key, by the whole name. None if the schema has none, or if a list
+/// A column, a field of a struct, or the values of a map under a key, by the whole name; a composite as a struct of its columns. None if the schema has none, or if a list
 /// is on the way.
 #[must_use]
 pub fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
+    if column::is_composite(name) {
+        let columns = column::columns(name).map(|column| field_of(schema, column)).collect::<Option<Fields>>()?;
+        return Some(Arc::new(Field::new(name, DataType::Struct(columns), false)));
+    }
     let mut names = column::names(name);
     let mut found = named(schema.fields(), names.next()?)?;
     for name in names {
@@ -30,6 +34,25 @@ pub fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
         };
     }
     Some(Arc::new(found.as_ref().clone().with_name(name)))
+}
+
+/// The columns of a composite by their whole names, or the column itself.
+pub(crate) fn columns_of(field: &FieldRef) -> Vec<FieldRef> {
+    match fields_of(field) {
+        Some(columns) if column::is_composite(field.name()) => {
+            let named = column::columns(field.name()).zip(columns);
+            named.map(|(name, column)| Arc::new(column.as_ref().clone().with_name(name))).collect()
+        }
+        _ => vec![Arc::clone(field)],
+    }
+}
+
+/// How the values of a column or field, or the rows of a composite, become keys; none if no index serves it.
+pub(crate) fn key_type_of_field(field: &Field) -> Option<KeyType> {
+    match fields_of(field) {
+        Some(columns) if column::is_composite(field.name()) => composite_type(columns),
+        _ => key_type_of(field.data_type()),
+    }
 }
 
 /// The map whose values under a key these are, by its whole name.
@@ -68,7 +91,13 @@ pub(crate) enum Presence {
 
 impl Presence {
     /// By the schema of the file, under the names that its table shows.
+    ///
+    /// A composite has a key in every row, of NULL where the file lacks a column.
     pub(crate) fn of(file: &Schema, table: &Schema, name: &str) -> Self {
+        if column::is_composite(name) {
+            let is_unclear = |column| Self::of(file, table, column) == Self::Unclear;
+            return if column::columns(name).any(is_unclear) { Self::Unclear } else { Self::Stored };
+        }
         let mut names = column::names(name);
         let first = names.next().unwrap_or_default();
         let Some(mut have) = named(file.fields(), first) else { return Self::Lacking };
@@ -96,8 +125,11 @@ impl Presence {
     }
 }
 
-/// Whether the file with this schema has values of another calendar in a column or field.
+/// Whether the file with this schema has values of another calendar in a column or field, or in one of a composite.
 pub(crate) fn has_other_calendar(file: &Schema, name: &str) -> bool {
+    if column::is_composite(name) {
+        return column::columns(name).any(|column| has_other_calendar(file, column));
+    }
     let root = column::names(name).next().and_then(|root| named(file.fields(), root));
     let is_moment = || field_of(file, name).is_some_and(|field| field.data_type().is_temporal());
     root.is_some_and(|root| is_rebased(root)) && (!column::is_field(name) || is_moment())

@@ -24,6 +24,7 @@ mod cache;
 mod columns;
 mod compact;
 mod conform;
+mod declare;
 mod delta;
 mod disk;
 pub mod error;

@@ -62,14 +62,24 @@ impl ColumnNames {
 
     /// The stored name of a column or field.
     pub(crate) fn stored(&self, shown: &str) -> Option<String> {
-        self.walk(shown, |columns, name| {
+        self.walk_each(shown, |columns, name| {
             columns.iter().find(|(_, column)| column.shown == name).map(|(stored, column)| (stored.as_str(), column))
         })
     }
 
     /// The name that a stored column or field shows; none if the table has it no more.
     pub(crate) fn shown(&self, stored: &str) -> Option<String> {
-        self.walk(stored, |columns, name| columns.get(name).map(|column| (column.shown.as_str(), column)))
+        self.walk_each(stored, |columns, name| columns.get(name).map(|column| (column.shown.as_str(), column)))
+    }
+
+    /// The same for each column of a composite.
+    fn walk_each<'a>(
+        &'a self,
+        name: &str,
+        find: impl Fn(&'a Columns, &str) -> Option<(&'a str, &'a Column)>,
+    ) -> Option<String> {
+        let found: Option<Vec<String>> = column::columns(name).map(|name| self.walk(name, &find)).collect();
+        Some(column::composite(found?.iter().map(String::as_str)))
     }
 
     /// A name made of what `find` calls the columns on its way. The keys of maps are the same in files and in the table.

@@ -13,6 +13,7 @@
 mod answers;
 mod bounds;
 mod choice;
+mod compose;
 mod count;
 mod cut;
 mod identity;
@@ -54,7 +55,7 @@ static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallel
 /// Probes a snapshot.
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
     let started = Instant::now();
-    let predicate = predicate.clone().simplify();
+    let predicate = snapshot.composed(predicate);
     let counter = Arc::new(ReadCounter::default());
     if !options.use_index {
         return Ok(disabled(snapshot, &predicate, started));

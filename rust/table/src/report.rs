@@ -245,9 +245,11 @@ pub struct IndexInfo {
     pub kind: String,
     /// Its encoding, e.g. `equality`.
     pub encoding: String,
-    /// Its column, or the way to its field, with dots between the names.
+    /// Its column, or the way to its field, with dots between the names; several columns with commas.
     pub column: String,
-    /// The column's Arrow type.
+    /// Its columns one by one.
+    pub columns: Vec<String>,
+    /// The column's Arrow type; a struct of several columns.
     pub data_type: String,
     /// Who chose the encoding: `auto` or `user`.
     pub chosen_by: String,

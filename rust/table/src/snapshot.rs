@@ -9,14 +9,14 @@ use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use futures::future::BoxFuture;
 use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestPublication, ManifestUpdates, column};
-use lakemark_index::{Predicate, RowSet, key_type_of};
+use lakemark_index::{Predicate, RowSet};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::delta::DeltaState;
 use crate::error::{Error, Result};
-use crate::fields::{Presence, field_of};
+use crate::fields::{Presence, field_of, key_type_of_field};
 use crate::footer::{FileShape, modified_ns};
 use crate::kind::Kind;
 use crate::listing::{ListedFile, Listing, listed};
@@ -452,6 +452,7 @@ impl Snapshot {
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
             column: self.shown_text(&shown),
+            columns: column::columns(&shown).map(|column| self.shown_text(column)).collect(),
             data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
             chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
             predicted_bytes: recorded.bytes_of(rows),
@@ -481,10 +482,22 @@ impl Snapshot {
         found
     }
 
-    /// Whether something may be known of conditions on a column: it is one of the partition columns, or has an index.
+    /// Whether something may be known of conditions on a column: it is one of the partition columns, or an index is on it.
     #[must_use]
     pub fn is_marked(&self, column: &str) -> bool {
-        self.partition_columns.iter().any(|field| field.name() == column) || !self.indexes_of(column).is_empty()
+        self.partition_columns.iter().any(|field| field.name() == column)
+            || !self.indexes_of(column).is_empty()
+            || self.is_in_composite(column)
+    }
+
+    /// Whether an index over several columns is on this one, too.
+    fn is_in_composite(&self, column: &str) -> bool {
+        let stored = self.stored_name(column);
+        let is_over = |index: &ManifestIndex| {
+            column::is_composite(&index.column) && column::columns(&index.column).any(|column| *column == stored)
+        };
+        let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        indexes.any(|index| is_over(index) && self.is_usable(index))
     }
 
     /// Those of them that know every row.
@@ -497,7 +510,8 @@ impl Snapshot {
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
         Kind::of(index).is_some()
-            && self.stored_field(&index.column).and_then(|field| key_type_of(field.data_type())) == Some(index.key_type)
+            && self.stored_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
+                == Some(&index.key_type)
     }
 
     /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.

@@ -4,21 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
 use futures::future::BoxFuture;
-use lakemark_format::{ManifestIndex, Operation, column};
-use lakemark_index::key_type_of;
+use lakemark_format::Operation;
 use object_store::ObjectStore;
 use object_store::path::Path;
-use uuid::Uuid;
 
 use crate::advise::{Advice, QueryUse};
 use crate::build::{BuildPart, BuildPlan, BuildTask};
+use crate::declare::declare;
 use crate::delta::VectorCache;
 use crate::error::{Error, Result};
-use crate::fields::indexable;
 use crate::footer::FooterCache;
-use crate::kind::{self, Kind, precision_of};
+use crate::kind;
 use crate::location::{Location, STORE_FOLDER, StoreLayer};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
@@ -294,7 +291,8 @@ impl Table {
             let mut index = declare(&spec, &snapshot)?;
             // One that exists is left as it is, or is an error: nothing is read for it.
             if !snapshot.indexes().iter().any(|have| have.name == index.name) {
-                advise::settle(self, &snapshot, &mut index, kind::is_open(&spec.kind, &spec.options)).await;
+                let is_open = spec.columns.len() == 1 && kind::is_open(&spec.kind, &spec.options);
+                advise::settle(self, &snapshot, &mut index, is_open).await;
                 // The name says the kind that was chosen.
                 if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
                     index.name = format!("{column}_{}", index.kind);
@@ -385,80 +383,4 @@ impl Table {
     pub fn vacuum(&self, options: VacuumOptions) -> BoxFuture<'_, Result<VacuumReport>> {
         Box::pin(async move { vacuum::vacuum(self, &options).await })
     }
-}
-
-/// Checks a declaration against the table.
-fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
-    let given = match spec.columns.as_slice() {
-        [given] => given,
-        [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
-        _ => {
-            return Err(Error::unsupported(
-                "an index has one column; declare one index for each, predicates on several combine them",
-            ));
-        }
-    };
-    let kind = Kind::asked_for(&spec.kind)?.unwrap_or(Kind::Bitmap);
-    let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
-    else {
-        return Err(unknown_column(given, snapshot));
-    };
-    let shown = snapshot.shown_text(&name);
-    if snapshot.partition_columns().iter().any(|field| *field.name() == name) {
-        return Err(Error::unsupported(format!(
-            "{shown} is a partition column: its value is constant in each file, so that no index is needed"
-        )));
-    }
-    let Some(key_type) = key_type_of(field.data_type()) else { return Err(no_kind_for(&name, &field, snapshot)) };
-    let (encoding, options) = kind.check_options(&spec.options)?;
-    if let Some(precision) = precision_of(&options)? {
-        precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
-    }
-    let index = spec.name.clone().unwrap_or_else(|| format!("{shown}_{}", kind.name()));
-    if index.trim().is_empty() {
-        return Err(Error::invalid("the name of an index cannot be empty"));
-    }
-    let field_id = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY).and_then(|id| id.parse().ok());
-    Ok(ManifestIndex {
-        id: Uuid::new_v4().into_bytes(),
-        name: index,
-        kind: kind.name().to_owned(),
-        encoding: encoding.name().to_owned(),
-        column: snapshot.stored_name(&name).into_owned(),
-        field_id,
-        key_type,
-        options,
-    })
-}
-
-/// The error of a name that the table does not have.
-fn unknown_column(given: &str, snapshot: &Snapshot) -> Error {
-    let schema = snapshot.schema();
-    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let fields = indexable(&snapshot.file_schema()).into_iter().filter(|name| column::is_field(name));
-    let fields: Vec<String> = fields.map(|name| snapshot.shown_text(&name)).collect();
-    let inside = if fields.is_empty() { String::new() } else { format!("; inside of them are {}", fields.join(", ")) };
-    Error::not_found(format!(
-        "there is no column {}; the table has {}{inside}",
-        column::shown(given),
-        columns.join(", ")
-    ))
-}
-
-/// The error of a column that no index can be on.
-fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
-    let inside = indexable(&snapshot.file_schema()).into_iter().filter(|inner| inner.starts_with(&format!("{name}\0")));
-    let inside: Vec<String> = inside.map(|inner| snapshot.shown_text(&inner)).collect();
-    let instead = if let DataType::Map(..) = field.data_type() {
-        "index the values of a key, as in map.key, if keys are strings and values flat".to_owned()
-    } else if inside.is_empty() {
-        "index flat columns and fields of structs".to_owned()
-    } else {
-        format!("index a field of it: {}", inside.join(", "))
-    };
-    Error::unsupported(format!(
-        "an index cannot serve {}, as no index kind has the type {}; {instead}",
-        snapshot.shown_text(name),
-        field.data_type()
-    ))
 }

@@ -138,7 +138,7 @@ async fn derive(
         segment_id: id,
         index_id: index.id,
         column: index.column.clone(),
-        key_type: index.key_type,
+        key_type: index.key_type.clone(),
         files,
         encoding: Encoding::Equality,
         bins: None,

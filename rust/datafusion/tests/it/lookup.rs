@@ -4,7 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int8Array, Int64Array, NullArray, StringArray, UInt64Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Int8Array, Int64Array, NullArray, StringArray, StructArray, UInt64Array,
+};
+use arrow::compute::concat_batches;
+use arrow::datatypes::Int64Type;
 use lakemark_datafusion::{ErrorKind, QueryOptions, explain, lookup};
 use lakemark_table::{BuildOptions, IndexSpec, Table};
 
@@ -24,9 +28,10 @@ async fn mark_keys(folder: &Path, columns: &[&str]) {
 async fn found(table: &Arc<Table>, keys: impl arrow::array::Array + 'static, on: Option<&str>) -> Vec<String> {
     let keys: ArrayRef = Arc::new(keys);
     let columns = ["id".to_owned()];
+    let on: Vec<String> = on.map(|on| on.split(',').map(str::to_owned).collect()).unwrap_or_default();
     let mut rows = Vec::new();
     for options in [QueryOptions::default(), WITHOUT] {
-        let (schema, batches) = lookup(table, &keys, on, Some(&columns), &options).await.unwrap();
+        let (schema, batches) = lookup(table, &keys, &on, Some(&columns), &options).await.unwrap();
         assert_eq!(schema.fields().len(), 1);
         let mut found: Vec<String> = batches.iter().flat_map(text).collect();
         found.sort();
@@ -102,18 +107,88 @@ async fn what_cannot_be_looked_up_says_what_to_do() {
     mark(folder.path(), &["id"]).await;
     let table = open(folder.path()).await;
     let keys: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-    let error = lookup(&table, &keys, None, None, &WITHOUT).await.unwrap_err();
+    let error = lookup(&table, &keys, &[], None, &WITHOUT).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("--using key"), "{error}");
     mark_keys(folder.path(), &["id", "s"]).await;
-    let error = lookup(&table, &keys, None, None, &WITHOUT).await.unwrap_err();
-    assert!(error.to_string().contains("id, s"), "{error}");
+    let error = lookup(&table, &keys, &[], None, &WITHOUT).await.unwrap_err();
+    assert!(error.to_string().contains("(id) and (s)"), "{error}");
     for (on, keys, text) in [
         ("nothing", Arc::clone(&keys), "no column"),
         ("s", keys, "another kind"),
         ("id", Arc::new(StringArray::from(vec!["seven"])) as ArrayRef, "seven"),
     ] {
-        let error = lookup(&table, &keys, Some(on), None, &WITHOUT).await.unwrap_err();
+        let error = lookup(&table, &keys, &[on.to_owned()], None, &WITHOUT).await.unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
     }
+}
+
+/// Keys of `s` and `id`.
+fn pairs(keys: &[(Option<&str>, Option<i64>)]) -> StructArray {
+    let names: ArrayRef = Arc::new(keys.iter().map(|key| key.0).collect::<StringArray>());
+    let ids: ArrayRef = Arc::new(keys.iter().map(|key| key.1).collect::<Int64Array>());
+    StructArray::try_from(vec![("0", names), ("1", ids)]).unwrap()
+}
+
+#[tokio::test]
+async fn keys_of_several_columns_are_found_together() {
+    let folder = folder(3);
+    let table = open(folder.path()).await;
+    let on = || vec!["s".to_owned(), "id".to_owned()];
+    // Whatever row has an id and a name, the key of both is found, and neither with the other's partner.
+    let every: ArrayRef = Arc::new(Int64Array::from_iter_values(0..2000));
+    let (schema, rows) = lookup(&table, &every, &["id".to_owned()], Some(&on()), &WITHOUT).await.unwrap();
+    let rows = concat_batches(&schema, &rows).unwrap();
+    let (names, ids) = (rows.column(0).as_string::<i32>(), rows.column(1).as_primitive::<Int64Type>());
+    let named: Vec<(&str, i64)> = (0..rows.num_rows())
+        .filter(|row| names.is_valid(*row) && ids.is_valid(*row))
+        .map(|row| (names.value(row), ids.value(row)))
+        .collect();
+    let (one, other) = (named[3], *named.iter().rev().find(|(name, _)| *name != named[3].0).unwrap());
+    let keys = pairs(&[
+        (Some(one.0), Some(one.1)),
+        (Some(other.0), Some(one.1)),
+        (Some(other.0), Some(other.1)),
+        (None, Some(one.1)),
+        (Some(one.0), None),
+    ]);
+    let mut expected = vec![one.1.to_string(), other.1.to_string()];
+    expected.sort();
+    assert_eq!(found(&table, keys.clone(), Some("s,id")).await, expected, "without any index");
+    let spec = IndexSpec { columns: on(), ..IndexSpec::default() };
+    table.create_index(spec, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let table = open(folder.path()).await;
+    assert_eq!(found(&table, keys.clone(), None).await, expected);
+    // The other way around by the columns that are named, and by the names of fields.
+    let (names, ids) = (Arc::clone(keys.column(0)), Arc::clone(keys.column(1)));
+    let swapped = StructArray::try_from(vec![("0", Arc::clone(&ids)), ("1", Arc::clone(&names))]).unwrap();
+    assert_eq!(found(&table, swapped, Some("id,s")).await, expected);
+    let named_fields = StructArray::try_from(vec![("id", ids), ("s", names)]).unwrap();
+    assert_eq!(found(&table, named_fields, None).await, expected);
+    // As typed, with names that hold commas and quotes in quotes.
+    let typed = StringArray::from(vec![format!("\"{}\",{}", one.0, one.1), format!("{},{}", other.0, other.1)]);
+    assert_eq!(found(&table, typed, None).await, expected);
+    let none = StringArray::from(vec![format!("\"{},\"\"\",{}", one.0, one.1)]);
+    assert_eq!(found(&table, none, None).await, Vec::<String>::new());
+    assert_eq!(found(&table, pairs(&[]), None).await, Vec::<String>::new());
+    for (keys, text) in [
+        (Arc::new(Int64Array::from(vec![1])) as ArrayRef, "keys of type Int64 were given"),
+        (Arc::new(StringArray::from(vec!["x,1,2"])), "x,1,2 has 3"),
+        (Arc::new(StringArray::from(vec!["x,seven"])), "seven"),
+        (
+            Arc::new(StructArray::try_from(vec![("s", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap()),
+            "keys of 1 values",
+        ),
+    ] {
+        let error = lookup(&table, &keys, &[], None, &QueryOptions::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    // Counted, and not guessed: the directory is known, then one page answers.
+    let filter = format!("s = '{}' AND id = {}", one.0, one.1);
+    explain(&table, Some(&filter), &QueryOptions::default()).await.unwrap();
+    let filter = format!("id = {} AND s = '{}'", other.1, other.0);
+    let report = explain(&table, Some(&filter), &QueryOptions::default()).await.unwrap();
+    assert_eq!((report.index_reads, report.rows_certain, report.rows_uncertain), (1, 1, 0), "{report}");
 }

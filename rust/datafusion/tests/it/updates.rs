@@ -69,7 +69,7 @@ async fn every_way_of_asking_sees_what_is_pending() {
         let options = QueryOptions::default();
         assert_eq!(lakemark_datafusion::count(&table, Some("k = 77"), &options).await.unwrap(), 3);
         let keys: ArrayRef = Arc::new(Int64Array::from(vec![4, 14, 5001]));
-        let (_, found) = lakemark_datafusion::lookup(&table, &keys, None, None, &options).await.unwrap();
+        let (_, found) = lakemark_datafusion::lookup(&table, &keys, &[], None, &options).await.unwrap();
         assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
         table.flush().await.unwrap();
     }

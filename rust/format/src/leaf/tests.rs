@@ -45,7 +45,7 @@ fn rows_of(entry: &Entry<'_>) -> (Key, u32, Vec<u32>) {
 }
 
 fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
-    let leaves = leaves(entries, key_type, room);
+    let leaves = leaves(entries, key_type.clone(), room);
     let mut found = Vec::new();
     for leaf in &leaves {
         let decoded = Leaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &key_type, UNIVERSE).unwrap();

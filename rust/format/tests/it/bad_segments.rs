@@ -84,7 +84,25 @@ fn bytes() -> Vec<Bad> {
             replace(COLUMN, &[[0x80; 10].as_slice(), &[1]].concat()),
         ),
         bad("key-type-0.lmx", "Invalid", "the key type is 0", replace(KEY_TYPE, &[0])),
-        bad("key-type-22.lmx", "Invalid", "the key type is 22", replace(KEY_TYPE, &[22])),
+        bad("key-type-23.lmx", "Invalid", "the key type is 23", replace(KEY_TYPE, &[23])),
+        bad(
+            "composite-of-one.lmx",
+            "Invalid",
+            "a key of one column is called composite",
+            replace(KEY_TYPE, &[22, 1, 5]),
+        ),
+        bad(
+            "composite-of-composites.lmx",
+            "Invalid",
+            "a column of a composite key is a composite",
+            replace(KEY_TYPE, &[22, 2, 5, 22]),
+        ),
+        bad(
+            "composite-of-65.lmx",
+            "TooLong",
+            "a key has 65 columns",
+            replace(KEY_TYPE, &[[22, 65].as_slice(), &[5; 65]].concat()),
+        ),
         bad("decimal-width.lmx", "Invalid", "a decimal has 48 bits", replace(KEY_TYPE, &[13, 48, 0, 9, 0])),
         bad(
             "decimal-precision.lmx",

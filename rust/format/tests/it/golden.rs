@@ -203,6 +203,37 @@ pub fn packed_strings() -> Segment {
     }
 }
 
+/// Leaves of rows of two columns, of which one may be NULL.
+pub fn packed_composite() -> Segment {
+    let types = [KeyType::Int16, KeyType::Utf8];
+    let key = |number: Option<i64>, text: &[u8]| {
+        let mut bytes = Vec::new();
+        match number {
+            Some(number) => composite::push_key(&mut bytes, &types[0], &Key::Fixed(key_of_i64(number))),
+            None => composite::push_null(&mut bytes),
+        }
+        composite::push_key(&mut bytes, &types[1], &Key::Bytes(text.to_vec()));
+        Key::Bytes(bytes)
+    };
+    Segment {
+        id: *b"segment-of-pairs",
+        index_id: *b"index-over-pairs",
+        column: column::composite(["day", "name"]),
+        key_type: KeyType::Composite(types.clone().into()),
+        files: files(&[&[5]]),
+        nulls: vec![],
+        opaque: vec![4],
+        blocks: vec![vec![
+            (key(None, b"a"), vec![3]),
+            (key(Some(-1), b""), vec![1]),
+            (key(Some(-1), b"\0"), vec![0]),
+            (key(Some(300), b"z"), vec![2]),
+        ]],
+        encoding: Encoding::Packed,
+        bins: vec![],
+    }
+}
+
 pub fn segments() -> Vec<(&'static str, Segment)> {
     vec![
         ("empty.lmx", empty()),
@@ -218,6 +249,7 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("binned.lmx", binned()),
         ("packed.lmx", packed()),
         ("packed-strings.lmx", packed_strings()),
+        ("packed-composite.lmx", packed_composite()),
     ]
 }
 

@@ -48,7 +48,7 @@ impl Segment {
                 orders.push(packed.orders.len() as u64);
             }
         } else if self.encoding == Encoding::Packed {
-            let leaf = |values| model_leaves::push(&mut writer, values, self.key_type, self.universe());
+            let leaf = |values| model_leaves::push(&mut writer, values, &self.key_type, self.universe());
             blocks.extend(self.blocks.iter().map(leaf));
         } else {
             blocks.extend(self.blocks.iter().map(|values| self.push_block(&mut writer, values)));
@@ -58,7 +58,7 @@ impl Segment {
             segment_id: self.id,
             index_id: self.index_id,
             column: self.column.clone(),
-            key_type: self.key_type,
+            key_type: self.key_type.clone(),
             files: self.files.clone(),
             universe: self.universe(),
             nulls,

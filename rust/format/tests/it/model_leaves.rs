@@ -9,9 +9,9 @@ use lakemark_format::*;
 use crate::model_bins::Values;
 
 /// One leaf of all these values.
-pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: KeyType, universe: u32) -> ValueBlockRef {
+pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, universe: u32) -> ValueBlockRef {
     let postings_offset = writer.offset();
-    let mut builder = LeafBuilder::new(key_type);
+    let mut builder = LeafBuilder::new(key_type.clone());
     for (key, rows) in values {
         let held = held(writer, rows, universe);
         let entry = Entry { key: key.clone(), rows: rows.len() as u32, held };

@@ -85,7 +85,7 @@ impl Zoned {
             segment_id: self.id,
             index_id: [6; 16],
             column: self.column.clone(),
-            key_type: self.key_type,
+            key_type: self.key_type.clone(),
             files: self.files.clone(),
             universe: self.universe(),
             nulls,

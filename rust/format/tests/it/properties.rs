@@ -13,6 +13,11 @@ fn unit() -> impl Strategy<Value = TimeUnit> {
 }
 
 fn key_type() -> impl Strategy<Value = KeyType> {
+    let several = vec(column_type(), 2..5).prop_map(|columns| KeyType::Composite(columns.into()));
+    prop_oneof![6 => column_type(), 1 => several]
+}
+
+fn column_type() -> impl Strategy<Value = KeyType> {
     use KeyType::*;
     let plain = vec![
         Bool, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float16, Float32, Float64, Date32, Date64,
@@ -37,12 +42,37 @@ fn key_type() -> impl Strategy<Value = KeyType> {
 pub fn keys() -> impl Strategy<Value = (KeyType, Vec<Key>)> {
     key_type().prop_flat_map(|key_type| {
         let keys = match (key_type.fixed_bounds(), key_type.bytes_length()) {
+            _ if matches!(key_type, KeyType::Composite(_)) => composites(&key_type).boxed(),
             (Some((low, high)), _) => btree_set((low..=high).prop_map(Key::Fixed), 0..30).boxed(),
             (None, Some(length)) => btree_set(vec(any::<u8>(), length).prop_map(Key::Bytes), 0..30).boxed(),
             (None, None) => btree_set(vec(any::<u8>(), 0..20).prop_map(Key::Bytes), 0..30).boxed(),
         };
-        keys.prop_map(move |keys| (key_type, keys.into_iter().collect()))
+        keys.prop_map(move |keys| (key_type.clone(), keys.into_iter().collect()))
     })
+}
+
+/// Keys of several columns.
+fn composites(key_type: &KeyType) -> impl Strategy<Value = std::collections::BTreeSet<Key>> + use<> {
+    let KeyType::Composite(types) = key_type.clone() else { panic!("{key_type:?} is of one column") };
+    let row = vec(prop::option::of(any::<u64>()), types.len());
+    let key = move |row: Vec<Option<u64>>| {
+        let mut bytes = Vec::new();
+        for (key_type, number) in types.iter().zip(row) {
+            let Some(number) = number else {
+                composite::push_null(&mut bytes);
+                continue;
+            };
+            let some = number.to_be_bytes();
+            let key = match (key_type.fixed_bounds(), key_type.bytes_length()) {
+                (Some((low, high)), _) => Key::Fixed(low + number % (high - low).saturating_add(1)),
+                (None, Some(length)) => Key::Bytes(some.into_iter().cycle().take(length).collect()),
+                (None, None) => Key::Bytes(some[..(number % 9) as usize].to_vec()),
+            };
+            composite::push_key(&mut bytes, key_type, &key);
+        }
+        Key::Bytes(bytes)
+    };
+    btree_set(row, 0..30).prop_map(move |rows| rows.into_iter().map(&key).collect())
 }
 
 /// A whole segment: each row of its files has one of the keys, NULL, or is opaque.

@@ -22,7 +22,7 @@ fn filters() -> impl Strategy<Value = Filters> {
 }
 
 /// Fences that hold the keys: the least and the greatest, byte fences possibly shorter and longer.
-fn fences(keys: &[Key], before: &Option<(Key, Key)>, key_type: KeyType, cut: usize) -> Option<(Key, Key)> {
+fn fences(keys: &[Key], before: &Option<(Key, Key)>, key_type: &KeyType, cut: usize) -> Option<(Key, Key)> {
     let none = if key_type.is_fixed() { Key::Fixed(0) } else { Key::Bytes(vec![]) };
     match keys {
         [] => Some(before.as_ref().map_or((none.clone(), none), |(_, high)| (high.clone(), high.clone()))),
@@ -61,7 +61,7 @@ fn zoned() -> impl Strategy<Value = Zoned> {
                         held.sort();
                         held.dedup();
                         let before = zones.last().and_then(|zone| zone.fences.clone());
-                        let fences = fences(&held, &before, key_type, cut);
+                        let fences = fences(&held, &before, &key_type, cut);
                         let fences = fences.filter(|_| matches!(filters, Filters::Each(_)));
                         zones.push(Zone { rows, keys: held, fences });
                         (row, left) = (row + rows, left - rows);

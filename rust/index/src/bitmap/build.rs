@@ -261,7 +261,7 @@ impl<'a> SegmentWriter<'a> {
     ) -> Result<Self, BuildError> {
         let bin_writer = match (meta.encoding, meta.precision) {
             (Encoding::Binned, Some(precision)) => {
-                Some(BinWriter::new(Cutter::new(precision, meta.key_type)?, universe))
+                Some(BinWriter::new(Cutter::new(precision, meta.key_type.clone())?, universe))
             }
             (Encoding::Binned, None) => return Err(BuildError::NoPrecision),
             _ => None,
@@ -274,7 +274,7 @@ impl<'a> SegmentWriter<'a> {
             length: 0,
             drained: 0,
             universe,
-            key_type: meta.key_type,
+            key_type: meta.key_type.clone(),
             column: meta.column.clone(),
             encoding: meta.encoding,
             bins: meta.bins,
@@ -291,7 +291,7 @@ impl<'a> SegmentWriter<'a> {
             max_key: None,
             bin_writer,
             orders: Vec::new(),
-            leaf_builder: (meta.encoding == Encoding::Packed).then(|| LeafBuilder::new(meta.key_type)),
+            leaf_builder: (meta.encoding == Encoding::Packed).then(|| LeafBuilder::new(meta.key_type.clone())),
             long_end: start,
             zones: None,
         })

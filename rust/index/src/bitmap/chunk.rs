@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
-use arrow::array::Array;
+use arrow::array::{Array, ArrayRef};
 use arrow::error::ArrowError;
 use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
+use crate::composite::visit_rows;
 use crate::key::{Cell, CellVisitor, visit};
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
@@ -37,7 +38,7 @@ enum Gathered {
 impl ChunkBuilder {
     /// Starts a row group of a column.
     #[must_use]
-    pub fn new(key_type: KeyType) -> Self {
+    pub fn new(key_type: &KeyType) -> Self {
         let values = if key_type.is_fixed() {
             Gathered::Fixed { keys: Vec::new(), rows: None }
         } else {
@@ -60,6 +61,16 @@ impl ChunkBuilder {
     pub fn push(&mut self, array: &dyn Array) -> Result<(), ArrowError> {
         visit(array, &mut Pushing { first: self.rows, builder: self })?;
         self.rows += array.len() as u32;
+        Ok(())
+    }
+
+    /// Adds the next rows of an index over several columns, as many of each.
+    ///
+    /// # Errors
+    /// A type that no index serves, or columns of different lengths.
+    pub fn push_rows(&mut self, columns: &[ArrayRef]) -> Result<(), ArrowError> {
+        let rows = visit_rows(columns, &mut Pushing { first: self.rows, builder: self })?;
+        self.rows += rows as u32;
         Ok(())
     }
 

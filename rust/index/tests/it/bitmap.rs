@@ -64,7 +64,7 @@ pub fn build_zoned(
     for (number, groups) in files.iter().enumerate() {
         let mut row = base;
         for group in groups {
-            let mut builder = ChunkBuilder::new(key_type);
+            let mut builder = ChunkBuilder::new(&key_type);
             let half = group.len() / 2;
             builder.push(group.slice(0, half).as_ref()).unwrap();
             builder.push(group.slice(half, group.len() - half).as_ref()).unwrap();
@@ -73,7 +73,7 @@ pub fn build_zoned(
             chunks.push(if spill {
                 let mut spilled = Vec::new();
                 chunk.spill(&mut spilled).unwrap();
-                ChunkSource::spilled(row, Box::new(Cursor::new(spilled)), key_type).unwrap()
+                ChunkSource::spilled(row, Box::new(Cursor::new(spilled)), key_type.clone()).unwrap()
             } else {
                 ChunkSource::memory(row, chunk)
             });
@@ -93,7 +93,7 @@ pub fn build_zoned(
         segment_id: [7; 16],
         index_id: [8; 16],
         column: "c".into(),
-        key_type,
+        key_type: key_type.clone(),
         files: segment_files,
         encoding,
         bins,

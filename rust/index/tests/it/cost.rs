@@ -17,7 +17,7 @@ use crate::bitmap::{Segment, build_as, ints};
 const ROWS: usize = 200_000;
 
 fn sample(arrays: &[ArrayRef]) -> ColumnSample {
-    let mut builder = ChunkBuilder::new(key_type_of(arrays[0].data_type()).unwrap());
+    let mut builder = ChunkBuilder::new(&key_type_of(arrays[0].data_type()).unwrap());
     arrays.iter().for_each(|array| builder.push(array.as_ref()).unwrap());
     ColumnSample::new(&builder.finish(), arrays.len())
 }

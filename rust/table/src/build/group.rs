@@ -356,7 +356,7 @@ fn merge_jobs(
             segment_id: Uuid::new_v4().into_bytes(),
             index_id: index.id,
             column: index.column.clone(),
-            key_type: index.key_type,
+            key_type: index.key_type.clone(),
             files: Vec::with_capacity(kept.len()),
             encoding: *encoding,
             bins: None,
@@ -405,9 +405,9 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
         _ => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
     };
     let MergeJob { meta, chunks } = job;
-    let (column, key_type) = (meta.column.clone(), meta.key_type);
+    let (column, key_type) = (meta.column.clone(), meta.key_type.clone());
     let sources = move || {
-        let waiting = chunks.into_iter().map(|(first_row, chunk)| chunk.into_source(first_row, key_type));
+        let waiting = chunks.into_iter().map(|(first_row, chunk)| chunk.into_source(first_row, key_type.clone()));
         Ok(waiting.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
     };
     let (segment, summary) = write(context, meta, sources).await?;

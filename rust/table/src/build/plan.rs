@@ -270,7 +270,7 @@ impl Shapes {
                 "it has another struct than the table around {shown}; queries scan the file, write it again to index it"
             ));
         }
-        shape.hollow.contains(&index.column).then(|| {
+        column::columns(&index.column).any(|column| shape.hollow.iter().any(|hollow| hollow == column)).then(|| {
             format!(
                 "it says that {shown} is never NULL and its struct may be, so that readers see a value where the struct is NULL; \
                  queries scan the file, write it again with a field that may be NULL to index it"

@@ -7,14 +7,14 @@ use arrow::array::Array;
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::{LeafRows, Search};
 use lakemark_index::zones::ZoneSearch;
-use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
+use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
 use tokio::task::JoinSet;
 
 use super::is_same_data;
 use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::fields::{Presence, field_of, has_other_calendar};
+use crate::fields::{Presence, field_of, has_other_calendar, key_type_of_field};
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;
@@ -355,7 +355,7 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
     }
     let has_index = !snapshot.indexes_of(&leaf.column).is_empty();
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
-    let indexable = field_of(&table, name).is_some_and(|field| key_type_of(field.data_type()).is_some());
+    let indexable = field_of(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
     let answers = snapshot.marks.iter().map(|mark| match &mark.schema {
         Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => Answer::Constant(null),

@@ -216,8 +216,8 @@ impl Job {
                     return Ok(None);
                 };
                 column.assign(&values, &mut codes, counter).await?;
-                let key_type = column.segment.directory.key_type;
-                let ambiguous = values.iter().map(|value| is_ambiguous(&value.key, &key_type)).chain([false]).collect();
+                let key_type = &column.segment.directory.key_type;
+                let ambiguous = values.iter().map(|value| is_ambiguous(&value.key, key_type)).chain([false]).collect();
                 let keys = values.into_iter().map(|value| LiteralKey::Key(value.key)).chain([LiteralKey::Null]);
                 (decode_keys(&keys.collect::<Vec<_>>(), &column.data_type).map_err(Damage::corrupt)?, ambiguous)
             }

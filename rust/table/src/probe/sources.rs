@@ -28,7 +28,9 @@ impl Snapshot {
     #[must_use]
     pub fn can_tell_part(&self, column: &str) -> bool {
         let stored = self.stored_name(column);
-        let is_inside = |index: &ManifestIndex| column::names(&index.column).next() == Some(&stored);
+        let is_inside = |index: &ManifestIndex| {
+            !column::is_composite(&index.column) && column::names(&index.column).next() == Some(&stored)
+        };
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         self.can_tell(column)
             || indexes

@@ -352,11 +352,11 @@ impl Job {
         if found != expected {
             return Err(Damage::corrupt(format_args!("{found} rows have a value where {expected} do")));
         }
-        let key_type = self.segment.directory.key_type;
+        let key_type = &self.segment.directory.key_type;
         let held = values.into_iter().zip(counts).filter(|(_, rows)| *rows > 0);
         let (mut keys, mut rows): (Vec<LiteralKey>, Vec<u64>) = (Vec::new(), Vec::new());
         for (value, count) in held {
-            if is_ambiguous(&value.key, &key_type) {
+            if is_ambiguous(&value.key, key_type) {
                 return Ok(None);
             }
             keys.push(LiteralKey::Key(value.key));

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
-use lakemark_format::ManifestUpdates;
+use lakemark_format::{ManifestUpdates, column};
 use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
 use super::flush::new_log;
 use super::key::KeyColumns;
 use super::parameters::Parameters;
+use super::resolve::stored_columns;
 use super::write::{WriterLock, not_local};
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
@@ -182,15 +183,16 @@ async fn for_each_key(
     Ok(())
 }
 
-/// Sees to it that the first column of the key has an index that knows its rows.
+/// Sees to it that the columns of the key have an index that knows their rows, but for partition columns.
 async fn index_key(table: &Arc<Table>, base: &Snapshot, columns: &[String], build: BuildOptions) -> Result<()> {
-    let Some(column) = columns.first() else { return Ok(()) };
-    let is_partition = base.partition_columns().iter().any(|field| field.name() == column);
-    if is_partition || !base.exact_indexes_of(column).is_empty() {
+    let stored = stored_columns(base, columns);
+    let name = column::composite(stored.iter().map(String::as_str));
+    if stored.is_empty() || !base.exact_indexes_of(&name).is_empty() {
         return Ok(());
     }
-    let spec = IndexSpec { columns: vec![column.clone()], kind: "key".to_owned(), ..IndexSpec::default() };
+    let index = format!("{}_key", stored.join("_"));
+    let spec = IndexSpec { name: Some(index.clone()), columns: stored, kind: "key".to_owned(), ..IndexSpec::default() };
     table.create_index(spec, true).await?;
-    table.build(BuildOptions { index: Some(format!("{column}_key")), ..build }).await?;
+    table.build(BuildOptions { index: Some(index), ..build }).await?;
     Ok(())
 }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::array_value_to_string;
 use lakemark_format::{KeyFilter, KeyType};
-use lakemark_index::{KeyRanges, LiteralKey, encode_literal, hash_rows, key_type_of};
+use lakemark_index::{hash_rows, key_type_of};
 
 use crate::error::{Error, Result};
 
@@ -170,13 +171,10 @@ impl Keys {
         self.sorted.get(from).is_some_and(|(key, _)| key.as_ref() <= high || key.starts_with(high))
     }
 
-    /// What an index on the first column is asked; none if a value has no place in its order.
-    pub(crate) fn ranges(&self) -> Option<KeyRanges> {
-        let column = self.columns.first()?;
-        let literal = |(_, place): &(Box<[u8]>, u32)| match encode_literal(column.slice(*place as usize, 1).as_ref())? {
-            LiteralKey::Key(key) => Some(key),
-            LiteralKey::Null => None,
-        };
-        Some(KeyRanges::points(self.sorted.iter().map(literal).collect::<Option<_>>()?))
+    /// Their values in some columns of the key.
+    pub(crate) fn values(&self, key: &KeyColumns, columns: &[String]) -> Option<Vec<ArrayRef>> {
+        let column = |name: &String| self.columns.get(key.names.iter().position(|have| have == name)?);
+        let places: UInt32Array = self.sorted.iter().map(|(_, place)| *place).collect();
+        columns.iter().map(|name| take(column(name)?.as_ref(), &places, None).ok()).collect()
     }
 }

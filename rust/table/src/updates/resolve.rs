@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_index::{Leaf, Predicate, RowSet, Test};
+use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, encode_literals};
 
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
@@ -33,26 +33,53 @@ pub(crate) async fn positions(
     if files.is_empty() {
         return Ok(Vec::new());
     }
-    let probed = ask_index(base, key, keys).await?;
+    let asked = ask_index(base, key, keys).await?;
+    let is_whole = asked.as_ref().is_some_and(|asked| asked.is_whole);
     let work = files.iter().map(|file| {
-        let found = probed.as_ref().and_then(|found| found.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
-        in_file(base, key, keys, *file, found)
+        let found = asked.as_ref().and_then(|asked| asked.files.get(*file)).cloned().unwrap_or(FileProbe::Unknown);
+        in_file(base, key, keys, *file, (found, is_whole))
     });
     // Collected first, so that the futures do not borrow the iterator.
     let work: Vec<_> = work.collect();
     stream::iter(work).buffered(CONCURRENT_FILES).try_collect().await
 }
 
-/// What indexes say of the first column of the key.
-async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Result<Option<Vec<FileProbe>>> {
-    let (Some(column), Some(ranges)) = (key.names.first(), keys.ranges()) else { return Ok(None) };
-    if base.indexes_of(column).is_empty() {
-        return Ok(None);
-    }
-    let text = format!("{column} is one of {} keys", keys.len());
-    let leaf = Predicate::Leaf(Leaf { column: column.clone(), test: Test::Ranges(ranges), text });
+/// What an index says of keys.
+struct Asked {
+    files: Vec<FileProbe>,
+    /// It knows the whole key, and not the first columns of it.
+    is_whole: bool,
+}
+
+/// What indexes say of the columns of the key that are stored, or else of the first one.
+async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Result<Option<Asked>> {
+    let stored = stored_columns(base, &key.names);
+    let by_all = keys.values(key, &stored).and_then(|keys| base.keyed(&stored, &keys));
+    let (asked, columns) = match by_all {
+        Some(asked) => (asked, stored.len()),
+        None => match by_first(base, key, keys) {
+            Some(asked) => (asked, 1),
+            None => return Ok(None),
+        },
+    };
     let options = ProbeOptions { use_cache: false, ..ProbeOptions::default() };
-    Ok(Some(base.probe(&leaf, &options).await?.files))
+    let files = base.probe(&asked, &options).await?.files;
+    Ok(Some(Asked { files, is_whole: columns == key.names.len() }))
+}
+
+/// The condition on the first column of the key; none without an index, or if a value has no place in its order.
+fn by_first(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Option<Predicate> {
+    let column = key.names.first().filter(|column| !base.indexes_of(column).is_empty())?;
+    let values = encode_literals(keys.values(key, std::slice::from_ref(column))?.first()?)?;
+    let text = format!("{column} is one of {} keys", keys.len());
+    let test = Test::Ranges(KeyRanges::points(values));
+    Some(Predicate::Leaf(Leaf { column: column.clone(), test, text }))
+}
+
+/// Those of the columns that data files have: an index can be on them.
+pub(crate) fn stored_columns(base: &Snapshot, columns: &[String]) -> Vec<String> {
+    let is_partition = |column: &String| base.partition_columns().iter().any(|field| field.name() == column);
+    columns.iter().filter(|column| !is_partition(column)).cloned().collect()
 }
 
 async fn in_file(
@@ -60,13 +87,12 @@ async fn in_file(
     key: &Arc<KeyColumns>,
     keys: &Keys,
     file: usize,
-    found: FileProbe,
+    (found, is_whole): (FileProbe, bool),
 ) -> Result<Positions> {
     let Some(data_file) = base.files().get(file) else { return Err(Error::internal("a file out of range")) };
     let row_file = RowFile::of(base, data_file);
     match found {
         FileProbe::Known { row_groups, certain, uncertain } if !row_groups.is_empty() => {
-            let is_whole = key.names.len() == 1;
             let (sure, open) = if is_whole {
                 (certain, uncertain)
             } else {

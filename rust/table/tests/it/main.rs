@@ -4,6 +4,7 @@ mod adopting;
 mod building;
 mod choosing;
 mod compacting;
+mod composites;
 mod delta;
 mod encodings;
 mod faults;

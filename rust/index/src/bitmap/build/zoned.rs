@@ -20,7 +20,7 @@ impl SegmentWriter<'_> {
             self.container.push(bytes);
             self.drain_if_full()
         };
-        let built = write(meta.encoding, meta.zones, meta.key_type, &row_groups, chunks, start, push)?;
+        let built = write(meta.encoding, meta.zones, meta.key_type.clone(), &row_groups, chunks, start, push)?;
         self.value_count = built.zones.keys.iter().copied().map(u64::from).sum();
         self.zones = Some(built);
         self.finish(meta, nulls, opaque)

@@ -1,0 +1,153 @@
+//! Conditions on several columns become one, where an index over these columns answers it.
+//!
+//! ```text
+//! a = 1 AND b IN (2, 3) AND d > 4          an index over (a, b, c)
+//!   ▶  (a, b, c) in [(1, 2), after all that begin with (1, 3)) AND d > 4
+//! ```
+//!
+//! The condition on the composite is TRUE for the same rows, and never NULL: where the others are NULL or FALSE it is FALSE. So conditions are put
+//! together where only their being TRUE counts, which is so below AND and OR and not below NOT.
+
+use std::collections::HashSet;
+
+use arrow::array::{Array, ArrayRef};
+use lakemark_format::{KeyType, ManifestIndex, column};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test, composite_points, composite_ranges};
+
+use crate::kind::Kind;
+use crate::snapshot::Snapshot;
+
+/// Ranges of keys that a condition is made of, at most: lists of values multiply.
+const MOST_RANGES: usize = 16_384;
+
+impl Snapshot {
+    /// The predicate that is asked of the indexes: simplified, and in terms of those over several columns where there are some. It is true of the
+    /// same rows, and may be false where the other is NULL.
+    #[must_use]
+    pub fn composed(&self, predicate: &Predicate) -> Predicate {
+        let simple = predicate.clone().simplify();
+        let composites = Composite::all(self);
+        if composites.is_empty() { simple } else { composed(&composites, simple).simplify() }
+    }
+
+    /// The condition that a row has one of the keys in these columns, given as a column each, in terms of an index over them or over more that
+    /// begins with them. None without such an index, or if a key has no place in it.
+    #[must_use]
+    pub fn keyed(&self, columns: &[String], keys: &[ArrayRef]) -> Option<Predicate> {
+        let begins = |composite: &&Composite<'_>| column::columns(&composite.name).take(columns.len()).eq(columns);
+        let composites = Composite::all(self);
+        let shortest = composites.iter().filter(begins).min_by_key(|composite| composite.types.len())?;
+        let (Some(of_one), true) = (keys.first(), columns.len() > 1) else { return None };
+        let test = Test::Ranges(composite_points(shortest.types, keys)?);
+        let text = format!("({}) is one of {} keys", column::shown(&shortest.name), of_one.len());
+        Some(Predicate::Leaf(Leaf { column: shortest.name.clone(), test, text }))
+    }
+}
+
+fn composed(composites: &[Composite<'_>], predicate: Predicate) -> Predicate {
+    match predicate {
+        Predicate::Leaf(_) => conjunction(composites, vec![predicate]),
+        Predicate::And(parts) => {
+            let inner = |part| if matches!(part, Predicate::Leaf(_)) { part } else { composed(composites, part) };
+            conjunction(composites, parts.into_iter().map(inner).collect())
+        }
+        Predicate::Or(parts) => Predicate::Or(parts.into_iter().map(|part| composed(composites, part)).collect()),
+        other => other,
+    }
+}
+
+/// Puts parts of a conjunction together as long as an index takes some of them.
+fn conjunction(composites: &[Composite<'_>], mut parts: Vec<Predicate>) -> Predicate {
+    loop {
+        let fits = composites.iter().filter_map(|composite| composite.fit(&parts));
+        let Some(fit) = fits.max_by_key(|fit| fit.places.len()) else { break };
+        let mut place = 0;
+        parts.retain(|_| {
+            place += 1;
+            !fit.places.contains(&(place - 1))
+        });
+        parts.push(Predicate::Leaf(fit.leaf));
+    }
+    match parts.len() {
+        1 => parts.remove(0),
+        _ => Predicate::And(parts),
+    }
+}
+
+/// An index over several columns.
+struct Composite<'a> {
+    snapshot: &'a Snapshot,
+    /// The name that the composite shows.
+    name: String,
+    types: &'a [KeyType],
+    /// Data files that it knows.
+    covered: usize,
+}
+
+/// A condition on a composite in the place of some parts of a conjunction.
+struct Fit {
+    places: Vec<usize>,
+    leaf: Leaf,
+}
+
+impl<'a> Composite<'a> {
+    fn all(snapshot: &'a Snapshot) -> Vec<Self> {
+        let Some(manifest) = &snapshot.manifest else { return Vec::new() };
+        let of_index = |index: &'a ManifestIndex| {
+            let KeyType::Composite(types) = &index.key_type else { return None };
+            let is_usable = Kind::of(index).is_some_and(Kind::is_exact) && snapshot.is_usable(index);
+            let name = is_usable.then(|| snapshot.shown_name(&index.column)).flatten()?.into_owned();
+            Some(Self { snapshot, name, types, covered: covered(snapshot, index) })
+        };
+        manifest.indexes.iter().filter_map(of_index).collect()
+    }
+
+    /// Conditions on the first columns; none if there are none, or if other indexes know more.
+    fn fit(&self, parts: &[Predicate]) -> Option<Fit> {
+        let (mut places, mut sets, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ranges = 1_usize;
+        for column in column::columns(&self.name) {
+            let Some((place, set, text)) = condition_on(parts, column) else { break };
+            ranges = ranges.saturating_mul(set.ranges().len());
+            if ranges > MOST_RANGES || self.is_outdone(column) {
+                break;
+            }
+            places.push(place);
+            sets.push(set);
+            texts.push(text);
+            if !set.are_points() {
+                break;
+            }
+        }
+        // One condition is better left to an index of its own column.
+        let first = column::columns(&self.name).next()?;
+        if places.is_empty() || places.len() == 1 && !self.snapshot.exact_indexes_of(first).is_empty() {
+            return None;
+        }
+        let test = Test::Ranges(composite_ranges(self.types, &sets));
+        Some(Fit { places, leaf: Leaf { column: self.name.clone(), test, text: texts.join(" AND ") } })
+    }
+
+    /// Whether the column has an index of its own that knows more files.
+    fn is_outdone(&self, column: &str) -> bool {
+        let indexes = self.snapshot.exact_indexes_of(column);
+        indexes.into_iter().any(|index| covered(self.snapshot, index) > self.covered)
+    }
+}
+
+/// The place of the condition on a column, its set of keys, and its text.
+fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<(usize, &'a KeyRanges, &'a str)> {
+    parts.iter().enumerate().find_map(|(place, part)| match part {
+        Predicate::Leaf(Leaf { column: tested, test: Test::Ranges(set), text }) if tested == column => {
+            Some((place, set, text.as_str()))
+        }
+        _ => None,
+    })
+}
+
+/// Data files that an index knows.
+fn covered(snapshot: &Snapshot, index: &ManifestIndex) -> usize {
+    let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
+    let of_index = segments.filter(|segment| segment.index_id == index.id);
+    of_index.flat_map(|segment| &segment.files).collect::<HashSet<_>>().len()
+}
