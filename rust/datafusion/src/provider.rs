@@ -60,18 +60,32 @@ impl LakemarkTable {
         &self.snapshot
     }
 
+    /// A provider of the same columns whose scans all see the newest state as of now.
+    ///
+    /// # Errors
+    /// The columns are others by now (`SchemaMismatch`).
+    pub(crate) async fn pin_anew(&self) -> Result<Self> {
+        Ok(Self {
+            table: Arc::clone(&self.table),
+            snapshot: self.newest("prepared; prepare the statement").await?,
+            pinned: true,
+        })
+    }
+
     /// The state that scans see.
     pub(crate) async fn current(&self) -> Result<Arc<Snapshot>> {
-        if self.pinned {
-            return Ok(Arc::clone(&self.snapshot));
-        }
+        if self.pinned { Ok(Arc::clone(&self.snapshot)) } else { self.newest("registered; register it").await }
+    }
+
+    /// The newest state, if its columns are those that were taken when this was `done`, which else is to be done again.
+    async fn newest(&self, done: &str) -> Result<Arc<Snapshot>> {
         let newest = self.table.snapshot().await?;
         if newest.schema() == self.snapshot.schema() {
             return Ok(newest);
         }
         Err(Error::new(
             ErrorKind::SchemaMismatch,
-            format!("the columns of {} have changed since it was registered; register it again", self.table.location()),
+            format!("the columns of {} have changed since it was {done} again", self.table.location()),
         ))
     }
 }

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::datasource::TableType;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::datasource::{TableType, provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::LogicalPlan;
+use lakemark_table::Table;
 
 use crate::error::to_engine;
 use crate::provider::LakemarkTable;
@@ -60,4 +63,42 @@ impl SchemaProvider for PinningSchema {
     fn table_exist(&self, name: &str) -> bool {
         self.inner.table_exist(name)
     }
+}
+
+/// The plan of a statement that was prepared some time ago, over the newest states of its tables.
+///
+/// # Errors
+/// The columns of a table are others than they were when the statement was prepared.
+pub(crate) async fn pinned_anew(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut prepared: Vec<Arc<dyn TableProvider>> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(table) = source_as_provider(&scan.source)
+            && let Some(ours) = table.downcast_ref::<LakemarkTable>()
+            && newest_of(&prepared, ours.table()).is_none()
+        {
+            prepared.push(table);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let mut newest: Vec<Arc<dyn TableProvider>> = Vec::with_capacity(prepared.len());
+    for table in prepared.iter().filter_map(|table| table.downcast_ref::<LakemarkTable>()) {
+        newest.push(Arc::new(table.pin_anew().await.map_err(to_engine)?));
+    }
+    let anew = |node: LogicalPlan| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let Ok(table) = source_as_provider(&scan.source) else { return Ok(Transformed::no(node)) };
+        let pinned = table.downcast_ref::<LakemarkTable>().and_then(|ours| newest_of(&newest, ours.table()));
+        let Some(pinned) = pinned else { return Ok(Transformed::no(node)) };
+        let mut scan = scan.clone();
+        scan.source = provider_as_source(Arc::clone(pinned));
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    };
+    Ok(plan.transform_down_with_subqueries(anew)?.data)
+}
+
+/// The provider of a table among these.
+fn newest_of<'a>(providers: &'a [Arc<dyn TableProvider>], table: &Arc<Table>) -> Option<&'a Arc<dyn TableProvider>> {
+    let is_same = |provider: &LakemarkTable| Arc::ptr_eq(provider.table(), table);
+    providers.iter().find(|provider| provider.downcast_ref::<LakemarkTable>().is_some_and(is_same))
 }

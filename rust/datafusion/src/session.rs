@@ -9,7 +9,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table, Transaction};
 
@@ -19,7 +19,7 @@ use crate::dml;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::provider::LakemarkTable;
-use crate::schema::PinningSchema;
+use crate::schema::{PinningSchema, pinned_anew};
 use crate::shortcut::shortened;
 use crate::statement::{self, CreateIndex, Statement};
 
@@ -151,7 +151,12 @@ impl LakemarkSession {
             Statement::Engine(statement) => {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
                 let state = self.context.state();
-                match state.statement_to_plan(*statement).await.map_err(from_engine)? {
+                let mut plan = state.statement_to_plan(*statement).await.map_err(from_engine)?;
+                if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
+                    let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
+                    plan = pinned_anew(frame.into_parts().1).await.map_err(from_engine)?;
+                }
+                match plan {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
                         self.context.execute_logical_plan(plan).await.map_err(from_engine)
                     }
@@ -162,7 +167,10 @@ impl LakemarkSession {
                         self.forget_transaction();
                         self.rows(vec![("count", Arc::new(UInt64Array::from(vec![count])))])
                     }
-                    query => Ok(DataFrame::new(state, shortened(query).map_err(from_engine)?)),
+                    query => {
+                        let query = shortened(&state, query).map_err(from_engine)?;
+                        Ok(DataFrame::new(state, query))
+                    }
                 }
             }
         }

@@ -500,6 +500,16 @@ impl Snapshot {
         indexes.any(|index| is_over(index) && self.is_usable(index))
     }
 
+    /// Whether an index that is made to find single values, of the kind `key`, `bloom_tree` or `summary`, is on a column or begins with it.
+    #[must_use]
+    pub fn finds_keys(&self, column: &str) -> bool {
+        let stored = self.stored_name(column);
+        let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
+        let made_for_it = |index: &ManifestIndex| Kind::of(index) != Some(Kind::Bitmap) && self.is_usable(index);
+        let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        indexes.any(|index| begins(index) && made_for_it(index))
+    }
+
     /// Those of them that know every row.
     pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let mut found = self.indexes_of(column);

@@ -16,7 +16,7 @@ use crate::fixture::{FILE_ROWS, batch, folder, mark, open, text, write};
 
 const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
 
-async fn mark_keys(folder: &Path, columns: &[&str]) {
+pub async fn mark_keys(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {
         let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: "key".to_owned(), ..IndexSpec::default() };

@@ -36,7 +36,9 @@ impl Answer {
         let last_number = |row: &String| row.rsplit('|').next().and_then(|text| text.parse::<u64>().ok());
         match shape {
             Shape::Count | Shape::Groups(_) | Shape::Aggregates(_) => rows.iter().map(last_number).sum(),
-            Shape::Ids | Shape::Rows | Shape::Top { .. } | Shape::Limit(_) => u64::try_from(rows.len()).ok(),
+            Shape::Ids | Shape::Rows | Shape::Computed(_) | Shape::Top { .. } | Shape::Limit(_) => {
+                u64::try_from(rows.len()).ok()
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Summary {
     pub empty: u64,
     /// Passed trials whose answer is about every row of the table.
     pub whole: u64,
+    /// Trials that were lookups, which the session with the marks hardly plans.
+    pub lookups: u64,
 }
 
 impl Summary {
@@ -59,6 +61,7 @@ impl Summary {
         self.errors += other.errors;
         self.empty += other.empty;
         self.whole += other.whole;
+        self.lookups += other.lookups;
     }
 
     fn trials(&self) -> u64 {
@@ -69,10 +72,11 @@ impl Summary {
     fn shares(&self) -> String {
         let percent = |part: u64| 100.0 * part as f64 / self.trials().max(1) as f64;
         format!(
-            "{:.1}% of the answers are empty, {:.1}% are all rows, {:.1}% are errors",
+            "{:.1}% of the answers are empty, {:.1}% are all rows, {:.1}% are errors, {:.1}% of the trials are lookups",
             percent(self.empty),
             percent(self.whole),
-            percent(self.errors)
+            percent(self.errors),
+            percent(self.lookups)
         )
     }
 }
@@ -178,6 +182,12 @@ impl Pair {
         marked.is_part_of(&all, *limit).then_some(unmarked)
     }
 
+    /// Whether the session with the marks takes a statement for a lookup: its condition is in no plan then.
+    async fn looks_up(&self, shape: &Shape, tree: &Tree) -> bool {
+        let Ok(frame) = self.marked.sql(&shape.sql(tree)).await else { return false };
+        !matches!(shape, Shape::Count) && !frame.logical_plan().display_indent().to_string().contains("Filter")
+    }
+
     async fn agree(&self, shape: &Shape, tree: &Tree) -> bool {
         self.agreed(shape, tree).await.is_some()
     }
@@ -210,6 +220,7 @@ async fn run_table(seed: u64, trials: std::ops::Range<u64>) -> Summary {
             }
             None => pair.agreed(&shape, &tree).await,
         };
+        summary.lookups += u64::from(pair.looks_up(&shape, &tree).await);
         match agreed {
             Some(answer) => {
                 let rows = answer.table_rows(&shape);
@@ -264,6 +275,7 @@ mod tests {
         assert!(summary.errors * 20 < TRIALS, "{} answers are errors", summary.errors);
         assert!(summary.empty * 5 < TRIALS, "{} answers are empty", summary.empty);
         assert!(summary.whole * 5 < TRIALS, "{} answers are all rows", summary.whole);
+        assert!(summary.lookups * 50 > TRIALS, "{} trials are lookups", summary.lookups);
     }
 
     #[test]

@@ -159,6 +159,8 @@ pub enum Shape {
     Count,
     /// Whole rows.
     Rows,
+    /// What is computed from columns of the table under another name.
+    Computed(String),
     /// The first rows by a column (by `key`, which is the column or a function of it); `id` breaks ties.
     Top { column: String, key: String, descending: bool, limit: usize },
     /// Any rows, so many at most.
@@ -175,7 +177,8 @@ impl Shape {
         let limit = *pick(rng, &[0, 1, 1, 3, 3, 3, 10, 10, 100, 100, 1_000]);
         let Column { name: column, data_type, .. } = pick(rng, columns).clone();
         match rng.random_range(0..20) {
-            0..=5 => Self::Ids,
+            0..=4 => Self::Ids,
+            5 => Self::Computed(column),
             6..=9 => Self::Count,
             10..=12 => Self::Aggregates(Aggregate::random(rng, columns)),
             13 => Self::Rows,
@@ -193,6 +196,7 @@ impl Shape {
         match self {
             Self::Ids => format!("SELECT id FROM t WHERE {tree}"),
             Self::Count => format!("SELECT count(*) FROM t WHERE {tree}"),
+            Self::Computed(column) => format!("SELECT {column} AS value, id + 1, 'x' FROM t AS other WHERE {tree}"),
             Self::Rows => format!("SELECT * FROM t WHERE {tree}"),
             Self::Top { column, key, descending, limit } => {
                 let order = if *descending { "DESC" } else { "ASC" };
