@@ -400,7 +400,8 @@ class Table:
         """Declares an index and builds it.
 
         Args:
-            columns: The column, or columns, to index; a field of a struct with dots between its names: `place.city`.
+            columns: The column to index, or several for an index of the kind `key`; a field of a struct with dots
+                between its names: `place.city`.
             using: The kind of index: `bitmap`, `key`, `bloom_tree` or `summary`. `auto` chooses it and the encoding by
                 a sample of the column, unless `encoding` is given.
             name: A name for it; made from column and kind if there is none.
@@ -431,9 +432,9 @@ class Table:
     def _find_index(self, name: str | None, columns: Sequence[str], others: set[str]) -> Index:
         """The index of that name, or without a name the one on these columns that is not among the others."""
         # What is quoted is a matter of taste: "place".city is place.city.
-        wanted = {column.replace('"', "") for column in columns}
+        wanted = [column.replace('"', "") for column in columns]
         for index in self.indexes:
-            mine = index.name not in others and index.column.replace('"', "") in wanted
+            mine = index.name not in others and [column.replace('"', "") for column in index.columns] == wanted
             if index.name == name or (name is None and mine):
                 return index
         raise InvalidInputError(f"the index {name or columns} was dropped by someone else just now; create it again")

@@ -53,8 +53,43 @@ def test_the_column_of_the_only_key_index_is_meant(plain: Judged) -> None:
     assert [field.name for field in plain.table.lookup(5, ["city"]).to_arrow().schema] == ["city"]
     assert "id" in repr(plain.table.lookup(5))
     plain.table.create_index("city", using="key", progress=False)
-    with pytest.raises(lakemark.InvalidInputError, match="city, id"):
+    with pytest.raises(lakemark.InvalidInputError, match=r"\(city\) and \(id\)"):
         plain.table.lookup(5)
+
+
+def test_keys_of_several_columns_are_tuples(plain: Judged) -> None:
+    on = ["city", "id"]
+    some = plain.rows(["city", "id"], "id IN (5, 6, 777)")
+    keys = [(city, id) for city, id in some if city is not None]
+    assert len(keys) >= 2
+    (city, number), (_, other) = keys[0], keys[1]
+    condition = " OR ".join(f"city = '{city}' AND id = {id}" for city, id in keys)
+    wrong = [("Nowhere", number), (None, other), None]
+    expected = plain.rows(COLUMNS, condition)
+
+    def found(keys: object, on: list[str] | None = None, *, use_index: bool = True) -> list[tuple[object, ...]]:
+        rows = plain.table.lookup(keys, COLUMNS, on=on, use_index=use_index).to_arrow().to_pylist()
+        return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=repr)
+
+    assert found([*keys, *wrong], on) == expected
+    index = plain.table.create_index(on, progress=False)
+    assert (index.name, index.kind, index.column, index.columns) == ("city_id_key", "key", "city, id", ("city", "id"))
+    assert found([*keys, *wrong]) == found([*keys, *wrong], use_index=False) == expected
+    assert found([{"id": id, "city": city} for city, id in keys]) == expected
+    assert found([(id, city) for city, id in keys], ["id", "city"]) == expected
+    assert found([f"{city},{id}" for city, id in keys]) == expected
+    report = plain.table.explain(f"id = {number} AND city = '{city}'")
+    assert [leaf.index for leaf in report.leaves] == ["city_id_key"]
+    assert (report.rows_certain, report.rows_uncertain) == (plain.table.count(f"id = {number}"), 0)
+    with pytest.raises(lakemark.InvalidInputError, match="tuples of one length"):
+        plain.table.lookup([(city, number), city])
+    with pytest.raises(lakemark.InvalidInputError, match="a value for each of these columns: keys of 3 values"):
+        plain.table.lookup([(city, number, 1)])
+    with pytest.raises(lakemark.UnsupportedError, match="is of the kind key, and bitmap was asked for"):
+        plain.table.create_index(on, using="bitmap", progress=False)
+    command = [sys.executable, "-m", "lakemark", "lookup", str(plain.folder), f"{city},{number}", "--columns", "id"]
+    done = subprocess.run([*command, "--format", "json"], check=True, capture_output=True, text=True)
+    assert [row["id"] for row in json.loads(done.stdout)] == [number]
 
 
 def test_bad_keys_are_worded_errors(plain: Judged) -> None:

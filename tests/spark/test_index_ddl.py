@@ -62,6 +62,21 @@ def test_a_field_of_a_struct(spark: SparkSession, folder: Path) -> None:
     assert (index.column, index.files_covered) == ("place.x", 2)
 
 
+def test_an_index_over_several_columns(spark: SparkSession, folder: Path) -> None:
+    plain = rows(spark, f"SELECT id, k FROM parquet.`{folder}` WHERE city IS NOT NULL AND k IN (7, 8) ORDER BY id")
+    asked = f"SELECT id, k FROM lm.`{folder}` WHERE k IN (7, 8) AND city = 'CITY' ORDER BY id"
+    city = rows(spark, f"SELECT city FROM parquet.`{folder}` WHERE k = 7 AND city IS NOT NULL")[0][0]
+    expected = rows(spark, asked.replace("CITY", city).replace("lm.", "parquet."))
+    assert 0 < len(expected) <= len(plain)
+    spark.sql(f"CREATE INDEX by_both ON lm.`{folder}` USING key (city, k)")
+    (index,) = lakemark.Table(folder).indexes
+    assert (index.name, index.kind, index.columns, index.files_covered) == ("by_both", "key", ("city", "k"), 2)
+    assert rows(spark, f"SELECT column, data_type FROM lm.`{folder}$indexes`")[0][0] == "city, k"
+    found = spark.sql(asked.replace("CITY", city))
+    assert [tuple(row) for row in found.collect()] == expected
+    assert is_counted(spark.sql(f"SELECT * FROM lm.`{folder}` WHERE city = '{city}' AND k = 7"))
+
+
 def test_an_index_that_is_declared_only(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"CREATE INDEX by_k ON lm.`{folder}` USING bitmap (k) OPTIONS (build = 'false')")
     (index,) = lakemark.Table(folder).indexes
@@ -86,7 +101,8 @@ def test_if_exists_and_if_not_exists(spark: SparkSession, folder: Path) -> None:
         ("USING btree (k)", "there is no index kind btree; this release has auto, bitmap, key, bloom_tree, summary"),
         ("USING bitmap (k) OPTIONS (encodings = 'x')", "there is no option encodings; a bitmap index has encoding"),
         ("USING bitmap (k) OPTIONS (encoding = 'x')", "there is no encoding x; a bitmap index has one of"),
-        ("USING bitmap (k, id)", "an index has one column; declare one index for each"),
+        ("USING bitmap (k, id)", "an index over several columns is of the kind key, and bitmap was asked for"),
+        ("USING key (k, id, k)", "the column k stands in the index twice"),
         ("USING bitmap (tags)", "no index kind has the type"),
         ("USING bitmap (absent)", "absent"),
         ("USING bitmap (k) OPTIONS (build = 'later')", "build is later, it must be true or false"),

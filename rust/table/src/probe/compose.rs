@@ -60,7 +60,7 @@ fn composed(composites: &[Composite<'_>], predicate: Predicate) -> Predicate {
 fn conjunction(composites: &[Composite<'_>], mut parts: Vec<Predicate>) -> Predicate {
     loop {
         let fits = composites.iter().filter_map(|composite| composite.fit(&parts));
-        let Some(fit) = fits.max_by_key(|fit| fit.places.len()) else { break };
+        let Some(fit) = fits.max_by_key(|fit| fit.columns) else { break };
         let mut place = 0;
         parts.retain(|_| {
             place += 1;
@@ -86,6 +86,9 @@ struct Composite<'a> {
 
 /// A condition on a composite in the place of some parts of a conjunction.
 struct Fit {
+    /// Columns with a condition.
+    columns: usize,
+    /// The conditions, and those that follow from them: a value that is in a set is not NULL.
     places: Vec<usize>,
     leaf: Leaf,
 }
@@ -113,6 +116,7 @@ impl<'a> Composite<'a> {
                 break;
             }
             places.push(place);
+            places.extend(not_null(parts, column));
             sets.push(set);
             texts.push(text);
             if !set.are_points() {
@@ -121,11 +125,15 @@ impl<'a> Composite<'a> {
         }
         // One condition is better left to an index of its own column.
         let first = column::columns(&self.name).next()?;
-        if places.is_empty() || places.len() == 1 && !self.snapshot.exact_indexes_of(first).is_empty() {
+        if sets.is_empty() || sets.len() == 1 && !self.snapshot.exact_indexes_of(first).is_empty() {
             return None;
         }
         let test = Test::Ranges(composite_ranges(self.types, &sets));
-        Some(Fit { places, leaf: Leaf { column: self.name.clone(), test, text: texts.join(" AND ") } })
+        Some(Fit {
+            columns: sets.len(),
+            places,
+            leaf: Leaf { column: self.name.clone(), test, text: texts.join(" AND ") },
+        })
     }
 
     /// Whether the column has an index of its own that knows more files.
@@ -143,6 +151,17 @@ fn condition_on<'a>(parts: &'a [Predicate], column: &str) -> Option<(usize, &'a 
         }
         _ => None,
     })
+}
+
+/// The places where a column is asked not to be NULL.
+fn not_null<'a>(parts: &'a [Predicate], column: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_asked = move |part: &Predicate| match part {
+        Predicate::Not(inner) => {
+            matches!(inner.as_ref(), Predicate::Leaf(leaf) if leaf.column == column && leaf.test == Test::IsNull)
+        }
+        _ => false,
+    };
+    parts.iter().enumerate().filter(move |(_, part)| is_asked(part)).map(|(place, _)| place)
 }
 
 /// Data files that an index knows.

@@ -10,7 +10,7 @@ use lakemark_index::{KeyRanges, Predicate, Reason};
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, Snapshot, Table};
 use proptest::prelude::*;
 
-use crate::fixture::{certain, int_key, leaf, open, probe, spec, write};
+use crate::fixture::{certain, int_key, is_null, leaf, open, probe, spec, write};
 
 type Row = (Option<i32>, Option<String>, Option<i32>);
 
@@ -140,6 +140,21 @@ async fn an_index_over_several_columns_answers_conditions_on_the_first_of_them()
         let rows = (0..).zip(rows(file * ROWS, ROWS)).filter(|(_, row)| row.0 == Some(2));
         assert!(certain.is_empty() && uncertain.iter().eq(rows.map(|(row, _)| row)));
     }
+}
+
+#[tokio::test]
+async fn that_a_value_is_not_null_follows_from_what_it_is() {
+    let folder = folder();
+    let (_, snapshot) = marked(folder.path(), &["a", "b"]).await;
+    let not_null = |column: &str| Predicate::Not(Box::new(is_null(column)));
+    let both = [number("a", 2), text("x")];
+    let asked = Predicate::And([&both[..], &[not_null("b"), not_null("a")]].concat());
+    let (found, expected) = (probe(&snapshot, &asked).await, probe(&snapshot, &and(both.clone())).await);
+    assert_eq!(found.files, expected.files);
+    assert!(found.files.iter().all(|file| !certain(file).is_empty()));
+    // Of a column that nothing else is asked of it does not follow.
+    let found = probe(&snapshot, &Predicate::And([&both[..], &[not_null("c")]].concat())).await;
+    assert_eq!((found.report.rows_certain, found.report.leaves.len()), (0, 2));
 }
 
 #[tokio::test]

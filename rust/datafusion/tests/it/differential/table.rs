@@ -15,6 +15,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
@@ -102,8 +103,11 @@ impl RandomTable {
                 part.write(&columns, (&mut rng, &mut dice), folder.path());
             }
         }
-        let marked =
-            mark(&mut rng, &columns, folder.path(), parts.len() == late && !matches!(coverage, Coverage::Stale)).await;
+        let empty = parts.len() == late && !matches!(coverage, Coverage::Stale);
+        let mut marked = mark(&mut rng, &columns, folder.path(), empty).await;
+        if !empty {
+            marked.extend(mark_several(seed, &columns, folder.path()).await);
+        }
         for part in late_parts {
             samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
         }
@@ -266,6 +270,30 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         };
         table.create_index(spec, false).await.unwrap();
         marked.push(format!("{} by {} {option} {value}", column.name, encoding.name()));
+    }
+    table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
+    marked
+}
+
+/// Declares and builds indexes over several columns, in any order of these.
+async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<String> {
+    // Dice of their own: all else is as it is without.
+    let mut dice = StdRng::seed_from_u64(seed ^ 0x5e7e);
+    let mut marked = Vec::new();
+    let count = *pick(&mut dice, &[0, 1, 1, 2]);
+    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    for number in 0..count {
+        let width = dice.random_range(2..5).min(columns.len());
+        let chosen: Vec<&Column> = columns.choose_multiple(&mut dice, width).collect();
+        let spec = IndexSpec {
+            columns: chosen.iter().map(|column| column.path()).collect(),
+            name: Some(format!("several_{number}")),
+            kind: pick(&mut dice, &["key", "auto"]).to_string(),
+            options: [("files_per_segment".to_owned(), pick(&mut dice, &["1", "2", "16"]).to_string())].into(),
+        };
+        table.create_index(spec, false).await.unwrap();
+        let names: Vec<&str> = chosen.iter().map(|column| column.name.as_str()).collect();
+        marked.push(format!("({}) by packed", names.join(", ")));
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     marked

@@ -198,13 +198,16 @@ public final class LakemarkTable
       index
           .get("options")
           .forEach(each -> ofIndex.setProperty(each.get(0).asText(), each.get(1).asText()));
-      NamedReference[] columns = {Expressions.column(index.get("column").asText())};
+      List<NamedReference> columns = new ArrayList<>();
+      index.get("columns").forEach(column -> columns.add(Expressions.column(column.asText())));
+      Map<NamedReference, Properties> ofColumns = new HashMap<>();
+      columns.forEach(column -> ofColumns.put(column, new Properties()));
       indexes.add(
           new TableIndex(
               index.get("name").asText(),
               index.get("kind").asText(),
-              columns,
-              Map.of(columns[0], new Properties()),
+              columns.toArray(new NamedReference[0]),
+              ofColumns,
               ofIndex));
     }
     return indexes.toArray(new TableIndex[0]);
