@@ -61,6 +61,35 @@ async fn keyed(path: &Path) -> Arc<Table> {
     table
 }
 
+#[tokio::test]
+async fn a_key_of_several_columns_is_found_by_one_index_over_them() {
+    let folder = folder();
+    let table = open(folder.path()).await;
+    let key = ["s".to_owned(), "k".to_owned()];
+    assert!(table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap());
+    let snapshot = table.snapshot().await.unwrap();
+    let indexes = snapshot.indexes();
+    let [index] = indexes.as_slice() else { panic!("{indexes:?}") };
+    assert_eq!((index.name.as_str(), &index.columns[..], index.files_covered), ("s_k_key", &key[..], 2));
+    // All keys share `s`, so that an index on it alone would find every row.
+    let found = batch(&[(4, Some(-4), Some("base")), (304, Some(-304), Some("base")), (5, Some(-5), Some("new"))]);
+    make(&table, Operation::Upsert, found).await.unwrap();
+    make(&table, Operation::Delete, batch(&[(6, None, Some("base")), (8, None, Some("other"))])).await.unwrap();
+    let now = rows(&table).await;
+    assert_eq!((now.len(), now.get(&6), now.get(&8)), (300, None, Some(&row(4, "base"))));
+    assert_eq!((&now[&4], &now[&304], &now[&5]), (&row(-4, "base"), &row(-304, "base"), &row(-5, "new")));
+    let hidden: Vec<u32> = {
+        let snapshot = table.snapshot().await.unwrap();
+        snapshot.files().iter().map(|file| file.deleted.as_ref().map_or(0, |rows| rows.len())).collect()
+    };
+    assert_eq!(hidden, [2, 1]);
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    let table = open(folder.path()).await;
+    assert_eq!(rows(&table).await, now);
+    let error = make(&table, Operation::Delete, keys(&[4])).await.unwrap_err();
+    assert!(error.to_string().contains("(s, k)"), "{error}");
+}
+
 async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) -> lakemark_table::Result<Written> {
     table.write(vec![Change { operation, rows }], WriteOptions::default()).await
 }

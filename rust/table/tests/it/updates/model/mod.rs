@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::datatypes::Int64Type;
 use lakemark_table::{
     BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, VacuumOptions, WriteOptions, Written,
 };
@@ -85,9 +86,10 @@ impl Trial {
         }
         let table = open(folder.path()).await;
         let options = parameters(&mut random);
-        table.declare_key(&["k".to_owned()], &options, one_thread()).await.unwrap();
+        let key = if random.random_bool(0.4) { vec!["g".to_owned(), "k".to_owned()] } else { vec!["k".to_owned()] };
+        table.declare_key(&key, &options, one_thread()).await.unwrap();
         if random.random_bool(0.3) {
-            table.drop_index("k_key", false).await.unwrap();
+            table.drop_index(&format!("{}_key", key.join("_")), false).await.unwrap();
         }
         Self {
             seed,
@@ -445,15 +447,24 @@ fn row(random: &mut StdRng) -> Row {
 
 fn as_batch(rows: &[(i64, Row)]) -> RecordBatch {
     let rows: Vec<_> = rows.iter().map(|(key, (a, s))| (*key, *a, s.as_deref())).collect();
-    batch(&rows)
+    grouped(&batch(&rows))
+}
+
+/// The rows with the group of each key, which is part of the key in some trials.
+fn grouped(rows: &RecordBatch) -> RecordBatch {
+    let keys = rows.column_by_name("k").unwrap().as_primitive::<Int64Type>();
+    let groups: StringArray = keys.values().iter().map(|key| Some(format!("g{}", key % 3))).collect();
+    let own = rows.schema_ref().fields().iter().zip(rows.columns());
+    let own = own.map(|(field, values)| (field.name().clone(), Arc::clone(values), field.is_nullable()));
+    RecordBatch::try_from_iter_with_nullable(own.chain([("g".to_owned(), Arc::new(groups) as ArrayRef, true)])).unwrap()
 }
 
 /// The rows of a call, as it is made.
 fn given(call: &Call) -> RecordBatch {
     match call.operation {
-        Operation::Delete => keys(&call.rows.iter().map(|(key, _)| *key).collect::<Vec<_>>()),
+        Operation::Delete => grouped(&keys(&call.rows.iter().map(|(key, _)| *key).collect::<Vec<_>>())),
         Operation::Update => {
-            let named = [Some(0), call.named.0.then_some(1), call.named.1.then_some(2)];
+            let named = [Some(0), call.named.0.then_some(1), call.named.1.then_some(2), Some(3)];
             as_batch(&call.rows).project(&named.into_iter().flatten().collect::<Vec<_>>()).unwrap()
         }
         Operation::Insert | Operation::Upsert => as_batch(&call.rows),

@@ -40,7 +40,7 @@ impl Others {
             vectors: BTreeMap::new(),
         };
         if is_delta {
-            let schema = r#"{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}},{"name":"a","type":"integer","nullable":true,"metadata":{}},{"name":"s","type":"string","nullable":true,"metadata":{}}]}"#;
+            let schema = r#"{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}},{"name":"a","type":"integer","nullable":true,"metadata":{}},{"name":"s","type":"string","nullable":true,"metadata":{}},{"name":"g","type":"string","nullable":true,"metadata":{}}]}"#;
             let (protocol, configuration) = match with_vectors {
                 true => (
                     json!({"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}),
