@@ -8,6 +8,7 @@
 //! The condition on the composite is TRUE for the same rows, and never NULL: where the others are NULL or FALSE it is FALSE. So conditions are put
 //! together where only their being TRUE counts, which is so below AND and OR and not below NOT.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef};
@@ -59,8 +60,10 @@ fn composed(composites: &[Composite<'_>], predicate: Predicate) -> Predicate {
 /// Puts parts of a conjunction together as long as an index takes some of them.
 fn conjunction(composites: &[Composite<'_>], mut parts: Vec<Predicate>) -> Predicate {
     loop {
-        let fits = composites.iter().filter_map(|composite| composite.fit(&parts));
-        let Some(fit) = fits.max_by_key(|fit| fit.columns) else { break };
+        let fits = composites.iter().filter_map(|composite| Some((composite, composite.fit(&parts)?)));
+        // Of those that take as many conditions the one over the fewest columns: its keys are the shortest.
+        let best = fits.max_by_key(|(composite, fit)| (fit.columns, Reverse(composite.types.len())));
+        let Some((_, fit)) = best else { break };
         let mut place = 0;
         parts.retain(|_| {
             place += 1;

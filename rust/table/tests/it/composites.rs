@@ -175,15 +175,27 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
     table.create_index(spec("a"), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
-    let of = async |predicate: &Predicate| {
-        let found = probe(&snapshot, predicate).await;
+    let of = async |snapshot: &Snapshot, predicate: &Predicate| {
+        let found = probe(snapshot, predicate).await;
         found.report.leaves.into_iter().map(|leaf| (leaf.column.unwrap(), leaf.index)).collect::<Vec<_>>()
     };
     let name = |name: &str| Some(name.to_owned());
-    assert_eq!(of(&number("a", 2)).await, [("a".to_owned(), name("a_bitmap"))]);
+    assert_eq!(of(&snapshot, &number("a", 2)).await, [("a".to_owned(), name("a_bitmap"))]);
     let both = and([number("a", 2), text("x")]);
-    assert_eq!(of(&both).await, [("a, b".to_owned(), name("a_b_key"))]);
+    assert_eq!(of(&snapshot, &both).await, [("a, b".to_owned(), name("a_b_key"))]);
     check(&snapshot, &both).await;
+
+    // Of several over these columns and more, the one over these alone.
+    table.create_index(over(&["b", "a", "c"]), false).await.unwrap();
+    table.create_index(over(&["a", "b", "c"]), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    assert_eq!(of(&snapshot, &both).await, [("a, b".to_owned(), name("a_b_key"))]);
+    let all = and([number("a", 2), text("x"), number("c", 1)]);
+    let found = probe(&snapshot, &all).await.report.leaves;
+    assert_eq!(found.len(), 1);
+    assert!([Some("a, b, c"), Some("b, a, c")].contains(&found[0].column.as_deref()));
+    check(&snapshot, &all).await;
 
     // A file that only the other index knows: that is asked then.
     write(&folder.path().join("f3.parquet"), &batch(&rows(FILES * ROWS, ROWS)));
@@ -192,7 +204,7 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
     let snapshot = open(folder.path()).await.snapshot().await.unwrap();
     let found = probe(&snapshot, &both).await;
     let columns: Vec<_> = found.report.leaves.iter().map(|leaf| leaf.column.clone().unwrap()).collect();
-    assert_eq!(columns, ["a", "b"]);
+    assert_eq!(columns, ["a", "b, a, c"], "of `b` alone something is known by its prefix");
     assert!(found.files.iter().all(|file| matches!(file, FileProbe::Known { .. })));
 }
 
