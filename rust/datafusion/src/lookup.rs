@@ -86,9 +86,7 @@ pub async fn lookup(
 /// The columns of the only index of the kind `key`, or of all of them if they have the same; without any, those of the filters.
 fn key_columns(snapshot: &Snapshot) -> Result<Vec<String>> {
     let with = |kinds: &[Kind]| -> Vec<Vec<String>> {
-        let indexes = snapshot.indexes().into_iter();
-        let kept = indexes.filter(|index| kinds.iter().any(|kind| kind.name() == index.kind));
-        let mut columns: Vec<Vec<String>> = kept.map(|index| index.columns).collect();
+        let mut columns = snapshot.columns_of_kinds(kinds);
         columns.sort();
         columns.dedup();
         columns

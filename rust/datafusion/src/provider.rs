@@ -120,7 +120,7 @@ impl TableProvider for LakemarkTable {
         };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
-        let prober = options.reading.filter(|_| options.use_index && !snapshot.indexes().is_empty()).map(|reading| {
+        let prober = options.reading.filter(|_| options.use_index && snapshot.has_indexes()).map(|reading| {
             // What a join will not find is tested by the join: no column is read for that alone.
             let reading = Reading { filter: Columns::default(), limit: None, ..reading };
             Prober { snapshot: Arc::clone(&snapshot), reading }

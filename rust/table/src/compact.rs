@@ -135,7 +135,7 @@ impl Merge<'_> {
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
     async fn build_again(&self, context: &Context, snapshot: &Snapshot) -> Result<Option<Built>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
-        let marks = snapshot.files().iter().zip(&snapshot.marks);
+        let marks = snapshot.files().iter().zip(snapshot.marks.iter());
         let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
         let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
         let mut result = GroupResult::default();

@@ -139,9 +139,9 @@ fn index_of<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ManifestIndex>
 }
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
-fn row_groups(snapshot: &Snapshot, answers: &Answers) -> Vec<Option<Vec<u32>>> {
+fn row_groups<'a>(snapshot: &'a Snapshot, answers: &'a Answers) -> Vec<Option<&'a [u32]>> {
     let known =
-        |(file, data_file): (usize, &DataFile)| data_file.row_groups.clone().or_else(|| answers.row_groups(file));
+        |(file, data_file): (usize, &'a DataFile)| data_file.row_groups.as_deref().or_else(|| answers.row_groups(file));
     snapshot.files().iter().enumerate().map(known).collect()
 }
 
@@ -149,41 +149,71 @@ async fn combine(
     snapshot: &Snapshot,
     predicate: &Predicate,
     answers: &Answers,
-    row_groups: &[Option<Vec<u32>>],
+    row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
     options: &ProbeOptions,
 ) -> Result<Vec<FileProbe>> {
     let work = |file: usize| Work {
-        row_groups: row_groups.get(file).cloned().flatten(),
+        row_groups: row_groups.get(file).copied().flatten().map(<[u32]>::to_vec),
         deleted: snapshot.files().get(file).and_then(|file| file.deleted.clone()),
         answers: answers.of_file(file),
         counted: counted.get(file).copied().flatten(),
     };
-    let rows: u64 = row_groups.iter().flatten().flatten().copied().map(u64::from).sum();
-    let files = snapshot.files().len();
+    let count_only = options.count_only;
+    let (mut done, asked) = ruled_out(predicate, answers, row_groups, counted, count_only);
+    let of_file = |file: &usize| row_groups.get(*file).copied().flatten();
+    let rows: u64 = asked.iter().filter_map(of_file).flatten().copied().map(u64::from).sum();
     // Where nothing is tested no row is looked at.
     let is_constant = matches!(predicate, Predicate::Const(_));
-    if rows < PARALLEL_ROWS || files == 1 || is_constant {
-        return Ok((0..files).map(|file| work(file).run(predicate, options.count_only)).collect());
+    if rows < PARALLEL_ROWS || asked.len() == 1 || is_constant {
+        done.extend(asked.into_iter().map(|file| (file, work(file).run(predicate, count_only))));
+    } else {
+        let mut tasks = JoinSet::new();
+        let predicate = Arc::new(predicate.clone());
+        let per_task = FILES_PER_TASK.min(asked.len().div_ceil(*CORES)).max(1);
+        for files in asked.chunks(per_task) {
+            let batch: Vec<(usize, Work)> = files.iter().map(|file| (*file, work(*file))).collect();
+            let predicate = Arc::clone(&predicate);
+            tasks.spawn_blocking(move || -> Vec<(usize, FileProbe)> {
+                batch.into_iter().map(|(file, work)| (file, work.run(&predicate, count_only))).collect()
+            });
+        }
+        while let Some(part) = tasks.join_next().await {
+            done.extend(part.map_err(|error| Error::task(&error))?);
+        }
     }
-    let mut tasks = JoinSet::new();
-    let predicate = Arc::new(predicate.clone());
-    let count_only = options.count_only;
-    let per_task = FILES_PER_TASK.min(files.div_ceil(*CORES)).max(1);
-    for first in (0..files).step_by(per_task) {
-        let batch: Vec<Work> = (first..files.min(first + per_task)).map(work).collect();
-        let predicate = Arc::clone(&predicate);
-        tasks.spawn_blocking(move || {
-            let probes: Vec<FileProbe> = batch.into_iter().map(|work| work.run(&predicate, count_only)).collect();
-            (first, probes)
-        });
+    done.sort_unstable_by_key(|(file, _)| *file);
+    Ok(done.into_iter().map(|(_, probe)| probe).collect())
+}
+
+/// The files of which no row is chosen, by what is known of them as a whole, and those whose rows the algebra is about.
+fn ruled_out(
+    predicate: &Predicate,
+    answers: &Answers,
+    row_groups: &[Option<&[u32]>],
+    counted: &[Option<u64>],
+    count_only: bool,
+) -> (Vec<(usize, FileProbe)>, Vec<usize>) {
+    let lacks_all = answers.ruled_out(predicate, row_groups.len());
+    let (mut done, mut asked) = (Vec::with_capacity(row_groups.len()), Vec::new());
+    for (file, known) in row_groups.iter().enumerate() {
+        let is_counted = counted.get(file).is_some_and(Option::is_some);
+        let rows = known.map(rows_of).filter(|rows| !is_counted && answers.fit(file, *rows));
+        match (known, rows, lacks_all.get(file)) {
+            (Some(_), Some(_), Some(true)) if count_only => done.push((file, FileProbe::Counted { rows: 0 })),
+            (Some(known), Some(rows), Some(true)) => {
+                let none = RowSet::empty(rows);
+                let probe = FileProbe::Known { row_groups: known.to_vec(), certain: none.clone(), uncertain: none };
+                done.push((file, probe));
+            }
+            _ => asked.push(file),
+        }
     }
-    let mut done = Vec::new();
-    while let Some(part) = tasks.join_next().await {
-        done.push(part.map_err(|error| Error::task(&error))?);
-    }
-    done.sort_by_key(|(first, _)| *first);
-    Ok(done.into_iter().flat_map(|(_, probes)| probes).collect())
+    (done, asked)
+}
+
+fn rows_of(row_groups: &[u32]) -> u32 {
+    row_groups.iter().copied().fold(0, u32::saturating_add)
 }
 
 /// The algebra of one file.
@@ -200,7 +230,7 @@ impl Work {
             return FileProbe::Counted { rows };
         }
         // Without row positions the answers that hold for whole files still may rule the file out.
-        let rows = self.row_groups.as_ref().map_or(1, |groups| groups.iter().copied().fold(0u32, u32::saturating_add));
+        let rows = self.row_groups.as_deref().map_or(1, rows_of);
         let mut answers = self.answers.iter();
         let mut leaf = |_: &Leaf| match answers.next() {
             Some(answer) if self.row_groups.is_some() => answer.candidates(rows),
@@ -246,7 +276,7 @@ fn summarize(
     predicate: &Predicate,
     answers: &Answers,
     files: &[FileProbe],
-    row_groups: &[Option<Vec<u32>>],
+    row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
 ) -> ProbeReport {
     let mut leaves = Vec::new();
@@ -265,7 +295,7 @@ fn summarize(
     });
     let mut report = ProbeReport { leaves, files_total: files.len() as u64, ..ProbeReport::default() };
     for (file, known) in files.iter().zip(row_groups) {
-        add_file(&mut report, file, known.as_deref());
+        add_file(&mut report, file, *known);
     }
     let covered = (0..snapshot.files().len()).filter(|file| {
         counted.get(*file).is_some_and(Option::is_some)

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
@@ -114,12 +114,13 @@ pub(crate) struct FileMarks {
 }
 
 /// A pinned state of a table: the list of data files, and the marks that were there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     schema: SchemaRef,
     file_schema: SchemaRef,
     partition_columns: Vec<Field>,
-    files: Vec<DataFile>,
+    /// Shared with other snapshots of the same files.
+    files: Arc<Vec<DataFile>>,
     object_store: Arc<dyn ObjectStore>,
     root: Url,
     delta_version: Option<u64>,
@@ -128,7 +129,7 @@ pub struct Snapshot {
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
-    pub(crate) marks: Vec<FileMarks>,
+    pub(crate) marks: Arc<Vec<FileMarks>>,
     /// Whether the migration that the manifest names is in the data files.
     pub(crate) folded: bool,
     pending: Option<Arc<PendingRows>>,
@@ -154,8 +155,9 @@ impl Snapshot {
 
     /// Hides what pending changes hide, and adds what they add.
     pub(crate) fn lay_over(&mut self, overlay: &Overlay) {
-        for (file, shadow) in self.files.iter_mut().zip(&overlay.shadow) {
-            let Some((row_groups, hidden)) = shadow else { continue };
+        let shadows = || overlay.shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
+        for (place, (row_groups, hidden)) in shadows() {
+            let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
             file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
             file.row_groups.get_or_insert_with(|| row_groups.clone());
@@ -172,8 +174,17 @@ impl Snapshot {
                 let (manifest, files) = (manifest?, files?);
                 let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
                 let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
+                let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
+                if let Some(same) = table.listed.get(&files, manifest.as_ref()).filter(|_| is_plain) {
+                    return Ok(same);
+                }
+                let listed: Vec<ObjectMeta> = files.iter().map(|file| file.meta.clone()).collect();
                 let listing = listing_of(table, updates, &later, files).await?;
-                Self::pin_listing(table, manifest, listing).await
+                let snapshot = Self::pin_listing(table, manifest, listing).await?;
+                if is_plain {
+                    table.listed.insert(listed, &snapshot);
+                }
+                Ok(snapshot)
             }
             TableFormat::Delta => {
                 let (manifest, state) = newest_delta(table).await?;
@@ -216,14 +227,14 @@ impl Snapshot {
             schema: Arc::new(Schema::new(all)),
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: listing.partition_columns,
-            files,
+            files: Arc::new(files),
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
             delta_version: None,
             names: None,
             manifest,
             store: table.store.clone(),
-            marks,
+            marks: Arc::new(marks),
             folded: false,
             pending: None,
             sequence: None,
@@ -280,14 +291,14 @@ impl Snapshot {
             schema: Arc::clone(&state.schema),
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: state.partition_columns,
-            files,
+            files: Arc::new(files),
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
             delta_version: Some(state.version),
             names: state.names,
             manifest,
             store: table.store.clone(),
-            marks,
+            marks: Arc::new(marks),
             folded,
             pending: None,
             sequence: None,
@@ -425,11 +436,31 @@ impl Snapshot {
         self.manifest.as_ref().map(|manifest| manifest.number)
     }
 
+    /// Whether there are indexes.
+    #[must_use]
+    pub fn has_indexes(&self) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| !manifest.indexes.is_empty())
+    }
+
     /// The indexes and how much of this snapshot they cover.
     #[must_use]
     pub fn indexes(&self) -> Vec<IndexInfo> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
         manifest.indexes.iter().map(|index| self.index_info(manifest, index)).collect()
+    }
+
+    /// The columns of each index of one of these kinds.
+    #[must_use]
+    pub fn columns_of_kinds(&self, kinds: &[Kind]) -> Vec<Vec<String>> {
+        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        let kept = indexes.filter(|index| Kind::of(index).is_some_and(|kind| kinds.contains(&kind)));
+        kept.map(|index| self.shown_columns(index)).collect()
+    }
+
+    /// The columns of an index, as the table shows them.
+    fn shown_columns(&self, index: &ManifestIndex) -> Vec<String> {
+        let shown = self.shown_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
+        column::columns(&shown).map(|column| self.shown_text(column)).collect()
     }
 
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex) -> IndexInfo {
@@ -452,7 +483,7 @@ impl Snapshot {
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
             column: self.shown_text(&shown),
-            columns: column::columns(&shown).map(|column| self.shown_text(column)).collect(),
+            columns: self.shown_columns(index),
             data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
             chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
             predicted_bytes: recorded.bytes_of(rows),
@@ -530,6 +561,41 @@ impl Snapshot {
     }
 }
 
+/// Whether migrations put data files into the store.
+fn has_moved(updates: &ManifestUpdates) -> bool {
+    !updates.replaced.is_empty() || !updates.data.is_empty()
+}
+
+/// The last snapshot of a table's own files, and what was listed for it. While the listing and the manifest are the same, so is all that follows
+/// from them: files are matched with the manifest once.
+#[derive(Debug, Default)]
+pub(crate) struct ListedSnapshot(Mutex<Option<Arc<Listed>>>);
+
+#[derive(Debug)]
+struct Listed {
+    /// In the order of the listing.
+    files: Vec<ObjectMeta>,
+    snapshot: Snapshot,
+}
+
+impl ListedSnapshot {
+    /// The snapshot of these files, as they were listed, and this manifest.
+    fn get(&self, files: &[ListedFile], manifest: Option<&Arc<Manifest>>) -> Option<Snapshot> {
+        let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
+        let Listed { files: listed, snapshot } = last.as_ref();
+        let same_marks = match (manifest, &snapshot.manifest) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        };
+        (same_marks && files.iter().map(|file| &file.meta).eq(listed)).then(|| snapshot.clone())
+    }
+
+    fn insert(&self, files: Vec<ObjectMeta>, snapshot: &Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::new(Listed { files, snapshot: snapshot.clone() }));
+    }
+}
+
 /// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
 pub(crate) async fn listing_of(
     table: &Table,
@@ -538,9 +604,7 @@ pub(crate) async fn listing_of(
     files: Vec<ListedFile>,
 ) -> Result<Listing> {
     match (updates, table.store.as_ref()) {
-        (Some(updates), Some(store))
-            if !updates.replaced.is_empty() || !updates.data.is_empty() || !later.is_empty() =>
-        {
+        (Some(updates), Some(store)) if has_moved(updates) || !later.is_empty() => {
             Listing::migrated(files, store, updates, later).await
         }
         _ => Listing::of(&table.location, files),

@@ -22,7 +22,7 @@ use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ListedSnapshot, Snapshot};
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::updates::{
@@ -59,6 +59,7 @@ pub struct Table {
     pub(crate) version: Option<u64>,
     /// None for a glob or a file without a store: such a table can be read, not indexed.
     pub(crate) store: Option<Arc<Store>>,
+    pub(crate) listed: ListedSnapshot,
     pub(crate) footers: FooterCache,
     pub(crate) vectors: VectorCache,
     pub(crate) overlays: OverlayCache,
@@ -86,7 +87,8 @@ impl Table {
             let (footers, vectors) = (FooterCache::default(), VectorCache::default());
             let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
             let version = options.version;
-            let table = Self { location, format, version, store, footers, vectors, overlays, queue, automatic };
+            let listed = ListedSnapshot::default();
+            let table = Self { location, format, version, store, listed, footers, vectors, overlays, queue, automatic };
             let table = Arc::new(table);
             if version.is_some() {
                 // Whoever asks for a version that is not there learns it now.

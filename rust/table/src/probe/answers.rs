@@ -83,8 +83,8 @@ pub(super) struct Question {
     pub test: Test,
     pub index: ManifestIndex,
     pub segment: ManifestSegment,
-    /// Files of the snapshot that it may answer for, with their paths.
-    pub files: Vec<(usize, String)>,
+    /// Files of the snapshot that it may answer for.
+    pub files: Vec<usize>,
 }
 
 impl Answers {
@@ -114,7 +114,7 @@ impl Answers {
         for (place, leaf) in leaves.iter().enumerate() {
             let mut of_leaf = answers.questions(snapshot, place, leaf);
             if left_out.get(place).copied().unwrap_or(false) {
-                for (file, _) in of_leaf.drain(..).flat_map(|question| question.files) {
+                for file in of_leaf.drain(..).flat_map(|question| question.files) {
                     answers.set(place, file, Answer::Unknown(Reason::ScanIsCheaper));
                 }
             }
@@ -145,11 +145,10 @@ impl Answers {
         let is_needless = |file: usize| ruled_out.get(file).copied().unwrap_or(false);
         for (place, of_leaf) in questions.iter_mut().enumerate() {
             for question in of_leaf.iter_mut() {
-                let (needless, needed) =
-                    std::mem::take(&mut question.files).into_iter().partition(|(file, _)| is_needless(*file));
+                let (needless, needed): (Vec<usize>, _) =
+                    std::mem::take(&mut question.files).into_iter().partition(|file| is_needless(*file));
                 question.files = needed;
-                let needless: Vec<(usize, String)> = needless;
-                for (file, _) in needless {
+                for file in needless {
                     self.set(place, file, Answer::NotNeeded);
                 }
             }
@@ -197,14 +196,8 @@ impl Answers {
     fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<Question> {
         let indexes = snapshot.indexes_of(&leaf.column);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
-        let mut open: HashMap<u32, usize> = HashMap::new();
-        for (file, mark) in snapshot.marks.iter().enumerate() {
-            let answered = matches!(answers.get(file), Some(Answer::Constant(_) | Answer::Counted(_)));
-            if let (false, Some(ordinal)) = (answered, mark.ordinal) {
-                open.insert(ordinal, file);
-            }
-        }
-        let questions = questions_of(snapshot, place, leaf, &indexes, open);
+        let is_open = |file: usize| !matches!(answers.get(file), Some(Answer::Constant(_) | Answer::Counted(_)));
+        let questions = questions_of(snapshot, place, leaf, &indexes, is_open);
         if let (Some(index), Some(slot)) = (indexes.first(), self.sources.get_mut(place)) {
             slot.get_or_insert_with(|| index.name.clone());
         }
@@ -224,7 +217,7 @@ impl Answers {
                     problem = damage.problem,
                     "a mark cannot be used; its files are scanned"
                 );
-                for (file, _) in &question.files {
+                for file in &question.files {
                     self.set(question.leaf, *file, Answer::Unknown(damage.reason));
                 }
                 return;
@@ -237,8 +230,9 @@ impl Answers {
             .zip(rows.iter())
             .map(|(entry, candidates)| (entry.path.as_str(), (entry, candidates)))
             .collect();
-        for (file, path) in &question.files {
-            let answer = match entries.get(path.as_str()) {
+        for file in &question.files {
+            let path = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
+            let answer = match entries.get(path) {
                 Some((entry, candidates))
                     if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await =>
                 {
@@ -276,11 +270,20 @@ impl Answers {
     }
 
     /// Row groups of a file that a segment vouches for.
-    pub(crate) fn row_groups(&self, file: usize) -> Option<Vec<u32>> {
+    pub(crate) fn row_groups(&self, file: usize) -> Option<&[u32]> {
         self.leaves.iter().find_map(|answers| match answers.get(file) {
-            Some(Answer::Rows { row_groups, .. }) => Some(row_groups.clone()),
+            Some(Answer::Rows { row_groups, .. }) => Some(row_groups.as_slice()),
             _ => None,
         })
+    }
+
+    /// Whether all answers of a file are about so many rows.
+    pub(super) fn fit(&self, file: usize, rows: u32) -> bool {
+        let fits = |answer: Option<&Answer>| match answer {
+            Some(Answer::Rows { candidates, .. }) => candidates.universe() == rows,
+            _ => true,
+        };
+        self.leaves.iter().all(|answers| fits(answers.get(file)))
     }
 
     /// Whether marks did for the file all that they can do: something was answered and nothing is missing or stale.
@@ -317,21 +320,28 @@ impl Answers {
     }
 }
 
-/// The segments of these indexes to ask about the `open` files, which are by their ordinals: each file is asked of the first that covers it.
+/// The segments of these indexes to ask about the open files: each file is asked of the first that covers it.
 pub(super) fn questions_of(
     snapshot: &Snapshot,
     place: usize,
     leaf: &Leaf,
     indexes: &[&ManifestIndex],
-    mut open: HashMap<u32, usize>,
+    is_open: impl Fn(usize) -> bool,
 ) -> Vec<Question> {
-    let Some(manifest) = &snapshot.manifest else { return Vec::new() };
+    let Some(manifest) = snapshot.manifest.as_ref().filter(|_| !indexes.is_empty()) else { return Vec::new() };
+    // By ordinal in the manifest.
+    let mut open: Vec<Option<usize>> = vec![None; manifest.files.len()];
+    for (file, mark) in snapshot.marks.iter().enumerate() {
+        let slot = mark.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
+        if let Some(slot) = slot.filter(|_| is_open(file)) {
+            *slot = Some(file);
+        }
+    }
     let mut questions = Vec::new();
     for index in indexes {
         for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            let files = segment.files.iter().filter_map(|ordinal| open.remove(ordinal));
-            let files: Vec<(usize, String)> =
-                files.filter_map(|file| Some((file, snapshot.files().get(file)?.path.clone()))).collect();
+            let files = segment.files.iter().filter_map(|ordinal| open.get_mut(*ordinal as usize)?.take());
+            let files: Vec<usize> = files.collect();
             if !files.is_empty() {
                 let (index, segment) = ((*index).clone(), segment.clone());
                 questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });

@@ -35,8 +35,10 @@ impl Answers {
         };
         let is_exact = |question: &Question| Kind::of(&question.index).is_some_and(Kind::is_exact);
         let exact = questions.iter().filter(|question| is_exact(question)).count();
+        let has_zones =
+            snapshot.indexes_of(&leaf.column).into_iter().any(|index| !Kind::of(index).is_some_and(Kind::is_exact));
         let of_points = matches!(&leaf.test, Test::Ranges(ranges) if ranges.are_points());
-        if exact <= FEW_SEGMENTS || !of_points {
+        if !has_zones || exact <= FEW_SEGMENTS || !of_points {
             return questions;
         }
         let known = |question: &Question| use_cache && remembered(store, question).is_some();
@@ -44,7 +46,7 @@ impl Answers {
             return questions;
         }
         let files = questions.iter().filter(|question| is_exact(question)).flat_map(|question| &question.files);
-        let files: HashSet<usize> = files.map(|(file, _)| *file).collect();
+        let files: HashSet<usize> = files.copied().collect();
         let of_zones = zone_questions(snapshot, place, leaf, &files);
         if of_zones.len() * 2 > exact {
             return questions;
@@ -74,7 +76,7 @@ impl Answers {
         let mut left = Vec::with_capacity(questions.len());
         for mut question in questions {
             if is_exact(&question) {
-                question.files.retain(|(file, _)| !lacks_all(*file));
+                question.files.retain(|file| !lacks_all(*file));
             }
             if !question.files.is_empty() {
                 left.push(question);
@@ -86,10 +88,8 @@ impl Answers {
 
 /// Segments with zones that cover these files; for every file the first one.
 fn zone_questions(snapshot: &Snapshot, place: usize, leaf: &Leaf, files: &HashSet<usize>) -> Vec<Question> {
-    let marks = snapshot.marks.iter().enumerate().filter(|(file, _)| files.contains(file));
-    let open = marks.filter_map(|(file, mark)| Some((mark.ordinal?, file))).collect();
     let indexes = snapshot.indexes_of(&leaf.column);
     // A summary has the fewest segments for the most files.
     let zoned = indexes.into_iter().rev().filter(|index| !Kind::of(index).is_some_and(Kind::is_exact));
-    questions_of(snapshot, place, leaf, &zoned.collect::<Vec<_>>(), open)
+    questions_of(snapshot, place, leaf, &zoned.collect::<Vec<_>>(), |file| files.contains(&file))
 }

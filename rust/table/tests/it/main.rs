@@ -11,6 +11,7 @@ mod faults;
 mod fixture;
 mod futures;
 mod layer;
+mod listed;
 mod locations;
 mod mapping;
 mod moments;
