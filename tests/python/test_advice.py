@@ -62,6 +62,12 @@ def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
         assert index.bytes == pytest.approx(mark.predicted_bytes, rel=0.15)
         assert index.predicted_bytes == pytest.approx(index.bytes, rel=0.15)
     assert table.advise("SELECT count(*) FROM sales WHERE shop = 7").marks == []
+    # An index over several columns is of use to a query that asks for the first of them.
+    for columns in (["shop", "id"], ["id", "shop"]):
+        table.create_index(columns, progress=False)
+    unused = table.advise("SELECT count(*) FROM sales WHERE shop = 7").unused
+    assert "id_shop_key" in unused
+    assert "shop_id_key" not in unused
 
 
 def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) -> None:

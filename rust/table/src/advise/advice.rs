@@ -92,18 +92,23 @@ struct Advisor<'a> {
 
 impl Advisor<'_> {
     fn advice(&self, snapshot: &Snapshot, rows: u64, sampled_rows: u64, from_queries: bool) -> Advice {
-        let on = |index: IndexInfo| (snapshot.resolve(&index.column).unwrap_or_else(|| index.column.clone()), index);
+        // Of several columns the first has to be asked for, or the index finds nothing.
+        let on = |index: IndexInfo| {
+            let first = index.columns.first().unwrap_or(&index.column);
+            (snapshot.resolve(first).unwrap_or_else(|| first.clone()), index)
+        };
         let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
         let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
         for (column, index) in &indexes {
             let encoding = Encoding::from_name(&index.encoding);
             let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| Mark::new(column, e));
-            if let Some(mark) = mark {
+            // What an index over several columns saves is not predicted.
+            if let (Some(mark), 1) = (mark, index.columns.len()) {
                 marks.insert(column.clone(), mark);
             }
         }
         let now = self.reads(&marks);
-        let indexed = indexes.iter().map(|(column, _)| column).collect();
+        let indexed = indexes.iter().filter(|(_, index)| index.columns.len() == 1).map(|(column, _)| column).collect();
         let mut proposals = self.proposals(&mut marks, &indexed);
         proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.shown_text(&proposal.column));
         let after = self.reads(&marks);
