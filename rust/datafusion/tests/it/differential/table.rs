@@ -281,6 +281,9 @@ async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<Strin
     let mut dice = StdRng::seed_from_u64(seed ^ 0x5e7e);
     let mut marked = Vec::new();
     let count = *pick(&mut dice, &[0, 1, 1, 2]);
+    if count == 0 {
+        return marked;
+    }
     let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
     for number in 0..count {
         let width = dice.random_range(2..5).min(columns.len());
