@@ -75,14 +75,14 @@ def key_array(keys: object) -> object:
 
 
 def _tuple_array(keys: Sequence[Any]) -> pa.Array:
-    """Keys of several columns as structs, whose fields are called by their places."""
+    """Keys of several columns as structs, whose fields have names that no column has: places count."""
     import pyarrow as pa
 
     length = max(len(key) for key in keys if isinstance(key, tuple))
     if any(key is not None and not (isinstance(key, tuple) and len(key) == length) for key in keys):
         raise InvalidInputError(f"keys of several columns must be tuples of one length, such as all of {length} values")
     columns = [pa.array([None if key is None else key[place] for key in keys]) for place in range(length)]
-    return pa.StructArray.from_arrays(columns, names=[str(place) for place in range(length)])
+    return pa.StructArray.from_arrays(columns, names=[f"\0{place}" for place in range(length)])
 
 
 def _is_pandas(given: object) -> bool:

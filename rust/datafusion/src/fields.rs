@@ -18,8 +18,7 @@ use lakemark_format::column;
 pub(crate) fn name_of(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Alias(alias) => name_of(&alias.expr),
-        // A name with a separator would be another column's field.
-        Expr::Column(column) => (!column::is_field(&column.name)).then(|| column.name.clone()),
+        Expr::Column(column) => is_plain(&column.name).then(|| column.name.clone()),
         Expr::ScalarFunction(call) if call.func.inner().is::<GetFieldFunc>() => {
             let (outer, names) = call.args.split_first()?;
             let literal = |expr: &Expr| match expr {
@@ -101,10 +100,15 @@ fn values_of(entries: &DataType) -> Option<&DataType> {
     }
 }
 
+/// Whether it is a name like any other: one with a separator would be the field of another column, or several columns.
+fn is_plain(name: &str) -> bool {
+    !column::is_field(name) && !column::is_composite(name)
+}
+
 /// The name of a field or the key of a map; keys of other types of strings the engine compares otherwise or not at all.
 fn field_name(value: &ScalarValue) -> Option<String> {
     match value {
-        ScalarValue::Utf8(Some(name)) if !column::is_field(name) => Some(name.clone()),
+        ScalarValue::Utf8(Some(name)) if is_plain(name) => Some(name.clone()),
         _ => None,
     }
 }

@@ -157,8 +157,8 @@ fn parts_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>>
     let mut parts: Vec<Vec<Option<String>>> = vec![Vec::new(); on.len()];
     for text in texts.as_string::<i32>() {
         let values = text.map(record).transpose().map_err(|error| refuse(error.to_string()))?;
-        if let Some(values) = values.as_ref().filter(|values| values.len() != on.len()) {
-            return Err(refuse(format!("{} has {}", text.unwrap_or_default(), values.len())));
+        if values.as_ref().is_some_and(|values| values.len() != on.len()) {
+            return Err(refuse(format!("{:?} is none", text.unwrap_or_default())));
         }
         for (place, part) in parts.iter_mut().enumerate() {
             part.push(values.as_ref().and_then(|values| values.get(place)).map(str::to_owned));
@@ -170,7 +170,10 @@ fn parts_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>>
 /// Values with commas between, quoted as in CSV files.
 fn record(text: &str) -> Result<StringRecord, csv::Error> {
     let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
-    Ok(reader.records().next().transpose()?.unwrap_or_default())
+    let mut records = reader.records();
+    let first = records.next().transpose()?.unwrap_or_default();
+    // A second line is no part of the key, whose text begins and ends with it.
+    Ok(if records.next().is_some() || text.starts_with(['\n', '\r']) { StringRecord::new() } else { first })
 }
 
 /// The conditions that a row has one of the keys.
@@ -179,13 +182,16 @@ fn filters(on: &[(FieldRef, String)], keys: &[ArrayRef]) -> Result<Vec<Expr>> {
     let mut values = Vec::with_capacity(on.len());
     for ((_, name), keys) in on.iter().zip(keys) {
         let of_column = scalars(keys)?;
-        let different: HashSet<&ScalarValue> = of_column.iter().collect();
-        let list = different.into_iter().map(|key| Expr::Literal(key.clone(), None)).collect();
-        lists.push(Expr::InList(InList::new(Box::new(expression(name)), list, false)));
+        // In lists floats are compared by their bits, which tells 0.0 from -0.0: of several columns the conditions below say all.
+        if on.len() == 1 || !keys.data_type().is_floating() {
+            let different: HashSet<&ScalarValue> = of_column.iter().collect();
+            let list = different.into_iter().map(|key| Expr::Literal(key.clone(), None)).collect();
+            lists.push(Expr::InList(InList::new(Box::new(expression(name)), list, false)));
+        }
         values.push((expression(name), of_column));
     }
     let rows = keys.first().map_or(0, |first| first.len());
-    if on.len() > 1 && rows > 1 {
+    if on.len() > 1 {
         let key = |row: usize| {
             let columns = values.iter().filter_map(|(column, keys)| Some((column, keys.get(row)?)));
             conjunction(columns.map(|(column, key)| column.clone().eq(Expr::Literal(key.clone(), None))))

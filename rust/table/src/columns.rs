@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, new_empty_array, new_null_array};
-use arrow::compute::{CastOptions, cast_with_options, concat};
+use arrow::array::{ArrayRef, RecordBatch, new_empty_array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
@@ -255,30 +255,36 @@ fn push_rows(
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
     let rows = rows.min(limit.unwrap_or(rows));
     if !column::is_composite(field.name()) {
-        return match parts.into_iter().next().flatten() {
-            Some(part) => for_each_array(footer, row_group, field, part, of_file, limit, |array| builder.push(&array)),
-            None => {
-                builder.push_nulls(u32::try_from(rows).unwrap_or(u32::MAX));
-                Ok(())
-            }
+        let Some(part) = parts.into_iter().next().flatten() else {
+            builder.push_nulls(u32::try_from(rows).unwrap_or(u32::MAX));
+            return Ok(());
         };
+        for array in arrays_of(footer, row_group, field, part, of_file, limit)? {
+            builder.push(&array?).map_err(|error| unreadable(field, of_file.0, error))?;
+        }
+        return Ok(());
     }
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(parts.len());
-    for (column, part) in columns_of(field).iter().zip(parts) {
-        let Some(part) = part else {
-            columns.push(new_null_array(column.data_type(), rows));
-            continue;
-        };
-        let mut arrays: Vec<ArrayRef> = Vec::new();
-        for_each_array(footer, row_group, column, part, of_file, limit, |array| {
-            arrays.push(array);
-            Ok(())
-        })?;
-        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
-        let whole = if arrays.is_empty() { Ok(new_empty_array(column.data_type())) } else { concat(&arrays) };
-        columns.push(whole.map_err(|error| unreadable(column, of_file.0, error))?);
+    // All columns step together, so that no more of them is held than a batch of each.
+    let columns = columns_of(field);
+    let mut readers = Vec::with_capacity(columns.len());
+    for (column, part) in columns.iter().zip(parts) {
+        let of_part = |part| arrays_of(footer, row_group, column, part, of_file, limit);
+        readers.push((column, part.map(of_part).transpose()?));
     }
-    builder.push_rows(&columns).map_err(|error| unreadable(field, of_file.0, error))
+    let mut left = rows;
+    while left > 0 {
+        let step = left.min(BATCH_ROWS);
+        let mut arrays = Vec::with_capacity(readers.len());
+        for (column, reader) in &mut readers {
+            arrays.push(match reader {
+                Some(reader) => reader.next().transpose()?.unwrap_or_else(|| new_empty_array(column.data_type())),
+                None => new_null_array(column.data_type(), step),
+            });
+        }
+        builder.push_rows(&arrays).map_err(|error| unreadable(field, of_file.0, error))?;
+        left -= step;
+    }
+    Ok(())
 }
 
 fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
@@ -287,17 +293,16 @@ fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error:
         .with_source(error)
 }
 
-/// Hands over the rows of a column chunk, or the first `limit` of them, as the table types them.
-fn for_each_array(
+/// The rows of a column chunk, or the first `limit` of them, as the table types them.
+fn arrays_of<'a>(
     footer: &Footer,
     row_group: usize,
-    field: &FieldRef,
+    field: &'a FieldRef,
     Fetched { leaves, chunks }: Fetched,
-    (name, size): (&str, u64),
+    (name, size): (&'a str, u64),
     limit: Option<usize>,
-    mut visit: impl FnMut(ArrayRef) -> Result<(), ArrowError>,
-) -> Result<()> {
-    let damaged = |error: Box<dyn std::error::Error + Send + Sync>| unreadable(field, name, error);
+) -> Result<impl Iterator<Item = Result<ArrayRef>> + use<'a>> {
+    let damaged = move |error: Box<dyn std::error::Error + Send + Sync>| unreadable(field, name, error);
     let options = ArrowReaderOptions::new();
     let metadata =
         ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
@@ -310,20 +315,18 @@ fn for_each_array(
         reader = reader.with_limit(limit);
     }
     let key_type = key_type(field)?;
-    let key = map_of(&footer.schema, field.name()).map(|(_, key)| key);
-    for batch in reader.build().map_err(|error| damaged(error.into()))? {
-        let batch = batch.map_err(|error| damaged(error.into()))?;
-        let Some(array) = batch.columns().first() else { continue };
-        let array = leaf_values(array, key).map_err(|error| damaged(error.into()))?;
-        let typed = if key_type_of(array.data_type()).as_ref() == Some(&key_type) {
-            Ok(array)
-        } else {
+    let key = map_of(&footer.schema, field.name()).map(|(_, key)| key.to_owned());
+    let typed = move |batch: RecordBatch| {
+        let array = leaf_values(batch.columns().first()?, key.as_deref());
+        Some(array.and_then(|array| match key_type_of(array.data_type()).as_ref() == Some(&key_type) {
+            true => Ok(array),
             // As the engine does when it reads a file whose type is not the table's.
-            cast_to(&array, field.data_type())
-        };
-        typed.and_then(&mut visit).map_err(|error| damaged(error.into()))?;
-    }
-    Ok(())
+            false => cast_to(&array, field.data_type()),
+        }))
+    };
+    let batches = reader.build().map_err(|error| damaged(error.into()))?;
+    let arrays = batches.filter_map(move |batch| batch.map(&typed).transpose());
+    Ok(arrays.map(move |array| array.and_then(|array| array).map_err(|error| damaged(error.into()))))
 }
 
 fn cast_to(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {

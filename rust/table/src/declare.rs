@@ -9,7 +9,7 @@ use lakemark_index::key_type_of;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::fields::{indexable, key_type_of_field};
+use crate::fields::{indexable, indexed_field, key_type_of_field};
 use crate::kind::{Kind, precision_of};
 use crate::options::IndexSpec;
 use crate::snapshot::Snapshot;
@@ -19,14 +19,15 @@ pub(crate) fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestI
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
     let kind = kind_over(&columns, Kind::asked_for(&spec.kind)?, snapshot)?;
     let name = column::composite(columns.iter().map(String::as_str));
-    let typed = snapshot.field(&name).and_then(|field| Some((key_type_of_field(&field)?, field)));
+    let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
     let shown = snapshot.shown_text(&name);
     let (encoding, options) = kind.check_options(&spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
     }
-    let index = spec.name.clone().unwrap_or_else(|| format!("{}_{}", shown.replace(", ", "_"), kind.name()));
+    let own = || columns.iter().map(|column| snapshot.shown_text(column)).collect::<Vec<_>>().join("_");
+    let index = spec.name.clone().unwrap_or_else(|| format!("{}_{}", own(), kind.name()));
     if index.trim().is_empty() {
         return Err(Error::invalid("the name of an index cannot be empty"));
     }

@@ -17,13 +17,12 @@ use parquet::schema::types::SchemaDescriptor;
 
 use crate::moments::is_rebased;
 
-/// A column, a field of a struct, or the values of a map under a key, by the whole name; a composite as a struct of its columns. None if the schema has none, or if a list
+/// A column, a field of a struct, or the values of a map under a key, by the whole name. None if the schema has none, or if a list
 /// is on the way.
 #[must_use]
 pub fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
     if column::is_composite(name) {
-        let columns = column::columns(name).map(|column| field_of(schema, column)).collect::<Option<Fields>>()?;
-        return Some(Arc::new(Field::new(name, DataType::Struct(columns), false)));
+        return None;
     }
     let mut names = column::names(name);
     let mut found = named(schema.fields(), names.next()?)?;
@@ -34,6 +33,15 @@ pub fn field_of(schema: &Schema, name: &str) -> Option<FieldRef> {
         };
     }
     Some(Arc::new(found.as_ref().clone().with_name(name)))
+}
+
+/// What an index can be on, by the whole name: a column or field, or a composite as a struct of its columns.
+pub(crate) fn indexed_field(schema: &Schema, name: &str) -> Option<FieldRef> {
+    if !column::is_composite(name) {
+        return field_of(schema, name);
+    }
+    let columns = column::columns(name).map(|column| field_of(schema, column)).collect::<Option<Fields>>()?;
+    Some(Arc::new(Field::new(name, DataType::Struct(columns), false)))
 }
 
 /// The columns of a composite by their whole names, or the column itself.

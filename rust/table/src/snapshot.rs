@@ -16,7 +16,7 @@ use url::Url;
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::delta::DeltaState;
 use crate::error::{Error, Result};
-use crate::fields::{Presence, field_of, key_type_of_field};
+use crate::fields::{Presence, field_of, indexed_field, key_type_of_field};
 use crate::footer::{FileShape, modified_ns};
 use crate::kind::Kind;
 use crate::listing::{ListedFile, Listing, listed};
@@ -402,7 +402,7 @@ impl Snapshot {
 
     /// The column or field of the files that has this name there, typed as it is now; none if the table has it no more.
     pub(crate) fn stored_field(&self, stored: &str) -> Option<FieldRef> {
-        let field = field_of(&self.file_schema, &self.shown_name(stored)?)?;
+        let field = indexed_field(&self.file_schema, &self.shown_name(stored)?)?;
         Some(Arc::new(field.as_ref().clone().with_name(stored)))
     }
 
@@ -518,14 +518,14 @@ impl Snapshot {
     pub fn is_marked(&self, column: &str) -> bool {
         self.partition_columns.iter().any(|field| field.name() == column)
             || !self.indexes_of(column).is_empty()
-            || self.is_in_composite(column)
+            || self.begins_composite(column)
     }
 
-    /// Whether an index over several columns is on this one, too.
-    fn is_in_composite(&self, column: &str) -> bool {
+    /// Whether an index over several columns begins with this one: of others alone it knows nothing.
+    fn begins_composite(&self, column: &str) -> bool {
         let stored = self.stored_name(column);
         let is_over = |index: &ManifestIndex| {
-            column::is_composite(&index.column) && column::columns(&index.column).any(|column| *column == stored)
+            column::is_composite(&index.column) && column::columns(&index.column).next() == Some(&stored)
         };
         let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         indexes.any(|index| is_over(index) && self.is_usable(index))

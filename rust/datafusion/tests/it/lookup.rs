@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int8Array, Int64Array, NullArray, StringArray, StructArray, UInt64Array,
+    Array, ArrayRef, AsArray, Float64Array, Int8Array, Int64Array, NullArray, RecordBatch, StringArray, StructArray,
+    UInt64Array,
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
@@ -174,7 +175,8 @@ async fn keys_of_several_columns_are_found_together() {
     assert_eq!(found(&table, pairs(&[]), None).await, Vec::<String>::new());
     for (keys, text) in [
         (Arc::new(Int64Array::from(vec![1])) as ArrayRef, "keys of type Int64 were given"),
-        (Arc::new(StringArray::from(vec!["x,1,2"])), "x,1,2 has 3"),
+        (Arc::new(StringArray::from(vec!["x,1,2"])), "\"x,1,2\" is none"),
+        (Arc::new(StringArray::from(vec!["x,1\ny,2"])), "is none"),
         (Arc::new(StringArray::from(vec!["x,seven"])), "seven"),
         (
             Arc::new(StructArray::try_from(vec![("s", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap()),
@@ -191,4 +193,34 @@ async fn keys_of_several_columns_are_found_together() {
     let filter = format!("id = {} AND s = '{}'", other.1, other.0);
     let report = explain(&table, Some(&filter), &QueryOptions::default()).await.unwrap();
     assert_eq!((report.index_reads, report.rows_certain, report.rows_uncertain), (1, 1, 0), "{report}");
+}
+
+#[tokio::test]
+async fn zeros_of_floats_are_one_key_with_and_without_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3, 4]));
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, 0.0, 1.5, f64::NAN]));
+    let names: ArrayRef = Arc::new(StringArray::from(vec!["a", "a", "a", "a"]));
+    let rows = RecordBatch::try_from_iter([("id", ids), ("v", values), ("s", names)]).unwrap();
+    write(&folder.path().join("f.parquet"), &rows);
+    let table = open(folder.path()).await;
+    let keys = |values: Vec<f64>| {
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a"; values.len()]));
+        StructArray::try_from(vec![("0", names), ("1", Arc::new(Float64Array::from(values)) as ArrayRef)]).unwrap()
+    };
+    // `found` compares with the index and without.
+    for is_marked in [false, true] {
+        if is_marked {
+            let spec = IndexSpec { columns: vec!["s".to_owned(), "v".to_owned()], ..IndexSpec::default() };
+            table.create_index(spec, false).await.unwrap();
+            table.build(BuildOptions::default()).await.unwrap();
+        }
+        let table = open(folder.path()).await;
+        assert_eq!(found(&table, keys(vec![0.0]), Some("s,v")).await, ["1", "2"]);
+        assert_eq!(found(&table, keys(vec![-0.0, 1.5]), Some("s,v")).await, ["1", "2", "3"]);
+        let swapped = keys(vec![1.5]);
+        let swapped =
+            StructArray::try_from(vec![("0", Arc::clone(swapped.column(1))), ("1", Arc::clone(swapped.column(0)))]);
+        assert_eq!(found(&table, swapped.unwrap(), Some("v,s")).await, ["3"]);
+    }
 }

@@ -270,7 +270,9 @@ impl Shapes {
                 "it has another struct than the table around {shown}; queries scan the file, write it again to index it"
             ));
         }
-        column::columns(&index.column).any(|column| shape.hollow.iter().any(|hollow| hollow == column)).then(|| {
+        let is_hollow = |column: &&str| shape.hollow.iter().any(|hollow| hollow == column);
+        column::columns(&index.column).find(is_hollow).map(|hollow| {
+            let shown = snapshot.shown_name(hollow).map_or_else(|| hollow.to_owned(), |name| snapshot.shown_text(&name));
             format!(
                 "it says that {shown} is never NULL and its struct may be, so that readers see a value where the struct is NULL; \
                  queries scan the file, write it again with a field that may be NULL to index it"

@@ -14,7 +14,7 @@ use super::is_same_data;
 use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::fields::{Presence, field_of, has_other_calendar, key_type_of_field};
+use crate::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;
@@ -365,7 +365,7 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
     }
     let has_index = !snapshot.indexes_of(&leaf.column).is_empty();
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
-    let indexable = field_of(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
+    let indexable = indexed_field(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
     let answers = snapshot.marks.iter().map(|mark| match &mark.schema {
         Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => Answer::Constant(null),

@@ -9,7 +9,6 @@
 //! together where only their being TRUE counts, which is so below AND and OR and not below NOT.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 
 use arrow::array::{Array, ArrayRef};
 use lakemark_format::{KeyType, ManifestIndex, column};
@@ -31,17 +30,26 @@ impl Snapshot {
         if composites.is_empty() { simple } else { composed(&composites, simple).simplify() }
     }
 
-    /// The condition that a row has one of the keys in these columns, given as a column each, in terms of an index over them or over more that
-    /// begins with them. None without such an index, or if a key has no place in it.
+    /// The condition that a row has one of the keys in these columns, given as a column each, in terms of an index that begins with them in any
+    /// order. A NULL in a key is a value like any other. None for a single column, without such an index, if one on the first column alone knows more files, or if a key has no place in
+    /// the index.
     #[must_use]
     pub fn keyed(&self, columns: &[String], keys: &[ArrayRef]) -> Option<Predicate> {
-        let begins = |composite: &&Composite<'_>| column::columns(&composite.name).take(columns.len()).eq(columns);
+        if columns.len() < 2 {
+            return None;
+        }
         let composites = Composite::all(self);
-        let shortest = composites.iter().filter(begins).min_by_key(|composite| composite.types.len())?;
-        let (Some(of_one), true) = (keys.first(), columns.len() > 1) else { return None };
-        let test = Test::Ranges(composite_points(shortest.types, keys)?);
-        let text = format!("({}) is one of {} keys", column::shown(&shortest.name), of_one.len());
-        Some(Predicate::Leaf(Leaf { column: shortest.name.clone(), test, text }))
+        let fits = composites.iter().filter_map(|composite| Some((composite, composite.places_of(columns)?)));
+        let best = fits.max_by_key(|(composite, _)| (composite.covered, Reverse(composite.types.len())));
+        let (composite, places) = best?;
+        if composite.is_outdone(columns.first()?) {
+            return None;
+        }
+        let ordered: Vec<ArrayRef> = places.into_iter().filter_map(|place| keys.get(place).cloned()).collect();
+        let count = ordered.first()?.len();
+        let test = Test::Ranges(composite_points(composite.types, &ordered)?);
+        let text = format!("({}) is one of {count} keys", column::shown(&composite.name));
+        Some(Predicate::Leaf(Leaf { column: composite.name.clone(), test, text }))
     }
 }
 
@@ -61,8 +69,8 @@ fn composed(composites: &[Composite<'_>], predicate: Predicate) -> Predicate {
 fn conjunction(composites: &[Composite<'_>], mut parts: Vec<Predicate>) -> Predicate {
     loop {
         let fits = composites.iter().filter_map(|composite| Some((composite, composite.fit(&parts)?)));
-        // Of those that take as many conditions the one over the fewest columns: its keys are the shortest.
-        let best = fits.max_by_key(|(composite, fit)| (fit.columns, Reverse(composite.types.len())));
+        // The one that knows most files, then the most conditions; of as many the one over the fewest columns, whose keys are the shortest.
+        let best = fits.max_by_key(|(composite, fit)| (composite.covered, fit.columns, Reverse(composite.types.len())));
         let Some((_, fit)) = best else { break };
         let mut place = 0;
         parts.retain(|_| {
@@ -108,6 +116,13 @@ impl<'a> Composite<'a> {
         manifest.indexes.iter().filter_map(of_index).collect()
     }
 
+    /// Where each of its first columns is among `columns`, if they are just these.
+    fn places_of(&self, columns: &[String]) -> Option<Vec<usize>> {
+        let first = column::columns(&self.name).take(columns.len());
+        let places: Vec<usize> = first.filter_map(|column| columns.iter().position(|have| have == column)).collect();
+        (places.len() == columns.len()).then_some(places)
+    }
+
     /// Conditions on the first columns; none if there are none, or if other indexes know more.
     fn fit(&self, parts: &[Predicate]) -> Option<Fit> {
         let (mut places, mut sets, mut texts) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,7 +143,7 @@ impl<'a> Composite<'a> {
         }
         // One condition is better left to an index of its own column.
         let first = column::columns(&self.name).next()?;
-        if sets.is_empty() || sets.len() == 1 && !self.snapshot.exact_indexes_of(first).is_empty() {
+        if sets.is_empty() || sets.len() == 1 && !self.snapshot.indexes_of(first).is_empty() {
             return None;
         }
         let test = Test::Ranges(composite_ranges(self.types, &sets));
@@ -141,7 +156,7 @@ impl<'a> Composite<'a> {
 
     /// Whether the column has an index of its own that knows more files.
     fn is_outdone(&self, column: &str) -> bool {
-        let indexes = self.snapshot.exact_indexes_of(column);
+        let indexes = self.snapshot.indexes_of(column);
         indexes.into_iter().any(|index| covered(self.snapshot, index) > self.covered)
     }
 }
@@ -171,5 +186,5 @@ fn not_null<'a>(parts: &'a [Predicate], column: &'a str) -> impl Iterator<Item =
 fn covered(snapshot: &Snapshot, index: &ManifestIndex) -> usize {
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
     let of_index = segments.filter(|segment| segment.index_id == index.id);
-    of_index.flat_map(|segment| &segment.files).collect::<HashSet<_>>().len()
+    of_index.map(|segment| segment.files.len()).sum()
 }

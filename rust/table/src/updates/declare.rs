@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
-use lakemark_format::{ManifestUpdates, column};
+use lakemark_format::ManifestUpdates;
+use lakemark_format::column::{composite, is_composite, is_field};
 use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
@@ -74,6 +75,11 @@ fn checked_key(base: &Snapshot, columns: &[String]) -> Result<Arc<KeyColumns>> {
         };
         if columns.iter().take(place).any(|before| before == column) {
             return Err(Error::invalid(format!("the column {column} stands in the key twice; name it once")));
+        }
+        if is_composite(column) || is_field(column) {
+            return Err(Error::unsupported(format!(
+                "the name of the column {column:?} holds U+0000 or U+0001, so that no index can be on it; choose another"
+            )));
         }
         let of = field.data_type();
         if of.is_floating() || of.is_nested() || matches!(of, DataType::Null) {
@@ -186,11 +192,14 @@ async fn for_each_key(
 /// Sees to it that the columns of the key have an index that knows their rows, but for partition columns.
 async fn index_key(table: &Arc<Table>, base: &Snapshot, columns: &[String], build: BuildOptions) -> Result<()> {
     let stored = stored_columns(base, columns);
-    let name = column::composite(stored.iter().map(String::as_str));
+    let name = composite(stored.iter().map(String::as_str));
     if stored.is_empty() || !base.exact_indexes_of(&name).is_empty() {
         return Ok(());
     }
-    let index = format!("{}_key", stored.join("_"));
+    let (own, taken) = (format!("{}_key", stored.join("_")), base.indexes());
+    let is_free = |name: &String| !taken.iter().any(|index| index.name == *name && index.columns != stored);
+    let others = (2..).map(|number| format!("{own}_{number}"));
+    let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
     let spec = IndexSpec { name: Some(index.clone()), columns: stored, kind: "key".to_owned(), ..IndexSpec::default() };
     table.create_index(spec, true).await?;
     table.build(BuildOptions { index: Some(index), ..build }).await?;

@@ -57,7 +57,7 @@ async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Result<Opt
     let by_all = keys.values(key, &stored).and_then(|keys| base.keyed(&stored, &keys));
     let (asked, columns) = match by_all {
         Some(asked) => (asked, stored.len()),
-        None => match by_first(base, key, keys) {
+        None => match by_first(base, &stored, key, keys) {
             Some(asked) => (asked, 1),
             None => return Ok(None),
         },
@@ -67,9 +67,9 @@ async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Result<Opt
     Ok(Some(Asked { files, is_whole: columns == key.names.len() }))
 }
 
-/// The condition on the first column of the key; none without an index, or if a value has no place in its order.
-fn by_first(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Option<Predicate> {
-    let column = key.names.first().filter(|column| !base.indexes_of(column).is_empty())?;
+/// The condition on the first stored column of the key; none without an index, or if a value has no place in its order.
+fn by_first(base: &Snapshot, stored: &[String], key: &KeyColumns, keys: &Keys) -> Option<Predicate> {
+    let column = stored.first().filter(|column| !base.indexes_of(column).is_empty())?;
     let values = encode_literals(keys.values(key, std::slice::from_ref(column))?.first()?)?;
     let text = format!("{column} is one of {} keys", keys.len());
     let test = Test::Ranges(KeyRanges::points(values));

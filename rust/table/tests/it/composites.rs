@@ -209,6 +209,49 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
 }
 
 #[tokio::test]
+async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
+    let folder = folder();
+    let (table, _) = marked(folder.path(), &["a", "b"]).await;
+    let spec = IndexSpec { kind: "summary".to_owned(), ..spec("c") };
+    table.create_index(spec, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    // Declared and not built: more columns, or the first one alone, and no file.
+    table.create_index(over(&["a", "b", "c"]), false).await.unwrap();
+    table.create_index(over(&["c", "a"]), false).await.unwrap();
+    let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+    let indexes = async |predicate: &Predicate| {
+        let found = probe(&snapshot, predicate).await.report.leaves;
+        found.into_iter().filter_map(|leaf| leaf.index).collect::<Vec<_>>()
+    };
+    assert_eq!(indexes(&number("c", 1)).await, ["c_summary"]);
+    let all = and([number("a", 2), text("x"), number("c", 1)]);
+    let mut asked = indexes(&all).await;
+    asked.sort();
+    assert_eq!(asked, ["a_b_key", "c_summary"]);
+    let keys: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(vec![1])), Arc::new(Int32Array::from(vec![2]))];
+    assert_eq!(snapshot.keyed(&["c".to_owned(), "a".to_owned()], &keys), None);
+    let keys: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec!["x"])), Arc::new(Int32Array::from(vec![2]))];
+    let by_both = snapshot.keyed(&["b".to_owned(), "a".to_owned()], &keys).unwrap();
+    let found = probe(&snapshot, &by_both).await;
+    let expected = probe(&snapshot, &and([number("a", 2), text("x")])).await;
+    assert_eq!((found.files, found.report.leaves[0].index.as_deref()), (expected.files, Some("a_b_key")));
+}
+
+#[tokio::test]
+async fn a_column_whose_name_reads_as_several_is_no_composite() {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = |from: i32| Arc::new(Int32Array::from_iter_values(from..from + 9)) as ArrayRef;
+    let rows = [("a", numbers(0)), ("b", numbers(10)), ("a\u{1}b", numbers(20))];
+    write(&folder.path().join("f.parquet"), &RecordBatch::try_from_iter(rows).unwrap());
+    let (table, snapshot) = marked(folder.path(), &["a", "b"]).await;
+    assert_eq!((snapshot.resolve("a\u{1}b"), snapshot.field("a\u{1}b")), (None, None));
+    let error = table.create_index(over(&["a\u{1}b"]), false).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    let declared = table.declare_key(&["a\u{1}b".to_owned()], &Default::default(), BuildOptions::default()).await;
+    assert!(declared.unwrap_err().to_string().contains("U+0001"));
+}
+
+#[tokio::test]
 async fn files_may_lack_columns_come_later_and_be_compacted() {
     let folder = folder();
     let lacking = batch(&rows(0, 120)).project(&[0, 2]).unwrap();

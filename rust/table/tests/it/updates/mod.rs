@@ -90,6 +90,30 @@ async fn a_key_of_several_columns_is_found_by_one_index_over_them() {
     assert!(error.to_string().contains("(s, k)"), "{error}");
 }
 
+#[tokio::test]
+async fn a_key_that_begins_with_a_partition_column_is_found_by_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for part in 0..3 {
+        let rows: Vec<_> = (0..50).map(|row| (row, Some(part), Some("base"))).collect();
+        write(&folder.path().join(format!("part={part}/f.parquet")), &batch(&rows));
+    }
+    let table = open(folder.path()).await;
+    let key = ["part".to_owned(), "k".to_owned()];
+    table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let indexes = table.snapshot().await.unwrap().indexes();
+    assert_eq!(indexes.iter().map(|index| index.name.as_str()).collect::<Vec<_>>(), ["k_key"]);
+    let part: ArrayRef = Arc::new(Int64Array::from(vec![1, 7]));
+    let gone = keys(&[4, 5]);
+    let gone = RecordBatch::try_from_iter([("part", part), ("k", Arc::clone(gone.column(0)))]).unwrap();
+    make(&table, Operation::Delete, gone).await.unwrap();
+    let snapshot = table.snapshot().await.unwrap();
+    let hidden = snapshot
+        .files()
+        .iter()
+        .map(|file| file.deleted.as_ref().map_or_else(Vec::new, |rows| rows.iter().collect::<Vec<u32>>()));
+    assert_eq!(hidden.collect::<Vec<_>>(), [vec![], vec![4], vec![]]);
+}
+
 async fn make(table: &Arc<Table>, operation: Operation, rows: RecordBatch) -> lakemark_table::Result<Written> {
     table.write(vec![Change { operation, rows }], WriteOptions::default()).await
 }
