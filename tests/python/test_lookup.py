@@ -60,10 +60,10 @@ def test_the_column_of_the_only_key_index_is_meant(plain: Judged) -> None:
 def test_keys_of_several_columns_are_tuples(plain: Judged) -> None:
     on = ["city", "id"]
     some = plain.rows(["city", "id"], "id IN (5, 6, 777)")
-    keys = [(city, id) for city, id in some if city is not None]
+    keys = [(city, number) for city, number in some if city is not None]
     assert len(keys) >= 2
     (city, number), (_, other) = keys[0], keys[1]
-    condition = " OR ".join(f"city = '{city}' AND id = {id}" for city, id in keys)
+    condition = " OR ".join(f"city = '{city}' AND id = {number}" for city, number in keys)
     wrong = [("Nowhere", number), (None, other), None]
     expected = plain.rows(COLUMNS, condition)
 
@@ -75,9 +75,9 @@ def test_keys_of_several_columns_are_tuples(plain: Judged) -> None:
     index = plain.table.create_index(on, progress=False)
     assert (index.name, index.kind, index.column, index.columns) == ("city_id_key", "key", "city, id", ("city", "id"))
     assert found([*keys, *wrong]) == found([*keys, *wrong], use_index=False) == expected
-    assert found([{"id": id, "city": city} for city, id in keys]) == expected
-    assert found([(id, city) for city, id in keys], ["id", "city"]) == expected
-    assert found([f"{city},{id}" for city, id in keys]) == expected
+    assert found([{"id": number, "city": city} for city, number in keys]) == expected
+    assert found([(number, city) for city, number in keys], ["id", "city"]) == expected
+    assert found([f"{city},{number}" for city, number in keys]) == expected
     report = plain.table.explain(f"id = {number} AND city = '{city}'")
     assert [leaf.index for leaf in report.leaves] == ["city_id_key"]
     assert (report.rows_certain, report.rows_uncertain) == (plain.table.count(f"id = {number}"), 0)
