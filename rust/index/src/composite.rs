@@ -125,9 +125,14 @@ pub fn composite_ranges(types: &[KeyType], sets: &[&KeyRanges]) -> KeyRanges {
     KeyRanges::ascending(prefixes.iter().flat_map(of_prefix))
 }
 
-/// The keys of rows of columns of these types whose first columns have the values of one of these rows, a column each; none if a row has no key.
+/// The keys of rows of columns of these types whose first columns have the values of one of these rows, a column each; none if a row has no key or a column is of another type.
 #[must_use]
 pub fn composite_points(types: &[KeyType], columns: &[ArrayRef]) -> Option<KeyRanges> {
+    let is_typed =
+        |(column, key_type): (&ArrayRef, &KeyType)| key_type_of(column.data_type()).as_ref() == Some(key_type);
+    if columns.len() > types.len() || !columns.iter().zip(types).all(is_typed) {
+        return None;
+    }
     let mut keys = encode_rows(columns)?;
     if columns.len() == types.len() {
         return Some(KeyRanges::points(keys));
@@ -292,6 +297,15 @@ mod tests {
         assert!(first.ranges().len() == 1 && keys.iter().all(|key| first.contains(key)));
         let other = encode_rows(&columns(&[(Some(3), None, None), (None, Some("a".into()), Some(1))])).unwrap();
         assert!(!other.iter().any(|key| first.contains(key)));
+    }
+
+    #[test]
+    fn columns_of_other_types_have_no_key() {
+        let rows = columns(&[(Some(1), Some("a".into()), Some(2))]);
+        let wide: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1]));
+        assert!(composite_points(&TYPES, &rows[..2]).is_some());
+        assert_eq!(composite_points(&TYPES, &[wide, Arc::clone(&rows[1])]), None);
+        assert_eq!(composite_points(&TYPES[..2], &rows), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! An engine translates its own expressions into a [`Predicate`]; whatever it cannot translate
 //! exactly becomes [`Predicate::Unknown`], which keeps every row (law 2).
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::ranges::KeyRanges;
@@ -189,16 +190,32 @@ impl Joint {
 /// Over one column `a IN A AND a IN B` is `a IN A ∩ B` in all three truth values (both are NULL
 /// exactly where `a` is), and OR likewise is the union.
 fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
-    let mut merged: Vec<Predicate> = Vec::with_capacity(parts.len());
+    let mut merged: Vec<Merged> = Vec::with_capacity(parts.len());
+    let mut places: HashMap<String, usize> = HashMap::new();
     for part in parts {
         let nested = match (part.simplify(), joint) {
             (Predicate::And(inner), Joint::And) | (Predicate::Or(inner), Joint::Or) => inner,
             (other, _) => vec![other],
         };
         for part in nested {
-            absorb(&mut merged, part, joint);
+            let Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text }) = part else {
+                merged.push(Merged::Other(part));
+                continue;
+            };
+            match places.get(&column).and_then(|place| merged.get_mut(*place)) {
+                Some(Merged::Tests { sets, text: texts, .. }) => {
+                    sets.push(set);
+                    texts.push_str(joint.word());
+                    texts.push_str(&text);
+                }
+                _ => {
+                    places.insert(column.clone(), merged.len());
+                    merged.push(Merged::Tests { column, sets: vec![set], text });
+                }
+            }
         }
     }
+    let mut merged: Vec<Predicate> = merged.into_iter().map(|part| part.finish(joint)).collect();
     match merged.len() {
         1 => merged.remove(0),
         _ if joint == Joint::And => Predicate::And(merged),
@@ -206,22 +223,27 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     }
 }
 
-fn absorb(merged: &mut Vec<Predicate>, part: Predicate, joint: Joint) {
-    if let Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), text }) = &part {
-        for earlier in merged.iter_mut() {
-            if let Predicate::Leaf(Leaf { column: same, test: Test::Ranges(have), text: have_text }) = earlier
-                && same == column
-            {
-                *have = match joint {
-                    Joint::And => have.intersect(ranges),
-                    Joint::Or => have.union(ranges),
+/// A part of a conjunction or disjunction while parts are merged.
+enum Merged {
+    /// The tests of one column by ranges.
+    Tests { column: String, sets: Vec<KeyRanges>, text: String },
+    /// Anything else.
+    Other(Predicate),
+}
+
+impl Merged {
+    fn finish(self, joint: Joint) -> Predicate {
+        match self {
+            Self::Tests { column, sets, text } => {
+                let set = match joint {
+                    Joint::And => sets.into_iter().reduce(|all, set| all.intersect(&set)).unwrap_or_default(),
+                    Joint::Or => KeyRanges::union_all(sets),
                 };
-                *have_text = format!("{have_text}{}{text}", joint.word());
-                return;
+                Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text })
             }
+            Self::Other(predicate) => predicate,
         }
     }
-    merged.push(part);
 }
 
 impl fmt::Display for Predicate {

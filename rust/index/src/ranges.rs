@@ -125,12 +125,16 @@ impl KeyRanges {
         Self::between(Bound::Included(Key::Bytes(prefix.to_vec())), high)
     }
 
-    /// Ranges that are ascending and disjoint; neighbours that touch become one.
+    /// Ranges that begin in ascending order; those that overlap or touch become one.
     pub(crate) fn ascending(ranges: impl Iterator<Item = KeyRange>) -> Self {
         let mut joined: Vec<KeyRange> = Vec::new();
         for range in ranges.filter(|range| !range.is_empty()) {
             match joined.last_mut() {
-                Some(last) if flip(&range.low).is_some_and(|end| end == last.high) => last.high = range.high,
+                Some(last) if reaches(&last.high, &range.low) => {
+                    if high_order(&last.high, &range.high).is_lt() {
+                        last.high = range.high;
+                    }
+                }
                 _ => joined.push(range),
             }
         }
@@ -207,7 +211,27 @@ impl KeyRanges {
     /// Keys in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        self.complement().intersect(&other.complement()).complement()
+        Self::union_all(vec![self.clone(), other.clone()])
+    }
+
+    /// Keys in any of the sets.
+    #[must_use]
+    pub fn union_all(sets: Vec<Self>) -> Self {
+        if let [only] = sets.as_slice() {
+            return only.clone();
+        }
+        let mut ranges: Vec<KeyRange> = sets.iter().flat_map(|set| set.0.iter().cloned()).collect();
+        ranges.sort_by(|one, other| low_order(&one.low, &other.low));
+        Self::ascending(ranges.into_iter())
+    }
+}
+
+/// Whether no key lies between the end of a range and the beginning of another one, which begins no earlier.
+fn reaches(high: &Bound<Key>, low: &Bound<Key>) -> bool {
+    match (high, low) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+        (Bound::Excluded(high), Bound::Excluded(low)) => low < high,
+        (Bound::Included(high) | Bound::Excluded(high), Bound::Included(low) | Bound::Excluded(low)) => low <= high,
     }
 }
 

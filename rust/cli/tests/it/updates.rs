@@ -274,7 +274,7 @@ fn a_key_is_declared_in_sql_and_statements_change_the_table() {
     assert_eq!(sql("DELETE FROM t WHERE id = 1"), "count\n1\n");
     assert_eq!(sql("UPDATE t SET n = n + 1 WHERE id < 4"), "count\n3\n");
     assert_eq!(sql("SELECT sum(n) FROM t"), "sum(t.n)\n47\n");
-    assert!(sql("SHOW INDEXES FROM t").contains("id_key,key,"));
+    assert!(sql("SHOW INDEXES FROM t").contains("id_name_key,key,"));
     assert_eq!(things.info()["updates"]["key"], serde_json::json!(["id", "name"]));
     for (options, says) in [
         ("key 'id'", "the key of the table is id, name already"),

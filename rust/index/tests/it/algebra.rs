@@ -162,6 +162,33 @@ proptest! {
         }
         prop_assert_eq!(a.complement().complement(), a);
     }
+
+    #[test]
+    fn the_union_of_many_sets_is_that_of_two_after_the_other(sets in prop::collection::vec(ranges(), 0..6)) {
+        // By De Morgan, which knows nothing of how ranges are merged; the same set has the same ranges.
+        let by_two = |all: KeyRanges, set: &KeyRanges| all.complement().intersect(&set.complement()).complement();
+        let expected = sets.iter().fold(KeyRanges::none(), by_two);
+        prop_assert_eq!(KeyRanges::union_all(sets), expected);
+    }
+}
+
+#[test]
+fn conditions_on_one_column_become_one_however_many_there_are() {
+    let leaf = |column: &str, number: u64| {
+        let (test, text) = (Test::Ranges(KeyRanges::point(Key::Fixed(number))), format!("{column} = {number}"));
+        Predicate::Leaf(Leaf { column: column.to_owned(), test, text })
+    };
+    let many = 20_000;
+    let parts = (0..many).flat_map(|number| [leaf("a", number), leaf("b", number % 7)]).collect();
+    let Predicate::Or(parts) = Predicate::Or(parts).simplify() else { panic!("two columns are left") };
+    let [Predicate::Leaf(a), Predicate::Leaf(b)] = parts.as_slice() else { panic!("{} parts", parts.len()) };
+    assert_eq!((a.column.as_str(), b.column.as_str()), ("a", "b"));
+    let keys = |leaf: &Leaf| match &leaf.test {
+        Test::Ranges(ranges) => ranges.ranges().len() as u64,
+        Test::IsNull => 0,
+    };
+    assert_eq!((keys(a), keys(b)), (many, 7));
+    assert!(a.text.starts_with("a = 0 OR a = 1 OR a = 2 OR") && a.text.ends_with(" OR a = 19999"));
 }
 
 #[test]
