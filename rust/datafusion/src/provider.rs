@@ -60,16 +60,13 @@ impl LakemarkTable {
         &self.snapshot
     }
 
-    /// A provider of the same columns whose scans all see the newest state as of now.
+    /// A provider of the same columns whose scans all see the newest state as of now. The columns were taken when something was `done`, which else is
+    /// to be done again.
     ///
     /// # Errors
     /// The columns are others by now (`SchemaMismatch`).
-    pub(crate) async fn pin_anew(&self) -> Result<Self> {
-        Ok(Self {
-            table: Arc::clone(&self.table),
-            snapshot: self.newest("prepared; prepare the statement").await?,
-            pinned: true,
-        })
+    pub(crate) async fn pin_anew(&self, done: &str) -> Result<Self> {
+        Ok(Self { table: Arc::clone(&self.table), snapshot: self.newest(done).await?, pinned: true })
     }
 
     /// The state that scans see.

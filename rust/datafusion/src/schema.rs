@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::datasource::{TableType, provider_as_source, source_as_provider};
+use datafusion::datasource::{TableType, ViewTable, provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlan;
 use lakemark_table::Table;
@@ -42,10 +42,15 @@ impl SchemaProvider for PinningSchema {
         let Some(found) = self.inner.table(name).await? else {
             return Ok(None);
         };
-        match found.downcast_ref::<LakemarkTable>() {
-            Some(table) => Ok(Some(Arc::new(table.pin().await.map_err(to_engine)?))),
-            None => Ok(Some(found)),
+        if let Some(table) = found.downcast_ref::<LakemarkTable>() {
+            return Ok(Some(Arc::new(table.pin().await.map_err(to_engine)?)));
         }
+        // A view keeps the plan that was made when it was created.
+        if let Some(view) = found.downcast_ref::<ViewTable>() {
+            let plan = pinned_anew(view.logical_plan().clone(), "put into a view; create the view").await?;
+            return Ok(Some(Arc::new(ViewTable::new(plan, view.definition().cloned()))));
+        }
+        Ok(Some(found))
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
@@ -65,11 +70,11 @@ impl SchemaProvider for PinningSchema {
     }
 }
 
-/// The plan of a statement that was prepared some time ago, over the newest states of its tables.
+/// A plan that was made some time ago, when something was `done`, over the newest states of its tables.
 ///
 /// # Errors
-/// The columns of a table are others than they were when the statement was prepared.
-pub(crate) async fn pinned_anew(plan: LogicalPlan) -> Result<LogicalPlan> {
+/// The columns of a table are others than they were then, so that it is to be done again.
+pub(crate) async fn pinned_anew(plan: LogicalPlan, done: &str) -> Result<LogicalPlan> {
     let mut prepared: Vec<Arc<dyn TableProvider>> = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -83,7 +88,7 @@ pub(crate) async fn pinned_anew(plan: LogicalPlan) -> Result<LogicalPlan> {
     })?;
     let mut newest: Vec<Arc<dyn TableProvider>> = Vec::with_capacity(prepared.len());
     for table in prepared.iter().filter_map(|table| table.downcast_ref::<LakemarkTable>()) {
-        newest.push(Arc::new(table.pin_anew().await.map_err(to_engine)?));
+        newest.push(Arc::new(table.pin_anew(done).await.map_err(to_engine)?));
     }
     let anew = |node: LogicalPlan| {
         let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };

@@ -152,9 +152,13 @@ impl LakemarkSession {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
                 let state = self.context.state();
                 let mut plan = state.statement_to_plan(*statement).await.map_err(from_engine)?;
+                if let LogicalPlan::Statement(Prepared::Prepare(prepare)) = &plan {
+                    refuse_change(&prepare.input)?;
+                }
                 if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
                     let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
-                    plan = pinned_anew(frame.into_parts().1).await.map_err(from_engine)?;
+                    let done = "prepared; prepare the statement";
+                    plan = pinned_anew(frame.into_parts().1, done).await.map_err(from_engine)?;
                 }
                 match plan {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {
@@ -273,5 +277,16 @@ mod tests {
         assert_eq!(limit(one.context()), 256 << 20);
         one.sql("SET datafusion.runtime.metadata_cache_limit = '1M'").await.unwrap().collect().await.unwrap();
         assert_eq!((limit(one.context()), limit(other.context())), (1 << 20, 256 << 20));
+    }
+}
+
+/// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.
+fn refuse_change(prepared: &LogicalPlan) -> Result<()> {
+    match prepared {
+        LogicalPlan::Dml(change) if dml::target(change).is_some() => Err(Error::new(
+            ErrorKind::Unsupported,
+            "a statement that changes a table cannot be prepared; give it with its values each time",
+        )),
+        _ => Ok(()),
     }
 }

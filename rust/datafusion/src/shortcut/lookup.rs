@@ -15,13 +15,13 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Column, DFSchemaRef, TableReference};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
 use datafusion::datasource::{TableType, provider_as_source};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::{BinaryExpr, InList};
 use datafusion::logical_expr::expr_rewriter::unnormalize_cols;
-use datafusion::logical_expr::utils::{split_conjunction, split_conjunction_owned};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Sort, SubqueryAlias,
     TableProviderFilterPushDown, TableScan, TableScanBuilder,
@@ -138,11 +138,13 @@ impl LookupTable {
     /// The condition in its plain form, part by part. None where the engine would not ask the table, or finds something wrong with it.
     fn filters(&self, state: &dyn Session) -> Option<Vec<Expr>> {
         let session = state.as_any().downcast_ref::<SessionState>()?;
-        let (asked, schema) = (self.filter.predicate.clone(), Arc::clone(self.filter.input.schema()));
-        let plain = made_plain(session, asked, schema, state.execution_props().query_execution_start_time).ok()?;
+        // A prepared statement has conditions at its scan, which nothing made plain either.
         let known = scan_of(&self.filter.input)?.filters.iter().cloned();
-        let parts = (!matches!(plain, Expr::Literal(..))).then(|| split_conjunction_owned(plain))?;
-        Some(unnormalize_cols(parts.into_iter().chain(known)))
+        let asked = conjunction(unnormalize_cols(std::iter::once(self.filter.predicate.clone()).chain(known)))?;
+        let schema = DFSchema::try_from(self.schema()).ok()?;
+        let now = state.execution_props().query_execution_start_time;
+        let plain = made_plain(session, asked, Arc::new(schema), now).ok()?;
+        (!matches!(plain, Expr::Literal(..))).then(|| split_conjunction_owned(plain))
     }
 }
 

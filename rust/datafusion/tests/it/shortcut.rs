@@ -297,13 +297,61 @@ async fn a_prepared_lookup_sees_what_came_after_it() {
 }
 
 #[tokio::test]
+async fn what_is_known_when_a_lookup_is_prepared_is_made_plain_when_it_is_executed() {
+    let (_folder, session) = keyed().await;
+    session.sql("PREPARE p AS SELECT id FROM t WHERE id = $1 AND to_timestamp(k) < now()").await.unwrap();
+    assert_eq!(rows(&session, "EXECUTE p(7)").await, ["7"]);
+    session.sql("PREPARE q AS SELECT id FROM t WHERE id = '7' AND k = $1").await.unwrap();
+    assert!(is_short(&session, "EXECUTE q(7)").await);
+    assert_eq!(rows(&session, "EXECUTE q(7)").await, ["7"]);
+    assert!(rows(&session, "EXECUTE q(8)").await.is_empty());
+    set_use_index(&session, false).await;
+    assert_eq!(rows(&session, "EXECUTE p(7)").await, ["7"]);
+}
+
+#[tokio::test]
+async fn changes_are_not_prepared() {
+    let folder = folder(2);
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(folder.path()).await;
+    for change in [
+        "UPDATE t SET s = $2 WHERE id = $1",
+        "DELETE FROM t WHERE id = $1",
+        "INSERT INTO t (id) VALUES ($1)",
+        "MERGE INTO t USING (SELECT 7 AS id) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET s = 'x'",
+    ] {
+        let error = session.sql(&format!("PREPARE change AS {change}")).await.unwrap_err().to_string();
+        assert!(error.contains("cannot be prepared"), "{change}: {error}");
+    }
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE s = 'x'").await, ["0"]);
+}
+
+#[tokio::test]
+async fn a_view_sees_what_came_after_it() {
+    let (folder, session) = keyed().await;
+    session.sql("CREATE VIEW v AS SELECT id, k FROM t WHERE id = 7").await.unwrap();
+    session.sql("CREATE VIEW w AS SELECT v.id FROM v JOIN t ON v.id = t.id").await.unwrap();
+    assert_eq!(rows(&session, "SELECT * FROM v").await, ["7|7"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM w").await, ["1"]);
+    write(&folder.path().join("part-9.parquet"), &batch(0));
+    assert_eq!(rows(&session, "SELECT * FROM v").await, ["7|7", "7|7"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM w").await, ["4"]);
+    let other = batch(0).project(&[0, 1]).unwrap();
+    for part in [0, 1, 9] {
+        write(&folder.path().join(format!("part-{part}.parquet")), &other);
+    }
+    let error = session.sql("SELECT * FROM v").await.unwrap_err().to_string();
+    assert!(error.contains("create the view again"), "{error}");
+}
+
+#[tokio::test]
 async fn a_lookup_sees_pending_changes() {
     let folder = folder(2);
     let table = open(folder.path()).await;
     table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let session = session(folder.path()).await;
-    session.sql("PREPARE change AS UPDATE t SET s = $2 WHERE id = $1").await.unwrap();
-    assert_eq!(rows(&session, "EXECUTE change(7, 'new')").await, ["1"]);
+    assert_eq!(rows(&session, "UPDATE t SET s = 'new' WHERE id = 7").await, ["1"]);
     assert_eq!(rows(&session, "DELETE FROM t WHERE id = 8").await, ["1"]);
     for (sql, expected) in [
         ("SELECT id, s FROM t WHERE id IN (7, 8)", vec!["7|new"]),
