@@ -263,6 +263,17 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
+/// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.
+fn refuse_change(prepared: &LogicalPlan) -> Result<()> {
+    match prepared {
+        LogicalPlan::Dml(change) if dml::target(change).is_some() => Err(Error::new(
+            ErrorKind::Unsupported,
+            "a statement that changes a table cannot be prepared; give it with its values each time",
+        )),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,16 +288,5 @@ mod tests {
         assert_eq!(limit(one.context()), 256 << 20);
         one.sql("SET datafusion.runtime.metadata_cache_limit = '1M'").await.unwrap().collect().await.unwrap();
         assert_eq!((limit(one.context()), limit(other.context())), (1 << 20, 256 << 20));
-    }
-}
-
-/// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.
-fn refuse_change(prepared: &LogicalPlan) -> Result<()> {
-    match prepared {
-        LogicalPlan::Dml(change) if dml::target(change).is_some() => Err(Error::new(
-            ErrorKind::Unsupported,
-            "a statement that changes a table cannot be prepared; give it with its values each time",
-        )),
-        _ => Ok(()),
     }
 }
