@@ -206,6 +206,11 @@ def draw_table(rng: random.Random, folder: Path) -> Drawn:
                 kind = rng.choice(column.kinds)
                 options = {"encoding": rng.choice(ENCODINGS)} if kind == "bitmap" else {}
                 table.create_index(column.name, using=kind, build=False, **options)
+        keys = [column.name for column in columns if "key" in column.kinds]
+        for number in range(rng.choice((0, 0, 1, 2))):
+            several = rng.sample(keys, min(len(keys), rng.randrange(2, 5)))
+            if len(several) > 1:
+                table.create_index(several, name=f"several_{number}", build=False)
         table.build(progress=False)
     if rng.random() < 0.4:
         write_files(rng, drawn, folder, 1)
