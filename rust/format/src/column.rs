@@ -33,14 +33,7 @@ pub fn is_composite(name: &str) -> bool {
 /// The composite of these columns; of one the column.
 #[must_use]
 pub fn composite<'a>(columns: impl IntoIterator<Item = &'a str>) -> String {
-    let mut name = String::new();
-    for (place, column) in columns.into_iter().enumerate() {
-        if place > 0 {
-            name.push(COLUMN_SEPARATOR);
-        }
-        name.push_str(column);
-    }
-    name
+    joined(columns, COLUMN_SEPARATOR)
 }
 
 /// The names, outermost first.
@@ -57,10 +50,14 @@ pub fn is_field(column: &str) -> bool {
 /// What the field is called that these names lead to; with one name a column.
 #[must_use]
 pub fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    joined(names, SEPARATOR)
+}
+
+fn joined<'a>(names: impl IntoIterator<Item = &'a str>, separator: char) -> String {
     let mut joined = String::new();
     for (place, name) in names.into_iter().enumerate() {
         if place > 0 {
-            joined.push(SEPARATOR);
+            joined.push(separator);
         }
         joined.push_str(name);
     }

@@ -15,7 +15,7 @@ use arrow::error::ArrowError;
 use lakemark_format::composite::{push_any_value, push_bytes, push_fixed, push_key, push_null};
 use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
-use crate::key::{Cell, CellVisitor, key_type_of, visit};
+use crate::key::{Cell, CellVisitor, Keys, key_type_of, visit};
 use crate::ranges::{KeyRange, KeyRanges, successor};
 
 /// How rows of these columns become keys; none if a column is of a type that no index serves.
@@ -26,26 +26,9 @@ pub fn composite_type(columns: &Fields) -> Option<KeyType> {
 
 /// The keys of rows, a column each; none if a row has no key. A NULL has its place in them.
 fn encode_rows(columns: &[ArrayRef]) -> Option<Vec<Key>> {
-    let mut keys = RowKeys { keys: Vec::new(), are_exact: true };
+    let mut keys = Keys::default();
     visit_rows(columns, &mut keys).ok()?;
-    keys.are_exact.then_some(keys.keys)
-}
-
-struct RowKeys {
-    keys: Vec<Key>,
-    are_exact: bool,
-}
-
-impl CellVisitor for RowKeys {
-    fn fixed(&mut self, _row: usize, _cell: Cell<u64>) {
-        self.are_exact = false;
-    }
-    fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
-        match cell {
-            Cell::Key(key) => self.keys.push(Key::Bytes(key.to_vec())),
-            _ => self.are_exact = false,
-        }
-    }
+    keys.exact()
 }
 
 /// Hands every row to `visitor`, and tells how many there were. A row is opaque if one of its values is, or if its key would be too long.

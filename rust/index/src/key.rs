@@ -108,21 +108,29 @@ pub fn encode_literal(literal: &dyn Array) -> Option<LiteralKey> {
 /// The keys of an array whose type is the column's, NULLs left out; none if a value has no exact key.
 #[must_use]
 pub fn encode_literals(literals: &dyn Array) -> Option<Vec<Key>> {
-    let mut keys = Keys { keys: Vec::with_capacity(literals.len()), are_exact: true };
+    let mut keys = Keys { keys: Vec::with_capacity(literals.len()), ..Keys::default() };
     visit(literals, &mut keys).ok()?;
-    keys.are_exact.then_some(keys.keys)
+    keys.exact()
 }
 
-struct Keys {
+/// Gathers keys; NULLs are left out.
+#[derive(Default)]
+pub(crate) struct Keys {
     keys: Vec<Key>,
-    are_exact: bool,
+    /// Whether a value had no key.
+    lacks_some: bool,
 }
 
 impl Keys {
+    /// The keys, if every value had one.
+    pub(crate) fn exact(self) -> Option<Vec<Key>> {
+        (!self.lacks_some).then_some(self.keys)
+    }
+
     fn add(&mut self, cell: Cell<Key>) {
         match cell {
             Cell::Null => {}
-            Cell::Opaque => self.are_exact = false,
+            Cell::Opaque => self.lacks_some = true,
             Cell::Key(key) => self.keys.push(key),
         }
     }
