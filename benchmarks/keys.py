@@ -1,10 +1,11 @@
 """Looking up single keys: `make bench-keys [ROWS=10000000]`.
 
-Writes a table of many row groups, builds an index of the kind `key` on each of its key columns, a `summary` on the
-key in random order and a `bloom_tree` on the key in order, and looks up keys that are there and keys that are not, by
-our calls and SQL and by the peers: DataFusion with and without Parquet Bloom filters, DuckDB's own table with and
-without its index, Lance with its B-tree and its Bloom filter. Same process, interleaved, equal answers. Reported are
-the medians and the 99th percentiles of a lookup, the reads and bytes of ours, and the sizes and costs of all indexes.
+Writes a table of many row groups, builds an index of the kind `key` on each of its key columns and on two of them
+together, a `summary` on the key in random order and a `bloom_tree` on the key in order, and looks up keys that are
+there and keys that are not, by our calls and SQL and by the peers: DataFusion with and without Parquet Bloom filters,
+DuckDB's own table with and without its index, Lance with its B-tree and its Bloom filter. Same process, interleaved,
+equal answers. Reported are the medians and the 99th percentiles of a lookup, the reads and bytes of ours, and the sizes
+and costs of all indexes. `--builds` builds the indexes and looks nothing up, for tables that peers take too long for.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ import lakemark
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from matplotlib.axes import Axes
+
     Ask = Callable[[int], list[int]]
 
 mpl.use("Agg")
@@ -39,51 +42,60 @@ import matplotlib.pyplot as plt
 
 CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
 # Bytes per row; `random` can hardly take fewer: 64 bits of key and place have no redundancy.
-GOALS = {"ordered": 4.8, "permuted": 4.8, "twelve": 4.8, "random": 8.0, "pk": 4.8, "att1": 4.8}
+GOALS: dict[str, float] = {"ordered": 4.8, "permuted": 4.8, "twelve": 4.8, "random": 8.0, "pk": 4.8, "att1": 4.8}
 # Kinds that say where a key is not, each on the column that it is for.
 ZONES = {"summary": "permuted", "bloom_tree": "ordered"}
+# What the indexes are on, by the names that results show: kind and columns.
+INDEXES: dict[str, tuple[str, list[str]]] = {
+    **{column: ("key", [column]) for column in keys_table.KEYS},
+    "twelve and permuted": ("key", ["twelve", "permuted"]),
+    **{f"{column}, {kind}": (kind, [column]) for kind, column in ZONES.items()},
+}
 
 
 BUILD = """
 import json, sys, measure, lakemark
-folder, store, kind, column = sys.argv[1:]
+folder, store, kind, *columns = sys.argv[1:]
 table = lakemark.Table(folder, store=store)
-_, cost = measure.measure(lambda: table.create_index(column, using=kind, progress=False))
+_, cost = measure.measure(lambda: table.create_index(columns, using=kind, progress=False))
 print(json.dumps({
     "wall_seconds": cost.wall_seconds, "cpu_seconds": cost.cpu_seconds, "peak_bytes": measure.process_memory("VmHWM"),
 }))
 """
 
 
-def build(folder: Path, store: Path, kind: str, column: str) -> dict[str, Any]:
-    """Builds the index of one column in a process of its own, so that its peak of memory is known."""
-    return measure.run_apart(BUILD, str(folder), str(store), kind, column)
+def build(folder: Path, store: Path, kind: str, columns: list[str]) -> dict[str, Any]:
+    """Builds one index in a process of its own, so that its peak of memory is known."""
+    return measure.run_apart(BUILD, str(folder), str(store), kind, *columns)
 
 
-def store_of(folder: Path, kind: str) -> Path:
-    """The store of the indexes of a kind: in one store a search would take the kind that knows most."""
-    return folder.with_name(f"{folder.name}-marks-{kind}")
+def store_of(folder: Path, kind: str, columns: int = 1) -> Path:
+    """The store of the indexes of a kind: in one store a search would take the index that knows most."""
+    name = kind if columns == 1 else f"{kind}-of-{columns}"
+    return folder.with_name(f"{folder.name}-marks-{name}")
 
 
 def build_indexes(folder: Path, rows: int) -> dict[str, Any]:
-    """Bytes and cost of the index of every key column, and of those of zones."""
-    wanted = {column: ("key", column) for column in keys_table.KEYS}
-    wanted |= {f"{column}, {kind}": (kind, column) for kind, column in ZONES.items()}
-    for kind in ("key", *ZONES):
-        shutil.rmtree(store_of(folder, kind), ignore_errors=True)
-    costs = {name: build(folder, store_of(folder, kind), kind, column) for name, (kind, column) in wanted.items()}
-    tables = {kind: lakemark.Table(folder, store=store_of(folder, kind)) for kind in ("key", *ZONES)}
-    sizes = {(index.kind, index.column): index.bytes for table in tables.values() for index in table.indexes}
+    """Bytes and cost of every index."""
+    stores = {name: store_of(folder, kind, len(columns)) for name, (kind, columns) in INDEXES.items()}
+    for store in stores.values():
+        shutil.rmtree(store, ignore_errors=True)
+    costs = {}
+    for name, (kind, columns) in INDEXES.items():
+        costs[name] = build(folder, stores[name], kind, columns)
+        print(f"{name}: {costs[name]['wall_seconds']:.1f} s", flush=True)
+    tables = [lakemark.Table(folder, store=store) for store in set(stores.values())]
+    sizes = {(index.kind, *index.columns): index.bytes for table in tables for index in table.indexes}
     return {
         name: {
-            "bytes": sizes[kind, column],
-            "bytes_per_row": sizes[kind, column] / rows,
-            # The goal is that of `key`: zones have none of their own.
-            "goal_bytes_per_row": GOALS[column],
+            "bytes": sizes[(kind, *columns)],
+            "bytes_per_row": sizes[(kind, *columns)] / rows,
+            # The goal is that of a `key` on one column.
+            "goal_bytes_per_row": GOALS.get(name),
             "rows_per_second": rows / costs[name]["wall_seconds"],
             **costs[name],
         }
-        for name, (kind, column) in wanted.items()
+        for name, (kind, columns) in INDEXES.items()
     }
 
 
@@ -162,6 +174,34 @@ def ordered_engines(folder: Path) -> dict[str, Ask]:
     }
 
 
+def pair_engines(folder: Path) -> dict[str, Callable[[tuple[int, int]], list[int]]]:
+    """Those that look up values of `twelve` and `permuted` together."""
+    table = lakemark.Table(folder, store=store_of(folder, "key", 2))
+    context = datafusion.SessionContext(
+        datafusion.SessionConfig().set("datafusion.execution.parquet.pushdown_filters", "true")
+    )
+    context.register_parquet("t", str(folder))
+
+    def by_datafusion(pair: tuple[int, int]) -> list[int]:
+        found = context.sql(f"SELECT p0 FROM t WHERE twelve = {pair[0]} AND permuted = {pair[1]}").collect()
+        return sorted(value for batch in found for value in batch.column(0).to_pylist())
+
+    return {
+        "lakemark lookup": lambda pair: sorted(
+            table.lookup([pair], ["p0"], on=["twelve", "permuted"]).to_arrow()["p0"].to_pylist()
+        ),
+        "datafusion": by_datafusion,
+    }
+
+
+def pairs_of(folder: Path, keys: list[int]) -> list[tuple[int, int]]:
+    """The values of `twelve` and `permuted` in the rows of these keys, in the order of the keys."""
+    table = lakemark.Table(folder, store=store_of(folder, "key"))
+    found = table.lookup(keys, ["permuted", "twelve"], on="permuted").to_arrow()
+    twelve = dict(zip(found["permuted"].to_pylist(), found["twelve"].to_pylist(), strict=True))
+    return [(twelve[key], key) for key in keys]
+
+
 def engines(folder: Path, rows: int, row_groups: int) -> dict[str, Ask]:
     """All that look up the key in random order: each takes a key and returns its values of p0, sorted."""
     session = lakemark.connect()
@@ -190,17 +230,18 @@ def engines(folder: Path, rows: int, row_groups: int) -> dict[str, Ask]:
     }
 
 
-def look_up(asks: dict[str, Ask], keys: list[int], expected: int) -> dict[str, dict[str, float]]:
+def look_up(asks: dict[str, Any], keys: list[Any], expected: int) -> dict[str, dict[str, float]]:
     """Every engine looks up every key, in turn; each answer has `expected` rows."""
     return measure.look_up(asks, keys, lambda _, found: len(found) == expected)
 
 
-def index_reads(folder: Path, kind: str, column: str, keys: list[int]) -> dict[str, float]:
+def index_reads(folder: Path, kind: str, columns: list[str], keys: list[tuple[int, ...]]) -> dict[str, float]:
     """Reads and bytes of the index for keys not looked up before, and rows left to read; the directories are open."""
-    table = lakemark.Table(folder, store=store_of(folder, kind))
+    table = lakemark.Table(folder, store=store_of(folder, kind, len(columns)))
     rows = table.indexes[0].rows
-    table.explain(f"{column} = {keys[0]}")
-    reports = [table.explain(f"{column} = {key}", use_cache=False) for key in keys]
+    wheres = [" AND ".join(f"{column} = {value}" for column, value in zip(columns, key, strict=True)) for key in keys]
+    table.explain(wheres[0])
+    reports = [table.explain(where, use_cache=False) for where in wheres]
     return {
         "reads": statistics.mean(report.index_reads for report in reports),
         "bytes": statistics.mean(report.index_bytes for report in reports),
@@ -208,28 +249,17 @@ def index_reads(folder: Path, kind: str, column: str, keys: list[int]) -> dict[s
     }
 
 
-def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
-    """Writes, builds, looks up."""
+def build_all(rows: int, row_groups: int) -> tuple[Path, dict[str, Any]]:
+    """Writes the table and builds every index; the folder, and what is known of table, machine and indexes."""
     folder = CACHE / f"keys-{rows}-{row_groups}"
     start = time.perf_counter()
     parquet_bytes = keys_table.write_table(folder, rows, row_groups)
-    print(
-        f"{rows:,} rows, {row_groups:,} row groups, {parquet_bytes / 1e6:.0f} MB, {time.perf_counter() - start:.1f} s"
-    )
-    indexes = build_indexes(folder, rows)
-    asks, ordered = engines(folder, rows, row_groups), ordered_engines(folder)
-    random = np.random.default_rng(7)
-    # Even numbers are keys; odd ones lie between them, where no statistics of a row group tell that they are not there.
-    hits = [2 * int(key) for key in random.choice(rows, probes, replace=False)]
-    misses = [2 * int(key) + 1 for key in random.choice(rows, probes, replace=False)]
-    fresh = {"hit": [2 * int(key) for key in random.choice(rows, min(rows, 100), replace=False)]}
-    fresh["miss"] = [key + 1 for key in fresh["hit"]]
-    both = [*(("key", column) for column in ZONES.values()), *ZONES.items()]
-    return {
+    seconds = time.perf_counter() - start
+    print(f"{rows:,} rows, {row_groups:,} row groups, {parquet_bytes / 1e6:.0f} MB, {seconds:.1f} s", flush=True)
+    return folder, {
         "benchmark": "lookups of single keys",
         "rows": rows,
         "row_groups": row_groups,
-        "probes": probes,
         "profile": os.environ.get("LAKEMARK_PROFILE", "unknown"),
         "machine": measure.machine(),
         "versions": {
@@ -238,13 +268,36 @@ def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
             "duckdb": duckdb.__version__,
         },
         "parquet_bytes": parquet_bytes,
-        "indexes": indexes,
+        "indexes": build_indexes(folder, rows),
+    }
+
+
+def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
+    """Writes, builds, looks up."""
+    folder, built = build_all(rows, row_groups)
+    asks, ordered, pairs = engines(folder, rows, row_groups), ordered_engines(folder), pair_engines(folder)
+    random = np.random.default_rng(7)
+    # Even numbers are keys; odd ones lie between them, where no statistics of a row group tell that they are not there.
+    hits = [2 * int(key) for key in random.choice(rows, probes, replace=False)]
+    misses = [2 * int(key) + 1 for key in random.choice(rows, probes, replace=False)]
+    fresh = [2 * int(key) for key in random.choice(rows, min(rows, 100), replace=False)]
+    hit_pairs, fresh_pairs = pairs_of(folder, hits), pairs_of(folder, fresh)
+    miss_pairs = [(twelve, key + 1) for twelve, key in hit_pairs]
+    single = {"hit": [(key,) for key in fresh], "miss": [(key + 1,) for key in fresh]}
+    double = {"hit": fresh_pairs, "miss": [(twelve, key + 1) for twelve, key in fresh_pairs]}
+    asked = {f"key on {column}": ("key", [column], single) for column in ZONES.values()}
+    asked |= {f"{kind} on {column}": (kind, [column], single) for kind, column in ZONES.items()}
+    asked["key on twelve and permuted"] = ("key", ["twelve", "permuted"], double)
+    return {
+        **built,
+        "probes": probes,
         "hit": look_up(asks, hits, 1),
         "miss": look_up(asks, misses, 0),
         "ordered": {"hit": look_up(ordered, hits, 1), "miss": look_up(ordered, misses, 0)},
+        "pairs": {"hit": look_up(pairs, hit_pairs, 1), "miss": look_up(pairs, miss_pairs, 0)},
         "index_per_lookup": {
-            f"{kind} on {column}": {sort: index_reads(folder, kind, column, keys) for sort, keys in fresh.items()}
-            for kind, column in both
+            name: {sort: index_reads(folder, kind, columns, keys) for sort, keys in sorts.items()}
+            for name, (kind, columns, sorts) in asked.items()
         },
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
@@ -252,19 +305,25 @@ def run(rows: int, row_groups: int, probes: int) -> dict[str, Any]:
 
 def report(result: dict[str, Any]) -> None:
     """Prints the result as tables."""
+    report_builds(result)
+    report_lookups("a lookup, random order", result)
+    report_lookups("a lookup, in order", result["ordered"])
+    report_lookups("a lookup, two columns", result["pairs"])
+    print(f"\n{'index, of a new key':28}{'':6}{'reads':>8}{'bytes':>10}{'rows left':>14}")
+    for name, sorts in result["index_per_lookup"].items():
+        for sort, cost in sorts.items():
+            print(f"{name:28}{sort:6}{cost['reads']:8.2f}{cost['bytes']:10,.0f}{cost['rows_left']:14,.1f}")
+
+
+def report_builds(result: dict[str, Any]) -> None:
+    """Prints sizes and costs of the indexes."""
     print(f"\n{'index':22}{'B/row':>8}{'goal':>6}{'M rows/s':>10}{'ns CPU/row':>12}{'peak MB':>9}")
     for name, cost in result["indexes"].items():
         print(
-            f"{name:22}{cost['bytes_per_row']:8.2f}{cost['goal_bytes_per_row']:6.1f}"
+            f"{name:22}{cost['bytes_per_row']:8.2f}{cost['goal_bytes_per_row'] or '':6}"
             f"{cost['rows_per_second'] / 1e6:10.2f}{cost['cpu_seconds'] * 1e9 / result['rows']:12.0f}"
             f"{cost['peak_bytes'] / 1e6:9.0f}"
         )
-    report_lookups("a lookup, random order", result)
-    report_lookups("a lookup, in order", result["ordered"])
-    print(f"\n{'index, of a new key':26}{'':6}{'reads':>8}{'bytes':>10}{'rows left':>14}")
-    for name, sorts in result["index_per_lookup"].items():
-        for sort, cost in sorts.items():
-            print(f"{name:26}{sort:6}{cost['reads']:8.2f}{cost['bytes']:10,.0f}{cost['rows_left']:14,.1f}")
 
 
 def report_lookups(title: str, result: dict[str, Any]) -> None:
@@ -292,14 +351,31 @@ def plot(result: dict[str, Any], path: Path) -> None:
     left.set_xlabel("median of a lookup, ms (log)")
     left.set_title(f"{result['rows']:,} rows in {result['row_groups']:,} row groups, key in random order")
     left.legend()
-    columns = list(result["indexes"])
-    right.bar(columns, [result["indexes"][column]["bytes_per_row"] for column in columns])
-    right.set_ylabel("bytes per row")
-    right.tick_params(axis="x", rotation=30)
+    draw_costs(right, result, "bytes_per_row", 1, "bytes per row")
     right.set_title("indexes, of the kind key unless named")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def plot_builds(result: dict[str, Any], path: Path) -> None:
+    """Draws what every index takes: bytes, time to build, memory to build."""
+    figure, axes = plt.subplots(1, 3, figsize=(15, 4.8))
+    draw_costs(axes[0], result, "bytes_per_row", 1, "bytes per row")
+    draw_costs(axes[1], result, "rows_per_second", 1e6, "million rows a second")
+    draw_costs(axes[2], result, "peak_bytes", 1e6, "peak of memory, MB")
+    figure.suptitle(f"{result['rows']:,} rows in {result['row_groups']:,} row groups")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_costs(axis: Axes, result: dict[str, Any], cost: str, unit: float, label: str) -> None:
+    """One bar for each index."""
+    names = list(result["indexes"])
+    axis.bar(names, [result["indexes"][name][cost] / unit for name in names])
+    axis.set_ylabel(label)
+    axis.tick_params(axis="x", rotation=75)
 
 
 def main() -> None:
@@ -308,8 +384,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table (10,000,000 for the goals)")
     parser.add_argument("--row-groups", type=int, default=1_000, help="row groups of the table (10,000 for the goals)")
     parser.add_argument("--probes", type=int, default=100, help="keys that are looked up")
+    parser.add_argument("--builds", action="store_true", help="build the indexes and look nothing up")
     parser.add_argument("--results", type=Path, default=measure.RESULTS, help="folder for JSON and plot")
     arguments = parser.parse_args()
+    if arguments.builds:
+        _, result = build_all(arguments.rows, arguments.row_groups)
+        report_builds(result)
+        measure.publish(arguments.results, f"keys-builds-{arguments.rows}", result, plot_builds)
+        return
     result = run(arguments.rows, arguments.row_groups, arguments.probes)
     report(result)
     measure.publish(arguments.results, f"keys-{arguments.rows}", result, plot)

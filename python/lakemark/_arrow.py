@@ -1,4 +1,4 @@
-"""Rows and keys on their way in: what callers have, as something that hands out Arrow arrays."""
+"""Rows, keys and parameters on their way in: what callers have, as something that hands out Arrow arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lakemark.schema import Schema
 
-__all__ = ["key_array", "key_rows", "rows"]
+__all__ = ["key_array", "key_rows", "parameters", "rows"]
 
 _ACCEPTED = (
     "an Arrow stream or array (pyarrow, Polars, DuckDB, rows of Lakemark), a pandas.DataFrame, a dict of columns or a "
@@ -83,6 +83,33 @@ def _tuple_array(keys: Sequence[Any]) -> pa.Array:
         raise InvalidInputError(f"keys of several columns must be tuples of one length, such as all of {length} values")
     columns = [pa.array([None if key is None else key[place] for key in keys]) for place in range(length)]
     return pa.StructArray.from_arrays(columns, names=[f"\0{place}" for place in range(length)])
+
+
+def parameters(given: object) -> pa.RecordBatch:
+    """Parameters of a statement as a batch of one row, whose columns have their names or count from 1.
+
+    >>> parameters([7, "x"]).to_pylist(), parameters({"day": None}).to_pylist()
+    ([{'1': 7, '2': 'x'}], [{'day': None}])
+    """
+    import pyarrow as pa
+
+    if isinstance(given, Mapping):
+        named = dict(given)
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        named = {str(place): value for place, value in enumerate(given, start=1)}
+    else:
+        raise InvalidInputError(f"parameters are a list or a dict of values, not {given!r}; give [{given!r}]")
+    return pa.RecordBatch.from_pydict({str(name): _parameter(name, value) for name, value in named.items()})
+
+
+def _parameter(name: object, value: object) -> pa.Array:
+    """The value as an array of one."""
+    import pyarrow as pa
+
+    try:
+        return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else pa.array([value])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as cause:
+        raise InvalidInputError(f"the parameter ${name} is no value that Arrow has a type for: {cause}") from cause
 
 
 def _is_pandas(given: object) -> bool:

@@ -6,13 +6,13 @@ import os
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
-from lakemark import _internal
+from lakemark import _arrow, _internal
 from lakemark.exceptions import InvalidInputError
 from lakemark.rows import Rows
 from lakemark.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["ArrowStream", "Session", "connect"]
 
@@ -40,24 +40,36 @@ class Session:
     def __init__(self) -> None:
         self._inner = _internal.Session()
 
-    def sql(self, text: str) -> Rows:
+    def sql(self, text: str, parameters: Sequence[object] | Mapping[str, object] | None = None) -> Rows:
         """Runs a statement: a query, `CREATE EXTERNAL TABLE … STORED AS LAKEMARK`, `CREATE INDEX`, `SET` and so on.
 
         Queries are computed when their rows are read, each time anew; everything else is done when this returns, and
         once. `INSERT`, `REPLACE`, `UPDATE`, `DELETE` and `MERGE INTO` change tables that have a key, and give the
-        number of rows.
+        number of rows. Values that are not known when the statement is written belong into `parameters`: they need no
+        quotes, and no value can be taken for SQL.
+
+        >>> import lakemark
+        >>> session = lakemark.connect()
+        >>> _ = session.table(getfixture("flights"), name="flights")
+        >>> session.sql("SELECT count(*) AS n FROM flights WHERE origin = $1 AND dest <> $2", ["EWR", "O'Hare"])
+        n
+        --
+        10
 
         Args:
             text: One SQL statement.
+            parameters: Values in the place of `$1`, `$2` and so on, or by name in the place of `$name`: anything that
+                Arrow makes a scalar of, dates, decimals, bytes and None among them.
 
         Returns:
             The rows.
 
         Raises:
-            InvalidInputError: The statement is not valid, or names something that is not there.
+            InvalidInputError: The statement is not valid, or names something that is not there; a parameter is missing
+                or has no place, or is no value of Arrow's.
             ConflictError: Somebody changed a row that this statement changes, while it ran; run it again.
         """
-        return Rows(self._inner.sql(text))
+        return Rows(self._inner.sql(text, None if parameters is None else _arrow.parameters(parameters)))
 
     def table(
         self,

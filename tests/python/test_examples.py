@@ -149,16 +149,20 @@ def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "keys-20000.json").read_text("utf-8"))
-    assert {"permuted, summary", "ordered, bloom_tree", "permuted", "ordered"} < set(result["indexes"])
+    both = "twelve and permuted"
+    assert {"permuted, summary", "ordered, bloom_tree", "permuted", "ordered", both} < set(result["indexes"])
     for sort in ("hit", "miss"):
         assert {"lakemark lookup", "lakemark lookup, summary", "lakemark SQL", "datafusion"} < set(result[sort])
         engines = {"lakemark lookup", "lakemark lookup, bloom_tree", "datafusion"}
         assert set(result["ordered"][sort]) == engines
+        assert set(result["pairs"][sort]) == {"lakemark lookup", "datafusion"}
     per_lookup = result["index_per_lookup"]
     # A key that is there leaves its row group of 625 rows, and hardly ever another one.
     assert 625 <= per_lookup["summary on permuted"]["hit"]["rows_left"] < 2 * 625
     assert per_lookup["key on permuted"]["hit"]["rows_left"] == 1
     assert per_lookup["summary on permuted"]["miss"]["rows_left"] < 625
+    assert per_lookup[f"key on {both}"]["hit"]["rows_left"] == 1
+    assert per_lookup[f"key on {both}"]["miss"]["rows_left"] == 0
 
 
 def test_updates_cost_what_the_benchmark_says_and_the_peers_agree(tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakemark
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Judged
 
 
@@ -113,3 +118,48 @@ def test_a_new_file_is_seen_by_the_next_statement(marked: Judged) -> None:
     assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(marked.count("city = 'Oslo'"),)]
     (marked.folder / "part-8.parquet").write_bytes((marked.folder / "part-1.parquet").read_bytes())
     assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(marked.count("city = 'Oslo'"),)]
+
+
+def test_parameters_stand_for_values_in_queries_and_in_changes(tmp_path: Path) -> None:
+    days = [dt.date(2026, 6, day) for day in (1, 2, 3)]
+    numbers = pa.array([10, 20, None], pa.int32())
+    pq.write_table(pa.table({"id": [1, 2, 3], "n": numbers, "d": days, "s": ["a", "b", None]}), tmp_path / "a.parquet")
+    session = lakemark.connect()
+    session.table(tmp_path, name="t", key="id")
+
+    def ask(sql: str, parameters: Any) -> list[list[Any]]:
+        return [list(row.values()) for row in session.sql(sql, parameters).to_arrow().to_pylist()]
+
+    assert ask("SELECT s FROM t WHERE id = $1", [2]) == [["b"]]
+    assert ask("SELECT id FROM t WHERE id IN ($1, $2) AND d >= $3 ORDER BY id", (1, 3, days[0])) == [[1], [3]]
+    assert ask("SELECT count(*) FROM t WHERE s = $s OR d = $d", {"s": "a' OR true --", "d": days[2]}) == [[1]]
+    assert ask("SELECT count(*) FROM t WHERE n = $1", [None]) == [[0]]
+    # A number between two integers is neither of them.
+    assert ask("SELECT count(*) FROM t WHERE n = $1 OR n < $2", [10.5, 10.5]) == [[1]]
+    assert ask("SELECT $1 + n FROM t WHERE id = 1", [decimal.Decimal("0.25")]) == [[decimal.Decimal("10.25")]]
+    assert ask("SELECT id FROM t WHERE id = $1", [pa.scalar(1, pa.int8())]) == [[1]]
+    assert ask("INSERT INTO t (id, n, d, s) VALUES ($1, $2, $3, $4)", [4, 40, days[0], "O'Hare"]) == [[1]]
+    assert ask("UPDATE t SET n = $n, s = $s WHERE id = $id", {"id": 2, "n": 21, "s": None}) == [[1]]
+    assert ask("DELETE FROM t WHERE id = $1", [1]) == [[1]]
+    rows = session.sql("SELECT id, n, s FROM t ORDER BY id").to_arrow().to_pydict()
+    assert rows == {"id": [2, 3, 4], "n": [21, None, 40], "s": [None, None, "O'Hare"]}
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters", "said"),
+    [
+        ("SELECT $1 + $2", [1], r"no value is given for \$2"),
+        ("SELECT $1", [1, 2], r"a value is given for \$2, which the statement does not have"),
+        ("SELECT $name", {"other": 1}, r"a value is given for \$other"),
+        ("SELECT 1", [1], r"a value is given for \$1"),
+        ("SHOW INDEXES FROM t", [1], "take parameters"),
+        ("CREATE VIEW v AS SELECT $1", [1], "take parameters"),
+        ("PREPARE p AS SELECT $1", [1], "take parameters"),
+        ("SELECT $1", "x", r"give \['x'\]"),
+        ("SELECT $1", [object()], r"parameter \$1 is no value"),
+        ("SELECT $1", [2**80], r"parameter \$1 is no value"),
+    ],
+)
+def test_wrong_parameters_are_told(sql: str, parameters: Any, said: str) -> None:
+    with pytest.raises(lakemark.InvalidInputError, match=said):
+        lakemark.connect().sql(sql, parameters)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from typing import TYPE_CHECKING, Any
 
 import deltalake
@@ -107,11 +109,50 @@ def test_versions_of_a_folder_in_python_and_sql(tmp_path: Path) -> None:
     for statement in changes:
         with pytest.raises(lakemark.InvalidInputError, match="can only be read; open it without a version"):
             session.sql(statement)
-    # Nobody reads the newest state for a version that was asked for in words that no planner knows.
-    with pytest.raises(lakemark.InvalidInputError):
-        session.sql('SELECT * FROM "is" VERSION AS OF 1')
+    counts = session.sql(
+        f'SELECT count(*) AS n, (SELECT count(*) FROM "is" FOR VERSION AS OF {declared}) AS a, '
+        f'(SELECT count(*) FROM "is") AS b FROM "is" VERSION AS OF {flushed} x WHERE x.v < 7'
+    )
+    assert counts.to_arrow().to_pylist() == [{"n": 90, "a": 100, "b": 92}]
     with pytest.raises(lakemark.InvalidInputError, match="opened at version"):
         old.upsert({"id": [1], "v": [1]})
+
+
+def test_a_moment_in_sql_is_the_newest_version_until_then(tmp_path: Path) -> None:
+    pq.write_table(rows(0), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path, key="id")
+    for step in range(3):
+        time.sleep(0.01)
+        table.delete([step])
+        table.flush()
+    session = lakemark.connect()
+    session.table(tmp_path, name="t")
+    for version in table.history():
+        assert version.time is not None
+        expected = lakemark.Table(tmp_path, version=version.version).count()
+        zone = dt.timezone(dt.timedelta(hours=-3))
+        for moment in (version.time, version.time.astimezone(zone)):
+            found = session.sql(f"SELECT count(*) AS n FROM t TIMESTAMP AS OF '{moment.isoformat()}'")
+            assert found.to_arrow().to_pylist() == [{"n": expected}]
+    with pytest.raises(lakemark.SnapshotExpiredError, match=r"no version that is so old; the oldest .* is 1 of 20"):
+        session.sql("SELECT count(*) FROM t TIMESTAMP AS OF '2020-01-01'")
+    with pytest.raises(lakemark.InvalidInputError, match="is no moment such as"):
+        session.sql("SELECT count(*) FROM t TIMESTAMP AS OF 'yesterday'")
+
+
+@pytest.mark.parametrize("dialect", ["generic", "databricks", "bigquery", "snowflake", "mssql", "postgresql"])
+def test_every_dialect_reads_the_version_that_it_is_asked_for(tmp_path: Path, dialect: str) -> None:
+    deltalake.write_deltalake(str(tmp_path), rows(0))
+    deltalake.write_deltalake(str(tmp_path), rows(100), mode="append")
+    session = lakemark.connect()
+    session.table(tmp_path, name="t")
+    session.sql(f"SET datafusion.sql_parser.dialect = '{dialect}'")
+    counts = [session.sql(f"SELECT count(*) AS n FROM t VERSION AS OF {version}").to_arrow() for version in range(2)]
+    assert [count.to_pylist() for count in counts] == [[{"n": 100}], [{"n": 200}]]
+    # What only some dialects know, and the planner drops, is refused and not answered from the newest rows.
+    for clause in ("TIMESTAMP AS OF now()", "FOR SYSTEM_TIME AS OF now()", "AT(VERSION => 0)"):
+        with pytest.raises(lakemark.LakemarkError):
+            session.sql(f"SELECT count(*) FROM t {clause}").to_arrow()
 
 
 def test_a_folder_is_published_for_every_reader(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use lakemark_datafusion::{LakemarkSession, Statement};
+use lakemark_datafusion::{LakemarkSession, Statement, may_read_version};
 
 use crate::args::{Format, SqlArgs};
 use crate::failure::Failure;
@@ -81,7 +81,8 @@ pub(crate) async fn run_one(session: &LakemarkSession, statement: &str, printing
 fn needs_object_stores(statement: &Statement) -> bool {
     match statement {
         Statement::Engine(engine) => match engine.as_ref() {
-            EngineStatement::CopyTo(_) => true,
+            // The engine's shell parses the text again, and knows no versions.
+            EngineStatement::CopyTo(_) => !may_read_version(engine),
             EngineStatement::CreateExternalTable(create) => !create.file_type.eq_ignore_ascii_case("LAKEMARK"),
             _ => false,
         },
@@ -116,6 +117,10 @@ mod tests {
         assert!(foreign("create external table t stored as parquet location 's3://b/t/'"));
         assert!(!foreign("CREATE EXTERNAL TABLE t STORED AS lakemark LOCATION 'x'"));
         assert!(!foreign("SELECT 'COPY t'"));
+        assert!(
+            !foreign("COPY (SELECT * FROM t VERSION AS OF 3) TO 'x.csv'")
+                && !foreign("COPY t VERSION AS OF 3 TO 'x.csv'")
+        );
         assert!(!foreign("SHOW INDEXES FROM t"));
     }
 }

@@ -32,6 +32,7 @@ mod shortcut;
 pub mod statement;
 pub mod summaries;
 pub mod translate;
+mod versions;
 
 pub use advise::advise;
 pub use aggregate::{IndexAggregateExec, IndexAggregates};
@@ -47,3 +48,4 @@ pub use session::{LakemarkSession, session_context};
 pub use statement::Statement;
 pub use summaries::{count_distinct, group_count, min_max, sum_mean};
 pub use translate::translate;
+pub use versions::may_read_version;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::plan_err;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::datasource::{TableType, ViewTable, provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
@@ -15,6 +16,7 @@ use lakemark_table::Table;
 
 use crate::error::to_engine;
 use crate::provider::LakemarkTable;
+use crate::versions::At;
 
 /// Pins the Lakemark tables of another schema as they are looked up.
 #[derive(Debug)]
@@ -25,6 +27,18 @@ pub(crate) struct PinningSchema {
 impl PinningSchema {
     pub(crate) fn new(inner: Arc<dyn SchemaProvider>) -> Self {
         Self { inner }
+    }
+
+    /// The table of a name that says which version of it is asked for.
+    async fn table_at(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some((plain, at)) = At::of_name(name) else { return Ok(None) };
+        let Some(found) = self.inner.table(plain).await? else { return Ok(None) };
+        let Some(newest) = found.downcast_ref::<LakemarkTable>() else {
+            return plan_err!("{plain} is not a Lakemark table: only those can be read at a version");
+        };
+        let table = at.of_table(newest.table()).await.map_err(to_engine)?;
+        let snapshot = table.snapshot().await.map_err(to_engine)?;
+        Ok(Some(Arc::new(LakemarkTable::pinned_to(table, snapshot))))
     }
 }
 
@@ -40,7 +54,7 @@ impl SchemaProvider for PinningSchema {
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
         let Some(found) = self.inner.table(name).await? else {
-            return Ok(None);
+            return self.table_at(name).await;
         };
         if let Some(table) = found.downcast_ref::<LakemarkTable>() {
             return Ok(Some(Arc::new(table.pin().await.map_err(to_engine)?)));

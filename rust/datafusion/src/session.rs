@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use datafusion::common::TableReference;
-use datafusion::config::SqlParserOptions;
+use datafusion::common::{ParamValues, TableReference};
+use datafusion::config::ConfigOptions;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -124,20 +124,36 @@ impl LakemarkSession {
 
     /// Runs one statement. Definitions and changes take effect at once, queries when their rows are asked for.
     pub async fn sql(&self, text: &str) -> Result<DataFrame> {
-        self.run(statement::parse_one(text, &self.parser_options()).map_err(from_engine)?).await
+        self.run(statement::parse_one(text, &self.options()).map_err(from_engine)?).await
+    }
+
+    /// Runs one statement with values in the place of `$1`, `$2` and so on, or of `$name`.
+    ///
+    /// # Errors
+    /// Those of the statement; a value that it needs and that is not there, or one that it has no place for (`InvalidInput`).
+    pub async fn sql_with(&self, text: &str, parameters: ParamValues) -> Result<DataFrame> {
+        let statement = statement::parse_one(text, &self.options()).map_err(from_engine)?;
+        self.run_with(statement, Some(parameters)).await
     }
 
     /// Splits a text into statements, to be run one after the other.
     pub fn parse(&self, text: &str) -> Result<Vec<Statement>> {
-        statement::parse(text, &self.parser_options()).map_err(from_engine)
+        statement::parse(text, &self.options()).map_err(from_engine)
     }
 
-    fn parser_options(&self) -> SqlParserOptions {
-        self.context.state_ref().read().config_options().sql_parser.clone()
+    fn options(&self) -> Arc<ConfigOptions> {
+        Arc::clone(self.context.state_ref().read().config_options())
     }
 
     /// Runs a parsed statement.
     pub async fn run(&self, statement: Statement) -> Result<DataFrame> {
+        self.run_with(statement, None).await
+    }
+
+    async fn run_with(&self, statement: Statement, parameters: Option<ParamValues>) -> Result<DataFrame> {
+        if parameters.is_some() && !matches!(statement, Statement::Engine(_)) {
+            return Err(takes_no_parameters());
+        }
         match statement {
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::DropIndex { name, table, if_exists } => {
@@ -152,6 +168,9 @@ impl LakemarkSession {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
                 let state = self.context.state();
                 let mut plan = state.statement_to_plan(*statement).await.map_err(from_engine)?;
+                if let Some(parameters) = parameters {
+                    plan = bound(plan, &parameters)?;
+                }
                 if let LogicalPlan::Statement(Prepared::Prepare(prepare)) = &plan {
                     refuse_change(&prepare.input)?;
                 }
@@ -263,12 +282,39 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
     ]
 }
 
+/// A plan with values in the place of its parameters.
+fn bound(plan: LogicalPlan, parameters: &ParamValues) -> Result<LogicalPlan> {
+    if matches!(plan, LogicalPlan::Statement(_) | LogicalPlan::Ddl(_)) {
+        return Err(takes_no_parameters());
+    }
+    let wanted = plan.get_parameter_names().map_err(from_engine)?;
+    let given: Vec<String> = match parameters {
+        ParamValues::List(values) => (1..=values.len()).map(|place| format!("${place}")).collect(),
+        ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
+    };
+    if let Some(unused) = given.iter().find(|name| !wanted.contains(*name)) {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("a value is given for {unused}, which the statement does not have"),
+        ));
+    }
+    if let Some(missing) = wanted.iter().find(|name| !given.contains(name)) {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("no value is given for {missing}")));
+    }
+    plan.replace_params_with_values(parameters).map_err(from_engine)
+}
+
+fn takes_no_parameters() -> Error {
+    let message = "only queries, INSERT, REPLACE, UPDATE, DELETE, MERGE, COPY and EXPLAIN take parameters; write the values into the statement";
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
 /// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.
 fn refuse_change(prepared: &LogicalPlan) -> Result<()> {
     match prepared {
         LogicalPlan::Dml(change) if dml::target(change).is_some() => Err(Error::new(
             ErrorKind::Unsupported,
-            "a statement that changes a table cannot be prepared; give it with its values each time",
+            "a statement that changes a table cannot be prepared; run it with its values each time, as parameters (`$1`) from Rust and Python",
         )),
         _ => Ok(()),
     }

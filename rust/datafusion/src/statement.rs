@@ -10,6 +10,8 @@
 //! SHOW INDEXES FROM table
 //! ```
 //!
+//! So is the version that a table is read at (`crate::versions`).
+//!
 //! A field of a struct is written as in a query: `place.city` or `place['city']`.
 //!
 //! Identifiers are folded and quoted as in the rest of DataFusion's SQL.
@@ -17,15 +19,17 @@
 use std::collections::BTreeMap;
 
 use datafusion::common::{TableReference, plan_datafusion_err};
-use datafusion::config::SqlParserOptions;
+use datafusion::config::{ConfigOptions, SqlParserOptions};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement as EngineStatement};
 use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Token, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
 use lakemark_format::column;
+
+use crate::versions::{Meaning, Named, misplaced, named_by_version, settle};
 
 /// A statement of ours, or one that DataFusion runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,13 +72,19 @@ pub struct CreateIndex {
 }
 
 /// Parses any number of statements, separated by semicolons.
-pub fn parse(text: &str, options: &SqlParserOptions) -> Result<Vec<Statement>> {
+pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
+    let time_zone = options.execution.time_zone.as_deref().unwrap_or("+00:00");
+    let options = &options.sql_parser;
     let dialect = dialect(options)?;
-    let inner = DFParserBuilder::new(text)
+    let fold = options.enable_ident_normalization;
+    let tokens =
+        Tokenizer::new(dialect.as_ref(), text).tokenize_with_location().map_err(|error| sql_error(error.into()))?;
+    let Named { tokens, made } = named_by_version(tokens, Meaning { fold, time_zone })?;
+    let inner = DFParserBuilder::new(tokens)
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
-    let mut parser = StatementParser { inner, fold: options.enable_ident_normalization };
+    let mut parser = StatementParser { inner, fold };
     let mut statements = Vec::new();
     loop {
         let mut separated = statements.is_empty();
@@ -87,12 +97,21 @@ pub fn parse(text: &str, options: &SqlParserOptions) -> Result<Vec<Statement>> {
         if !separated {
             return parser.expected("end of statement");
         }
-        statements.push(parser.statement()?);
+        let start = parser.inner.parser.index();
+        let mut statement = parser.statement()?;
+        let end = parser.inner.parser.index();
+        let versions = made.iter().filter(|place| (start..end).contains(*place)).count();
+        match &mut statement {
+            Statement::Engine(statement) => settle(statement, versions)?,
+            _ if versions > 0 => return Err(misplaced()),
+            _ => {}
+        }
+        statements.push(statement);
     }
 }
 
 /// Parses exactly one statement.
-pub fn parse_one(text: &str, options: &SqlParserOptions) -> Result<Statement> {
+pub fn parse_one(text: &str, options: &ConfigOptions) -> Result<Statement> {
     let mut statements = parse(text, options)?;
     match (statements.pop(), statements.is_empty()) {
         (Some(statement), true) => Ok(statement),

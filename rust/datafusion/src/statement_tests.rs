@@ -3,11 +3,11 @@
 use super::*;
 
 fn one(text: &str) -> Statement {
-    parse_one(text, &SqlParserOptions::default()).unwrap()
+    parse_one(text, &ConfigOptions::default()).unwrap()
 }
 
 fn error(text: &str) -> String {
-    parse_one(text, &SqlParserOptions::default()).unwrap_err().to_string()
+    parse_one(text, &ConfigOptions::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -55,12 +55,12 @@ fn drop_and_show() {
 #[test]
 fn several_statements_keep_their_order() {
     let statements =
-        parse("SELECT 1;; CREATE INDEX i ON t (a); SELECT 'CREATE INDEX';", &SqlParserOptions::default()).unwrap();
+        parse("SELECT 1;; CREATE INDEX i ON t (a); SELECT 'CREATE INDEX';", &ConfigOptions::default()).unwrap();
     assert_eq!(statements.len(), 3);
     assert!(matches!(statements[0], Statement::Engine(_)));
     assert!(matches!(statements[1], Statement::CreateIndex(_)));
     assert!(matches!(statements[2], Statement::Engine(_)));
-    assert!(parse("  ; -- nothing\n", &SqlParserOptions::default()).unwrap().is_empty());
+    assert!(parse("  ; -- nothing\n", &ConfigOptions::default()).unwrap().is_empty());
 }
 
 #[test]

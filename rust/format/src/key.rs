@@ -367,6 +367,18 @@ impl Key {
         }
     }
 
+    /// The number that a key begins with: of two keys of one type the smaller one has no larger number.
+    pub fn beginning(&self) -> u64 {
+        match self {
+            Self::Fixed(value) => *value,
+            Self::Bytes(bytes) => {
+                let mut first = [0; 8];
+                first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+                u64::from_be_bytes(first)
+            }
+        }
+    }
+
     /// Reads a key of `key_type`.
     pub fn decode(input: &mut Reader<'_>, key_type: &KeyType) -> Result<Self> {
         let key = if key_type.is_fixed() {

@@ -43,6 +43,10 @@ pub(crate) enum Request {
     History {
         limit: Option<usize>,
     },
+    /// The newest version that was made until a moment.
+    VersionAt {
+        micros: i64,
+    },
     /// The columns of the key, or an error if the table cannot be changed.
     Key,
     DeclareKey {
@@ -133,6 +137,7 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
             serde_json::to_value(table.vacuum(options).await?)?
         }
         Request::History { limit } => serde_json::to_value(table.history(limit).await?)?,
+        Request::VersionAt { micros } => json!(table.version_at(micros).await?),
         Request::Key => serde_json::to_value(table.key().await?)?,
         Request::DeclareKey { columns, options } => {
             let columns = as_named(table, columns).await?;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow::record_batch::RecordBatch;
 use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::TableReference;
+use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
@@ -12,7 +13,7 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, from_engine};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatchReader;
+use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
 use crate::rows::Rows;
 use crate::runtime::{NOT_KNOWN, told, wait};
@@ -29,9 +30,15 @@ impl Session {
         Self(Arc::new(LakemarkSession::new()))
     }
 
-    fn sql(&self, py: Python<'_>, text: String) -> PyResult<Rows> {
+    /// Parameters are a batch of one row: positional ones are called 1, 2 and so on.
+    #[pyo3(signature = (text, parameters=None))]
+    fn sql(&self, py: Python<'_>, text: String, parameters: Option<PyRecordBatch>) -> PyResult<Rows> {
         let (session, statement) = (Arc::clone(&self.0), text.clone());
-        let rows = wait(py, move || async move { run(&session, &statement).await }).map(Rows::new);
+        let rows = wait(py, move || async move {
+            let parameters = parameters.map(|row| values_of(row.into_inner())).transpose().map_err(from_engine)?;
+            run(&session, &statement, parameters).await
+        });
+        let rows = rows.map(Rows::new);
         rows.map_err(|error| {
             let stopped = error.is_instance_of::<PyKeyboardInterrupt>(py);
             if stopped && changes_rows(&self.0, &text) { told(py, error, NOT_KNOWN) } else { error }
@@ -60,6 +67,18 @@ impl Session {
     }
 }
 
+/// The values of a batch of one row.
+fn values_of(row: RecordBatch) -> Result<ParamValues, DataFusionError> {
+    let values = row.columns().iter().map(|column| ScalarValue::try_from_array(column, 0));
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    let names = row.schema();
+    let is_positional = names.fields().iter().zip(1..).all(|(field, place)| *field.name() == format!("{place}"));
+    Ok(match is_positional {
+        true => ParamValues::from(values),
+        false => names.fields().iter().map(|field| field.name().clone()).zip(values).collect::<Vec<_>>().into(),
+    })
+}
+
 /// Whether a statement changes the rows of a table.
 fn changes_rows(session: &LakemarkSession, text: &str) -> bool {
     session.parse(text).unwrap_or_default().iter().any(|statement| match statement {
@@ -83,8 +102,15 @@ fn replace(session: &LakemarkSession, name: &str, table: Arc<dyn TableProvider>)
 
 /// Queries wait until they are read. A statement that does something, or whose plan cannot be part of another plan,
 /// runs here and once: showing its result must not run it again.
-async fn run(session: &LakemarkSession, text: &str) -> lakemark_table::Result<DataFrame> {
-    let frame = session.sql(text).await?;
+async fn run(
+    session: &LakemarkSession,
+    text: &str,
+    parameters: Option<ParamValues>,
+) -> lakemark_table::Result<DataFrame> {
+    let frame = match parameters {
+        None => session.sql(text).await?,
+        Some(parameters) => session.sql_with(text, parameters).await?,
+    };
     let once = matches!(
         frame.logical_plan(),
         LogicalPlan::Dml(_)

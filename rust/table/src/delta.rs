@@ -1,5 +1,7 @@
 //! Delta tables: the files of the current version, their partition values and deletion vectors.
 
+mod newest;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +25,8 @@ use url::Url;
 use crate::error::{Error, Result};
 use crate::location::Location;
 use crate::names::ColumnNames;
+
+pub(crate) use self::newest::NewestState;
 
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;

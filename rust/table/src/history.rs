@@ -1,10 +1,11 @@
 //! The versions of a table: what made each, and when.
 
+use chrono::{DateTime, SecondsFormat};
 use lakemark_format::{Manifest, ManifestUpdates};
-use object_store::ObjectStoreExt;
+use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::report::VersionInfo;
 use crate::table::{Table, TableFormat};
 use crate::updates::under_way;
@@ -18,15 +19,58 @@ pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionIn
     }
 }
 
+/// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
+pub(crate) async fn version_at(table: &Table, micros: i64) -> Result<u64> {
+    let mut oldest = None;
+    match (table.format, table.store.as_ref()) {
+        (TableFormat::Delta, _) => {
+            for (version, meta) in DeltaLog::list(&table.location).await?.commits.iter().rev() {
+                oldest = of_log_file(table, *version, meta).await?.time_ms.map(|made| (*version, made));
+                if let Some((version, made)) = oldest
+                    && made.saturating_mul(1000) <= micros
+                {
+                    return Ok(version);
+                }
+            }
+        }
+        (TableFormat::Parquet, Some(store)) => {
+            for (version, meta) in store.manifests().await?.into_iter().rev() {
+                let Ok(manifest) = store.read_manifest(version, &meta).await else { continue };
+                oldest = Some((version, manifest.created_ms));
+                if manifest.created_ms.saturating_mul(1000) <= micros {
+                    return Ok(version);
+                }
+            }
+        }
+        (TableFormat::Parquet, None) => {}
+    }
+    let known = oldest.and_then(|(version, made)| Some((version, DateTime::from_timestamp_millis(made)?)));
+    let rest = match known {
+        Some((version, made)) => {
+            let made = made.to_rfc3339_opts(SecondsFormat::Millis, true);
+            format!("the oldest that can be read is {version} of {made}")
+        }
+        None => "no version has its time written down".to_owned(),
+    };
+    Err(Error::expired(format!("{} has no version that is so old; {rest}", table.location())))
+}
+
 /// One version for each commit whose file is still there.
 async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
-    let log = DeltaLog::list(table).await?;
+    let log = DeltaLog::list(&table.location).await?;
     let mut versions = Vec::new();
     for (version, meta) in log.commits.iter().rev().take(limit) {
-        let bytes = table.location.object_store.get(&meta.location).await?.bytes().await?;
-        versions.push(of_commit(*version, &String::from_utf8_lossy(&bytes)));
+        versions.push(of_log_file(table, *version, meta).await?);
     }
     Ok(versions)
+}
+
+/// A commit. One that does not say when it was made is as old as its file, as readers of Delta take it.
+async fn of_log_file(table: &Table, version: u64, meta: &ObjectMeta) -> Result<VersionInfo> {
+    let bytes = table.location.object_store.get(&meta.location).await?.bytes().await?;
+    let mut info = of_commit(version, &String::from_utf8_lossy(&bytes));
+    info.time_ms.get_or_insert_with(|| meta.last_modified.timestamp_millis());
+    Ok(info)
 }
 
 fn of_commit(version: u64, text: &str) -> VersionInfo {

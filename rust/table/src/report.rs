@@ -215,7 +215,7 @@ pub struct PublishReport {
 pub struct VersionInfo {
     /// Its number.
     pub version: u64,
-    /// When it was made, in milliseconds since 1970-01-01 UTC, if that was written down.
+    /// When it was made, in milliseconds since 1970-01-01 UTC; of a commit that does not say it, when its file was written.
     pub time_ms: Option<i64>,
     /// What made it.
     pub operation: String,

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use crate::advise::{Advice, QueryUse};
 use crate::build::{BuildPart, BuildPlan, BuildTask};
 use crate::declare::declare;
-use crate::delta::VectorCache;
+use crate::delta::{NewestState, VectorCache};
 use crate::error::{Error, Result};
 use crate::footer::FooterCache;
 use crate::kind;
@@ -22,7 +22,7 @@ use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
-use crate::snapshot::{ListedSnapshot, Snapshot};
+use crate::snapshot::{LastSnapshot, Snapshot};
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::updates::{
@@ -59,7 +59,8 @@ pub struct Table {
     pub(crate) version: Option<u64>,
     /// None for a glob or a file without a store: such a table can be read, not indexed.
     pub(crate) store: Option<Arc<Store>>,
-    pub(crate) listed: ListedSnapshot,
+    pub(crate) log: NewestState,
+    pub(crate) last: LastSnapshot,
     pub(crate) footers: FooterCache,
     pub(crate) vectors: VectorCache,
     pub(crate) overlays: OverlayCache,
@@ -84,18 +85,21 @@ impl Table {
             let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
             let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place)));
-            let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-            let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
-            let version = options.version;
-            let listed = ListedSnapshot::default();
-            let table = Self { location, format, version, store, listed, footers, vectors, overlays, queue, automatic };
-            let table = Arc::new(table);
-            if version.is_some() {
+            let table = Self::new(location, format, options.version, store);
+            if options.version.is_some() {
                 // Whoever asks for a version that is not there learns it now.
                 Snapshot::pin(&table).await?;
             }
             Ok(table)
         })
+    }
+
+    /// Nothing is remembered of it yet.
+    fn new(location: Location, format: TableFormat, version: Option<u64>, store: Option<Arc<Store>>) -> Arc<Self> {
+        let (footers, vectors) = (FooterCache::default(), VectorCache::default());
+        let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
+        let (log, last) = (NewestState::default(), LastSnapshot::default());
+        Arc::new(Self { location, format, version, store, log, last, footers, vectors, overlays, queue, automatic })
     }
 
     /// The location as it was given.
@@ -120,6 +124,20 @@ impl Table {
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         self.version
+    }
+
+    /// The same table at a version; that it is there is seen when a snapshot is taken.
+    #[must_use]
+    pub fn at_version(&self, version: u64) -> Arc<Self> {
+        Self::new(self.location.clone(), self.format, Some(version), self.store.clone())
+    }
+
+    /// The newest version that was made until a moment, in microseconds since 1970-01-01 UTC.
+    ///
+    /// # Errors
+    /// All that can be read are younger (`SnapshotExpired`).
+    pub fn version_at(&self, micros: i64) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(history::version_at(self, micros))
     }
 
     /// The versions that [`TableOptions::version`] takes, newest first: commits of a Delta table, else manifests of the store.

@@ -20,6 +20,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, Result};
 use crate::listing::{listed, moved_of, objects};
+use crate::location::Location;
 use crate::snapshot::{Snapshot, listing_of};
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
@@ -140,7 +141,7 @@ async fn pin_delta(table: &Table, version: u64) -> Result<Snapshot> {
         }),
         None => None,
     };
-    Snapshot::pin_delta(table, manifest, state).await
+    Snapshot::pin_delta(table, manifest, &state).await
 }
 
 /// The data files that are there now.
@@ -194,7 +195,7 @@ impl Present {
 
 /// Why there is no version of this number.
 async fn no_log(table: &Table, version: u64, error: Option<Error>) -> Error {
-    let log = match DeltaLog::list(table).await {
+    let log = match DeltaLog::list(&table.location).await {
         Ok(log) => log,
         Err(error) => return error,
     };
@@ -216,10 +217,10 @@ pub(crate) struct DeltaLog {
 }
 
 impl DeltaLog {
-    pub(crate) async fn list(table: &Table) -> Result<Self> {
-        let folder = table.location.prefix.clone().join(LOG_FOLDER);
+    pub(crate) async fn list(location: &Location) -> Result<Self> {
+        let folder = location.prefix.clone().join(LOG_FOLDER);
         let (mut commits, mut checkpoints) = (BTreeMap::new(), BTreeSet::new());
-        let mut files = table.location.object_store.list(Some(&folder));
+        let mut files = location.object_store.list(Some(&folder));
         while let Some(meta) = files.try_next().await? {
             let name = meta.location.filename().unwrap_or_default();
             let Some((number, rest)) = name.split_once('.') else { continue };

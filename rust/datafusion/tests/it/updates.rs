@@ -246,3 +246,84 @@ async fn statements_with_a_number_are_made_once() {
     assert_eq!(ask(&session, "INSERT INTO t (id) VALUES (7001)").await, "0");
     assert_eq!(ask(&session, "SELECT count(*) FROM t WHERE id >= 7000").await, "1");
 }
+
+/// A folder with a key at version 3 and, after a delete of the ids below 10, another version that is returned.
+async fn two_versions() -> (tempfile::TempDir, LakemarkSession, u64) {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let before = table.history(Some(1)).await.unwrap()[0].version;
+    let ids: Vec<(i64, i32, &str)> = (0..10).map(|id| (id, 0, "")).collect();
+    make(&table, Operation::Delete, rows(&ids).project(&[0]).unwrap()).await;
+    table.flush().await.unwrap();
+    (folder, session(&table).await, before)
+}
+
+#[tokio::test]
+async fn a_statement_reads_each_table_at_the_version_that_it_says() {
+    let (folder, session, before) = two_versions().await;
+    let at = format!("VERSION AS OF {before}");
+    for (sql, expected) in [
+        (format!("SELECT count(*) FROM t {at}"), "2000"),
+        ("SELECT count(*) FROM t".to_owned(), "1990"),
+        (format!("SELECT count(*) FROM t {at} WHERE id < 12"), "12"),
+        (format!("SELECT t.id FROM t {at} WHERE t.id = 3"), "3"),
+        (
+            format!(
+                "SELECT x.id FROM public.t {at} AS x LEFT JOIN t ON x.id = t.id WHERE t.id IS NULL AND x.id > 7 ORDER BY 1"
+            ),
+            "8 9",
+        ),
+        (format!("WITH t AS (SELECT 1) SELECT count(*) FROM t {at} y"), "2000"),
+        (
+            format!(
+                "SELECT count(*) FROM t WHERE id + 1 NOT IN (SELECT id FROM t FOR SYSTEM_VERSION AS OF '{before}')"
+            ),
+            "1",
+        ),
+    ] {
+        assert_eq!(ask(&session, &sql).await, expected, "{sql}");
+    }
+    let explained = ask(&session, &format!("EXPLAIN SELECT id FROM t {at} WHERE k = 1")).await;
+    assert!(explained.contains(&format!("t VERSION AS OF {before}")), "{explained}");
+    // A view over an older version stays one, and so does a prepared statement.
+    session.sql(&format!("CREATE VIEW was AS SELECT id FROM t {at}")).await.unwrap();
+    session.sql(&format!("PREPARE p AS SELECT count(*) FROM t {at} WHERE id < $1")).await.unwrap();
+    session.sql("DELETE FROM t WHERE id = 15").await.unwrap();
+    assert_eq!(ask(&session, "SELECT count(*) FROM was WHERE id < 16").await, "16");
+    assert_eq!(ask(&session, "EXECUTE p(16)").await, "16");
+    assert_eq!(ask(&session, "SELECT count(*) FROM t WHERE id < 16").await, "5");
+    let copy = folder.path().with_extension("copy.csv");
+    session.sql(&format!("COPY t {at} TO '{}' STORED AS CSV", copy.display())).await.unwrap().collect().await.unwrap();
+    assert_eq!(std::fs::read_to_string(&copy).unwrap().lines().count(), 2001);
+    std::fs::remove_file(copy).unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
+    let (_folder, session, before) = two_versions().await;
+    session.sql("CREATE TABLE other AS SELECT 1 AS id").await.unwrap();
+    let at = format!("VERSION AS OF {before}");
+    for (sql, told) in [
+        (format!("CREATE INDEX i ON t {at} (k)"), "before its alias"),
+        (format!("INSERT INTO t {at} SELECT * FROM t"), "before its alias"),
+        (format!("SELECT count(*) FROM t x {at}"), "before its alias"),
+        (format!("DELETE FROM t x {at} WHERE id = 20"), "before its alias"),
+        (format!("DELETE FROM t {at} WHERE id = 20"), "can only be read"),
+        ("SELECT * FROM t VERSION AS OF 99".to_owned(), "has no version 99: the newest is"),
+        ("SELECT * FROM other VERSION AS OF 1".to_owned(), "other is not a Lakemark table"),
+        ("SELECT * FROM nowhere VERSION AS OF 1".to_owned(), "not found"),
+        ("SELECT * FROM t VERSION AS OF 'x'".to_owned(), "give the number of a version"),
+    ] {
+        let error = match session.sql(&sql).await {
+            Ok(_) => panic!("{sql} is done"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(told), "{sql}: {error}");
+    }
+    for sql in [format!("DELETE FROM t {at} WHERE id = 20"), format!("UPDATE t {at} SET k = 1 WHERE id = 20")] {
+        assert!(session.sql(&sql).await.is_err(), "{sql}");
+    }
+    assert_eq!(ask(&session, "SELECT count(*) FROM t").await, "1990");
+}

@@ -185,6 +185,16 @@ pub fn edit(bytes: &mut Vec<u8>, edits: &[(prop::sample::Index, u8, u8)]) {
 
 proptest! {
     #[test]
+    fn keys_begin_in_their_order((_, keys) in keys()) {
+        let beginnings: Vec<u64> = keys.iter().map(Key::beginning).collect();
+        prop_assert!(beginnings.is_sorted(), "{keys:?}");
+        // Different keys of up to eight bytes, of the same length, differ where they begin.
+        let is_short = |key: &&Key| matches!(key, Key::Bytes(bytes) if bytes.len() == 8);
+        let short: Vec<u64> = keys.iter().filter(is_short).map(Key::beginning).collect();
+        prop_assert!(short.is_sorted_by(|a, b| a < b), "{keys:?}");
+    }
+
+    #[test]
     fn a_segment_is_read_as_it_was_written(segment in segment()) {
         let (file, directory) = segment.write();
         prop_assert_eq!(Segment::read(&file), Ok(segment));

@@ -5,11 +5,12 @@ use std::path::Path;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Date32Type};
 use lakemark_index::Predicate;
-use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, TableFormat};
+use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot, Table, TableFormat, TableOptions};
 use roaring::RoaringTreemap;
 use serde_json::json;
 
 use crate::fixture::{batch, certain, equals, is_null, k_values, mark, open, probe, rows_of, write};
+use crate::layer::{Layer, Log};
 
 pub fn commit(root: &Path, version: u64, actions: &[serde_json::Value]) {
     let log = root.join("_delta_log");
@@ -135,4 +136,50 @@ async fn files_that_a_later_version_adds_are_scanned_until_they_are_built() {
     assert_eq!(table.build(BuildOptions::default()).await.unwrap().files, 1);
     let found = probe(&table.snapshot().await.unwrap(), &equals("k", 3)).await;
     assert_eq!(certain(&found.files[2]), rows_of(&k_values(500, 50), 3));
+}
+
+#[tokio::test]
+async fn a_log_is_read_again_only_if_it_has_changed() {
+    let folder = table(false, json!({}));
+    let root = folder.path();
+    let operations = Log::new();
+    let layer = |store| Layer::over(store, &operations);
+    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let first = table.snapshot().await.unwrap();
+    operations.clear();
+    let second = table.snapshot().await.unwrap();
+    assert!(std::ptr::eq(first.files(), second.files()));
+    let mut asked: Vec<String> = operations.matching("_delta_log");
+    asked.sort();
+    let names: Vec<&str> = asked.iter().map(|operation| operation.rsplit_once('/').unwrap().1).collect();
+    assert_eq!(names, ["00000000000000000000.json", "00000000000000000001.json"]);
+    assert!(asked.iter().all(|operation| operation.starts_with("head ")), "{asked:?}");
+    // The marks are new, the log is not: it is not read, and the marks are seen.
+    mark(&table).await;
+    operations.clear();
+    let marked = table.snapshot().await.unwrap();
+    assert_eq!(
+        (marked.has_indexes(), operations.matching("get").iter().any(|read| read.contains("_delta_log"))),
+        (true, false)
+    );
+    assert!(std::ptr::eq(marked.files(), table.snapshot().await.unwrap().files()));
+    // A commit.
+    write(&root.join("c.parquet"), &batch(500, 50));
+    commit(root, 1, &[add(root, "c.parquet", None)]);
+    let paths = |snapshot: &Snapshot| snapshot.files().iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+    let third = table.snapshot().await.unwrap();
+    assert_eq!((third.delta_version(), paths(&third).len()), (Some(1), 3));
+    assert_eq!(paths(&second), ["a.parquet", "b.parquet"], "an old snapshot keeps what it had");
+    // A table that was made anew with as many commits, the last of them of the same length.
+    let last = std::fs::read_to_string(root.join("_delta_log/00000000000000000001.json")).unwrap();
+    std::fs::remove_dir_all(root.join("_delta_log")).unwrap();
+    commit(root, 0, &[opening(false, json!({})), vec![add(root, "a.parquet", None)]].concat());
+    std::fs::write(root.join("_delta_log/00000000000000000001.json"), last.replace("c.parquet", "b.parquet")).unwrap();
+    assert_eq!(paths(&table.snapshot().await.unwrap()), ["a.parquet", "b.parquet"]);
+    // A log that cannot be read is an error, and not what was there before.
+    operations.fail_from.store(operations.count() + 1, std::sync::atomic::Ordering::SeqCst);
+    assert!(table.snapshot().await.is_err());
+    operations.fail_from.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+    std::fs::remove_dir_all(root.join("_delta_log")).unwrap();
+    assert!(table.snapshot().await.is_err());
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_datafusion::LakemarkSession;
-use lakemark_table::{BuildOptions, MigrateOptions, Table};
+use lakemark_table::{BuildOptions, MigrateOptions, Table, TableFormat};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -29,6 +29,8 @@ struct Trial {
     table: Arc<Table>,
     session: LakemarkSession,
     rows: Rows,
+    /// What the table was at versions that nothing was pending at.
+    versions: Vec<(u64, Rows)>,
 }
 
 impl Trial {
@@ -55,7 +57,7 @@ impl Trial {
         let options = options.map(|(name, value)| (name.to_owned(), value));
         table.declare_key(&["k".to_owned()], &BTreeMap::from(options), BuildOptions::default()).await.unwrap();
         let session = session(&table).await;
-        Self { random, folder, table, session, rows }
+        Self { random, folder, table, session, rows, versions: Vec::new() }
     }
 
     async fn step(&mut self) -> String {
@@ -67,11 +69,18 @@ impl Trial {
             64..80 => self.merge().await,
             80..88 => {
                 self.table.flush().await.unwrap();
+                // Versions of Delta tables are those of their logs, which changes join when they are migrated.
+                if self.table.format() == TableFormat::Parquet {
+                    self.remember().await;
+                }
                 "flush".to_owned()
             }
             88..94 => {
                 let fraction = if self.random.random_bool(0.5) { 1.0 } else { self.random.random_range(0.1..0.9) };
                 self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await.unwrap();
+                if fraction >= 1.0 {
+                    self.remember().await;
+                }
                 format!("migrate {fraction}")
             }
             _ => {
@@ -80,6 +89,11 @@ impl Trial {
                 "reopen".to_owned()
             }
         }
+    }
+
+    async fn remember(&mut self) {
+        let newest = self.table.history(Some(1)).await.unwrap().first().map(|newest| newest.version);
+        self.versions.push((newest.unwrap(), self.rows.clone()));
     }
 
     /// Makes a statement and compares how many rows it says to have changed, or that it is refused and changes nothing.
@@ -264,6 +278,22 @@ impl Trial {
         }
     }
 
+    /// An older version, which no later change is in.
+    async fn check_version(&mut self, after: &str) {
+        if self.versions.is_empty() {
+            return;
+        }
+        let (version, rows) = self.versions[self.random.random_range(0..self.versions.len())].clone();
+        let condition = self.condition();
+        let chosen = rows.iter().filter(|(key, row)| condition.holds(**key, row));
+        let expected: Vec<String> = chosen.map(|(key, row)| shown(*key, row)).collect();
+        let sql = format!("SELECT k, a, s FROM t VERSION AS OF {version} WHERE {condition} ORDER BY k");
+        assert_eq!(ask(&self.session, &sql).await, expected, "{sql}, after {after}");
+        let both = format!("SELECT count(*) FROM t VERSION AS OF {version} JOIN t AS now ON t.k = now.k");
+        let kept = rows.keys().filter(|key| self.rows.contains_key(key)).count();
+        assert_eq!(ask(&self.session, &both).await, [kept.to_string()], "{both}, after {after}");
+    }
+
     async fn check_all(&self, after: &str) {
         let expected: Vec<String> = self.rows.iter().map(|(key, row)| shown(*key, row)).collect();
         assert_eq!(ask(&self.session, "SELECT k, a, s FROM t ORDER BY k").await, expected, "after {after}");
@@ -338,6 +368,7 @@ async fn random_statements_agree_with_a_map() {
             trial.check(&what).await;
             if step % 5 == 4 {
                 trial.check_all(&what).await;
+                trial.check_version(&what).await;
             }
         }
         done += STEPS;

@@ -177,16 +177,18 @@ async fn a_version_of_a_delta_table_is_deltas() {
         assert_eq!(found.report.files_unknown, unknown, "version {version}");
     }
     let said: Vec<_> = table.history(None).await.unwrap();
-    let said: Vec<_> = said
-        .iter()
-        .map(|of| (of.version, of.operation.as_str(), of.files_added, of.files_removed, of.rows, of.time_ms))
-        .collect();
-    let expected = [
-        (2, "unknown", 1, 1, None, None),
-        (1, "unknown", 1, 0, Some(250), None),
-        (0, "WRITE", 1, 0, None, Some(1_700_000_000_000)),
-    ];
-    assert_eq!(said, expected);
+    let said: Vec<_> =
+        said.iter().map(|of| (of.version, of.operation.as_str(), of.files_added, of.files_removed, of.rows)).collect();
+    assert_eq!(said, [(2, "unknown", 1, 1, None), (1, "unknown", 1, 0, Some(250)), (0, "WRITE", 1, 0, None)]);
+    // Commits that do not say when they were made are as old as their files.
+    let times: Vec<i64> = table.history(None).await.unwrap().iter().map(|of| of.time_ms.unwrap()).collect();
+    assert!(times[2] == 1_700_000_000_000 && times[1] > times[2] && times[0] >= times[1], "{times:?}");
+    for (ms, version) in [(times[0], 2), (times[0] + 1000, 2), (times[2], 0), (times[2] + 1, 0)] {
+        assert_eq!(table.version_at(ms * 1000).await.unwrap(), version);
+    }
+    let error = table.version_at(times[2] * 1000 - 1).await.unwrap_err();
+    assert_eq!(error.kind(), lakemark_table::ErrorKind::SnapshotExpired);
+    assert!(error.to_string().contains("the oldest that can be read is 0 of 2023-11-14"), "{error}");
     let error = at(root, 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("the newest is 2"), "{error}");

@@ -1,8 +1,6 @@
 package io.lakemark.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -24,22 +22,9 @@ final class Maintenance {
   /**
    * The newest version that was made until a moment.
    *
-   * @param timestamp microseconds since 1970-01-01 UTC
+   * @param micros microseconds since 1970-01-01 UTC
    */
-  static long versionAt(LakemarkOptions table, long timestamp) {
-    String oldest = "none has its time written down";
-    for (JsonNode version : run(table, "history", Map.of())) {
-      JsonNode millis = version.get("time_ms");
-      if (millis.isNull()) {
-        continue;
-      }
-      Instant made = Instant.ofEpochMilli(millis.longValue());
-      if (!made.isAfter(Instant.EPOCH.plus(timestamp, ChronoUnit.MICROS))) {
-        return version.get("version").longValue();
-      }
-      oldest = "the oldest that can be read is " + version.get("version") + " of " + made;
-    }
-    throw new LakemarkException.SnapshotExpired(
-        table.path() + " has no version that is so old; " + oldest);
+  static long versionAt(LakemarkOptions table, long micros) {
+    return run(table, "version_at", Map.of("micros", micros)).longValue();
   }
 }

@@ -1,0 +1,379 @@
+//! How the state of a table is pinned: which data files there are, what is known of each, and what is pending.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
+use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdates};
+use lakemark_index::RowSet;
+use object_store::ObjectMeta;
+
+use super::{DataFile, FileMarks, Snapshot, shown_schema};
+use crate::delta::DeltaState;
+use crate::error::{Error, Result};
+use crate::footer::{FileShape, modified_ns};
+use crate::listing::{ListedFile, Listing, listed};
+use crate::schema;
+use crate::table::{Table, TableFormat};
+use crate::updates::{Overlay, Updated, application, under_way};
+use crate::versions;
+
+/// Footers that are read at a time.
+const CONCURRENT_READS: usize = 32;
+
+impl Snapshot {
+    /// The newest state: data files with what is pending laid over them.
+    pub(crate) async fn pin(table: &Table) -> Result<Self> {
+        if let Some(version) = table.version {
+            return versions::pin(table, version).await;
+        }
+        let mut snapshot = Self::pin_base(table).await?;
+        let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else {
+            return Ok(snapshot);
+        };
+        let Some(updates) = &manifest.updates else { return Ok(snapshot) };
+        let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
+        let overlay = updated.overlay(&snapshot, &table.overlays).await?;
+        snapshot.lay_over(&overlay);
+        Ok(snapshot)
+    }
+
+    /// Hides what pending changes hide, and adds what they add.
+    pub(crate) fn lay_over(&mut self, overlay: &Overlay) {
+        let shadows = || overlay.shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
+        for (place, (row_groups, hidden)) in shadows() {
+            let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
+            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
+            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
+            file.row_groups.get_or_insert_with(|| row_groups.clone());
+        }
+        self.pending = Some(Arc::clone(&overlay.pending)).filter(|pending| pending.row_count() > 0);
+        self.sequence = Some(overlay.next.saturating_sub(1));
+    }
+
+    /// The newest state of the data files, without what is pending.
+    pub(crate) async fn pin_base(table: &Table) -> Result<Self> {
+        match table.format {
+            TableFormat::Parquet => {
+                let (manifest, files) = futures::join!(newest_manifest(table), listed(&table.location));
+                let (manifest, files) = (manifest?, files?);
+                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+                let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
+                let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
+                let same = || table.last.get(manifest.as_ref(), |source| source.has_listed(&files));
+                if let Some(same) = is_plain.then(same).flatten() {
+                    return Ok(same);
+                }
+                let listed = Source::Listing(files.iter().map(|file| file.meta.clone()).collect());
+                let listing = listing_of(table, updates, &later, files).await?;
+                let snapshot = Self::pin_listing(table, manifest, listing).await?;
+                if is_plain {
+                    table.last.insert(listed, &snapshot);
+                }
+                Ok(snapshot)
+            }
+            TableFormat::Delta => {
+                let (manifest, state) = newest_delta(table).await?;
+                if let Some(same) = table.last.get(manifest.as_ref(), |source| source.has_read(&state)) {
+                    return Ok(same);
+                }
+                let snapshot = Self::pin_delta(table, manifest, &state).await?;
+                table.last.insert(Source::Log(state), &snapshot);
+                Ok(snapshot)
+            }
+        }
+    }
+
+    pub(crate) async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>, listing: Listing) -> Result<Self> {
+        let mut files: Vec<DataFile> = listing
+            .files
+            .iter()
+            .enumerate()
+            .map(|(place, file)| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: listing.partition_values(place),
+                deleted: None,
+                row_groups: None,
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let unknown: Vec<usize> =
+            (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
+        for (file, shape) in read_shapes(table, &files, unknown).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shape.schema);
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        let schemas =
+            marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
+        let merged = schema::merge(schemas)?;
+        // Some writers store partition columns in the files too; the folder's name is what counts.
+        let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> = merged.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        let all: Vec<_> =
+            stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
+        Ok(Self {
+            schema: Arc::new(Schema::new(all)),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: listing.partition_columns,
+            files: Arc::new(files),
+            object_store: Arc::clone(&table.location.object_store),
+            root: table.location.root.clone(),
+            delta_version: None,
+            names: None,
+            manifest,
+            store: table.store.clone(),
+            marks: Arc::new(marks),
+            folded: false,
+            pending: None,
+            sequence: None,
+        })
+    }
+
+    pub(crate) async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: &DeltaState) -> Result<Self> {
+        let folded = is_folded(state, manifest.as_deref()).await?;
+        let mut files: Vec<DataFile> = state
+            .files
+            .iter()
+            .map(|file| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: file.partition_values.clone(),
+                deleted: None,
+                row_groups: None,
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
+        for mark in &mut marks {
+            mark.schema = mark.schema.take().map(shown);
+        }
+        // Positions of deleted rows mean nothing without the number of rows.
+        let vectors =
+            || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
+        let unknown = vectors()
+            .map(|(file, _)| file)
+            .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
+        for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shown(shape.schema));
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        let wanted = vectors().filter_map(|(file, vector)| Some((file, vector, files.get(file)?)));
+        let mut reads = Vec::new();
+        for (file, vector, data_file) in wanted {
+            let rows = data_file.row_groups.iter().flatten().sum();
+            reads.push(state.deleted(vector, rows, &data_file.path, &table.vectors).map_ok(move |rows| (file, rows)));
+        }
+        let deleted: Vec<(usize, Arc<RowSet>)> =
+            stream::iter(reads).buffer_unordered(CONCURRENT_READS).try_collect().await?;
+        for (file, rows) in deleted {
+            if let Some(data_file) = files.get_mut(file) {
+                data_file.deleted = Some(rows);
+            }
+        }
+        let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> =
+            state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        Ok(Self {
+            schema: Arc::clone(&state.schema),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: state.partition_columns.clone(),
+            files: Arc::new(files),
+            object_store: Arc::clone(&table.location.object_store),
+            root: table.location.root.clone(),
+            delta_version: Some(state.version),
+            names: state.names.clone(),
+            manifest,
+            store: table.store.clone(),
+            marks: Arc::new(marks),
+            folded,
+            pending: None,
+            sequence: None,
+        })
+    }
+}
+
+/// The last snapshot of a table without what is pending, and what it was made of. While that and the manifest are the same, so is all
+/// that follows from them: files are matched with the manifest once.
+#[derive(Debug, Default)]
+pub(crate) struct LastSnapshot(Mutex<Option<Arc<Last>>>);
+
+#[derive(Debug)]
+struct Last {
+    source: Source,
+    snapshot: Snapshot,
+}
+
+/// What says which data files there are.
+enum Source {
+    /// The files in the order of the listing.
+    Listing(Vec<ObjectMeta>),
+    Log(Arc<DeltaState>),
+}
+
+impl Source {
+    fn has_listed(&self, files: &[ListedFile]) -> bool {
+        matches!(self, Self::Listing(listed) if files.iter().map(|file| &file.meta).eq(listed))
+    }
+
+    fn has_read(&self, state: &Arc<DeltaState>) -> bool {
+        matches!(self, Self::Log(read) if Arc::ptr_eq(read, state))
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listing(files) => write!(f, "{} listed files", files.len()),
+            Self::Log(state) => write!(f, "version {} of the log", state.version),
+        }
+    }
+}
+
+impl LastSnapshot {
+    /// The snapshot of this manifest, if its source is still what there is.
+    fn get(&self, manifest: Option<&Arc<Manifest>>, is_same: impl FnOnce(&Source) -> bool) -> Option<Snapshot> {
+        let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
+        let same_marks = match (manifest, &last.snapshot.manifest) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        };
+        (same_marks && is_same(&last.source)).then(|| last.snapshot.clone())
+    }
+
+    fn insert(&self, source: Source, snapshot: &Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::new(Last { source, snapshot: snapshot.clone() }));
+    }
+}
+
+/// Whether migrations put data files into the store.
+fn has_moved(updates: &ManifestUpdates) -> bool {
+    !updates.replaced.is_empty() || !updates.data.is_empty()
+}
+
+/// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
+pub(crate) async fn listing_of(
+    table: &Table,
+    updates: Option<&ManifestUpdates>,
+    later: &[&ManifestPublication],
+    files: Vec<ListedFile>,
+) -> Result<Listing> {
+    match (updates, table.store.as_ref()) {
+        (Some(updates), Some(store)) if has_moved(updates) || !later.is_empty() => {
+            Listing::migrated(files, store, updates, later).await
+        }
+        _ => Listing::of(&table.location, files),
+    }
+}
+
+/// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
+/// version has nothing that is later than what the manifest and its log say is pending.
+async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
+    let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
+    let mut manifest = newest_manifest(table).await?;
+    loop {
+        let state = table.log.read(&table.location).await?;
+        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((manifest, state));
+        }
+        let now = newest_manifest(table).await?;
+        if migrations(&now) == migrations(&manifest) {
+            return Ok((manifest, state));
+        }
+        manifest = now;
+    }
+}
+
+/// Whether the log of a Delta table has the migration that the manifest names.
+async fn is_folded(state: &DeltaState, manifest: Option<&Manifest>) -> Result<bool> {
+    let Some(manifest) = manifest else { return Ok(false) };
+    let migration = manifest.updates.as_ref().and_then(|updates| updates.migration.as_ref());
+    let Some(migration) = migration else { return Ok(false) };
+    let version = state.application_version(&application(manifest.store_id)).await?;
+    Ok(version.and_then(|version| u64::try_from(version).ok()).is_some_and(|version| version >= migration.number))
+}
+
+/// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
+pub(crate) async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest>>> {
+    let Some(store) = table.store.as_ref() else { return Ok(None) };
+    let newest = match store.newest().await {
+        Ok(newest) => newest.manifest,
+        Err(error) => Err(error),
+    };
+    let error = match newest {
+        Ok(Some(manifest)) => return Ok(Some(manifest)),
+        Ok(None) if !store.is_local() || !store.has_updates().await? => return Ok(None),
+        Ok(None) => None,
+        // Where not even that can be told, reading goes on as it does without a store.
+        Err(error) if !store.has_updates().await.unwrap_or(false) => {
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+            return Ok(None);
+        }
+        Err(error) => Some(error),
+    };
+    let lost = Error::corrupt(format!(
+        "the store {} has pending updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
+         without the folder `updates` the table is read as its data files are",
+        store.text()
+    ));
+    Err(match error {
+        Some(error) => lost.with_source(error),
+        None => lost,
+    })
+}
+
+/// Finds every data file in the manifest by path and size.
+fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result<Vec<FileMarks>> {
+    let Some(manifest) = manifest else { return Ok(vec![FileMarks::default(); files.len()]) };
+    let schemas = match manifest.schemas.iter().map(|bytes| schema::from_bytes(bytes)).collect::<Result<Vec<_>>>() {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            tracing::warn!(reason = "segment_corrupt", %error, "the marks are not used");
+            return Ok(vec![FileMarks::default(); files.len()]);
+        }
+    };
+    let known: HashMap<&str, (u32, &ManifestFile)> =
+        (0..).zip(&manifest.files).map(|(ordinal, file)| (file.path.as_str(), (ordinal, file))).collect();
+    let match_file = |file: &mut DataFile| {
+        let Some((ordinal, have)) = known.get(file.path.as_str()) else { return FileMarks::default() };
+        if have.size != file.meta.size {
+            return FileMarks { changed: true, ..FileMarks::default() };
+        }
+        let same = match (&have.etag, &file.meta.e_tag) {
+            (Some(have), Some(now)) => have == now,
+            _ => have.modified_ns == modified_ns(&file.meta),
+        };
+        if !same {
+            return FileMarks { ordinal: Some(*ordinal), doubtful: true, ..FileMarks::default() };
+        }
+        file.row_groups = Some(have.row_groups.clone());
+        let schema = schemas.get(have.schema as usize).cloned();
+        FileMarks { ordinal: Some(*ordinal), doubtful: false, changed: false, schema }
+    };
+    Ok(files.iter_mut().map(match_file).collect())
+}
+
+/// Reads the footers of the listed files, some at a time.
+pub(crate) async fn read_shapes(
+    table: &Table,
+    files: &[DataFile],
+    wanted: Vec<usize>,
+) -> Result<Vec<(usize, FileShape)>> {
+    let store = &table.location.object_store;
+    stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
+        .map(|file| async move {
+            let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
+            let shape = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
+            Ok((file, shape))
+        })
+        .buffered(CONCURRENT_READS)
+        .try_collect()
+        .await
+}
