@@ -85,11 +85,11 @@ def _tuple_array(keys: Sequence[Any]) -> pa.Array:
     return pa.StructArray.from_arrays(columns, names=[f"\0{place}" for place in range(length)])
 
 
-def parameters(given: object) -> pa.RecordBatch:
-    """Parameters of a statement as a batch of one row, whose columns have their names or count from 1.
+def parameters(given: object) -> pa.RecordBatch | None:
+    """Parameters of a statement as a batch of one row, whose columns have their names or count from 1; none of none.
 
-    >>> parameters([7, "x"]).to_pylist(), parameters({"day": None}).to_pylist()
-    ([{'1': 7, '2': 'x'}], [{'day': None}])
+    >>> parameters([7, "x"]).to_pylist(), parameters({"day": None}).to_pylist(), parameters([])
+    ([{'1': 7, '2': 'x'}], [{'day': None}], None)
     """
     import pyarrow as pa
 
@@ -99,6 +99,8 @@ def parameters(given: object) -> pa.RecordBatch:
         named = {str(place): value for place, value in enumerate(given, start=1)}
     else:
         raise InvalidInputError(f"parameters are a list or a dict of values, not {given!r}; give [{given!r}]")
+    if not named:
+        return None
     return pa.RecordBatch.from_pydict({str(name): _parameter(name, value) for name, value in named.items()})
 
 

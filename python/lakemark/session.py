@@ -51,7 +51,7 @@ class Session:
         >>> import lakemark
         >>> session = lakemark.connect()
         >>> _ = session.table(getfixture("flights"), name="flights")
-        >>> session.sql("SELECT count(*) AS n FROM flights WHERE origin = $1 AND dest <> $2", ["EWR", "O'Hare"])
+        >>> session.sql("SELECT count(*) AS n FROM flights WHERE origin = $1 OR origin = $2", ["EWR", "O'Hare"])
         n
         --
         10

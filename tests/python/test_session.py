@@ -131,6 +131,7 @@ def test_parameters_stand_for_values_in_queries_and_in_changes(tmp_path: Path) -
         return [list(row.values()) for row in session.sql(sql, parameters).to_arrow().to_pylist()]
 
     assert ask("SELECT s FROM t WHERE id = $1", [2]) == [["b"]]
+    assert ask("SELECT s FROM t WHERE id = 2", []) == ask("SELECT s FROM t WHERE id = 2", {}) == [["b"]]
     assert ask("SELECT id FROM t WHERE id IN ($1, $2) AND d >= $3 ORDER BY id", (1, 3, days[0])) == [[1], [3]]
     assert ask("SELECT count(*) FROM t WHERE s = $s OR d = $d", {"s": "a' OR true --", "d": days[2]}) == [[1]]
     assert ask("SELECT count(*) FROM t WHERE n = $1", [None]) == [[0]]
