@@ -109,8 +109,8 @@ def _parameter(name: object, value: object) -> pa.Array:
     import pyarrow as pa
 
     try:
-        return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else pa.array([value])
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as cause:
+        return pa.repeat(value, 1) if isinstance(value, pa.Scalar) else pa.array([value])
+    except (ValueError, TypeError, OverflowError) as cause:
         raise InvalidInputError(f"the parameter ${name} is no value that Arrow has a type for: {cause}") from cause
 
 

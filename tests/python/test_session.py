@@ -140,6 +140,12 @@ def test_parameters_stand_for_values_in_queries_and_in_changes(tmp_path: Path) -
     assert ask("SELECT $1 + n FROM t WHERE id = 1", [decimal.Decimal("0.25")]) == [[decimal.Decimal("10.25")]]
     assert ask("SELECT id FROM t WHERE id = $1", [pa.scalar(1, pa.int8())]) == [[1]]
     assert ask("INSERT INTO t (id, n, d, s) VALUES ($1, $2, $3, $4)", [4, 40, days[0], "O'Hare"]) == [[1]]
+    named = {"id": 5, "n": None, "d": days[1], "s": "x"}
+    assert ask("INSERT INTO t (id, n, d, s) VALUES ($id, $n, $d, $s)", named) == [[1]]
+    assert ask("DELETE FROM t WHERE id = $id AND s = $s", {"id": 5, "s": "x"}) == [[1]]
+    assert ask("SELECT x FROM (VALUES ($1), ($2)) v(x) ORDER BY x", [10.5, 1]) == [[1.0], [10.5]]
+    assert ask("SELECT count(*) FROM t JOIN (VALUES (1), ($1)) v(x) ON t.n = v.x", [10]) == [[1]]
+    assert ask("SELECT $1", [pa.scalar(1, pa.time64("ns"))]) != [[None]]
     assert ask("UPDATE t SET n = $n, s = $s WHERE id = $id", {"id": 2, "n": 21, "s": None}) == [[1]]
     assert ask("DELETE FROM t WHERE id = $1", [1]) == [[1]]
     rows = session.sql("SELECT id, n, s FROM t ORDER BY id").to_arrow().to_pydict()
@@ -151,9 +157,10 @@ def test_parameters_stand_for_values_in_queries_and_in_changes(tmp_path: Path) -
     [
         ("SELECT $1 + $2", [1], r"no value is given for \$2"),
         ("SELECT $1", [1, 2], r"a value is given for \$2, which the statement does not have"),
-        ("SELECT $name", {"other": 1}, r"a value is given for \$other"),
+        ("SELECT $name", {"other": 1}, r"no value is given for \$name"),
         ("SELECT 1", [1], r"a value is given for \$1"),
         ("SHOW INDEXES FROM t", [1], "take parameters"),
+        ("SELECT * FROM (VALUES (1), ($1)) v(x)", [10.5], r"10.5 is no Int64, the type of what \$1 stands among"),
         ("CREATE VIEW v AS SELECT $1", [1], "take parameters"),
         ("PREPARE p AS SELECT $1", [1], "take parameters"),
         ("SELECT $1", "x", r"give \['x'\]"),

@@ -20,6 +20,7 @@ mod fields;
 mod gaps;
 mod held;
 pub mod lookup;
+mod parameters;
 mod pending;
 mod provider;
 pub mod query;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
-use datafusion::common::{ParamValues, TableReference};
+use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::config::ConfigOptions;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
@@ -18,6 +18,7 @@ use crate::config::LakemarkOptions;
 use crate::dml;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
+use crate::parameters::{bound, numbered};
 use crate::provider::LakemarkTable;
 use crate::schema::{PinningSchema, pinned_anew};
 use crate::shortcut::shortened;
@@ -132,8 +133,9 @@ impl LakemarkSession {
     /// # Errors
     /// Those of the statement; a value that it needs and that is not there, or one that it has no place for (`InvalidInput`).
     pub async fn sql_with(&self, text: &str, parameters: ParamValues) -> Result<DataFrame> {
-        let statement = statement::parse_one(text, &self.options()).map_err(from_engine)?;
-        self.run_with(statement, Some(parameters)).await
+        let mut statement = statement::parse_one(text, &self.options()).map_err(from_engine)?;
+        let values = numbered(&mut statement, parameters)?;
+        self.run_with(statement, Some(values)).await
     }
 
     /// Splits a text into statements, to be run one after the other.
@@ -150,10 +152,7 @@ impl LakemarkSession {
         self.run_with(statement, None).await
     }
 
-    async fn run_with(&self, statement: Statement, parameters: Option<ParamValues>) -> Result<DataFrame> {
-        if parameters.is_some() && !matches!(statement, Statement::Engine(_)) {
-            return Err(takes_no_parameters());
-        }
+    async fn run_with(&self, statement: Statement, parameters: Option<Vec<ScalarValue>>) -> Result<DataFrame> {
         match statement {
             Statement::CreateIndex(create) => self.create_index(create).await,
             Statement::DropIndex { name, table, if_exists } => {
@@ -169,7 +168,7 @@ impl LakemarkSession {
                 let state = self.context.state();
                 let mut plan = state.statement_to_plan(*statement).await.map_err(from_engine)?;
                 if let Some(parameters) = parameters {
-                    plan = bound(plan, &parameters)?;
+                    plan = bound(plan, parameters)?;
                 }
                 if let LogicalPlan::Statement(Prepared::Prepare(prepare)) = &plan {
                     refuse_change(&prepare.input)?;
@@ -280,33 +279,6 @@ fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
         ("bytes", number(|index| index.bytes)),
         ("predicted_bytes", Arc::new(indexes.iter().map(|index| index.predicted_bytes).collect::<UInt64Array>())),
     ]
-}
-
-/// A plan with values in the place of its parameters.
-fn bound(plan: LogicalPlan, parameters: &ParamValues) -> Result<LogicalPlan> {
-    if matches!(plan, LogicalPlan::Statement(_) | LogicalPlan::Ddl(_)) {
-        return Err(takes_no_parameters());
-    }
-    let wanted = plan.get_parameter_names().map_err(from_engine)?;
-    let given: Vec<String> = match parameters {
-        ParamValues::List(values) => (1..=values.len()).map(|place| format!("${place}")).collect(),
-        ParamValues::Map(values) => values.keys().map(|name| format!("${name}")).collect(),
-    };
-    if let Some(unused) = given.iter().find(|name| !wanted.contains(*name)) {
-        return Err(Error::new(
-            ErrorKind::InvalidInput,
-            format!("a value is given for {unused}, which the statement does not have"),
-        ));
-    }
-    if let Some(missing) = wanted.iter().find(|name| !given.contains(name)) {
-        return Err(Error::new(ErrorKind::InvalidInput, format!("no value is given for {missing}")));
-    }
-    plan.replace_params_with_values(parameters).map_err(from_engine)
-}
-
-fn takes_no_parameters() -> Error {
-    let message = "only queries, INSERT, REPLACE, UPDATE, DELETE, MERGE, COPY and EXPLAIN take parameters; write the values into the statement";
-    Error::new(ErrorKind::InvalidInput, message)
 }
 
 /// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.

@@ -26,7 +26,7 @@ use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, Tokenizer, Word};
 use lakemark_format::column;
 
 use crate::versions::{Meaning, Named, misplaced, named_by_version, settle};
@@ -100,10 +100,11 @@ pub fn parse(text: &str, options: &ConfigOptions) -> Result<Vec<Statement>> {
         let start = parser.inner.parser.index();
         let mut statement = parser.statement()?;
         let end = parser.inner.parser.index();
-        let versions = made.iter().filter(|place| (start..end).contains(*place)).count();
+        let here = made.iter().filter(|(place, _)| (start..end).contains(place));
+        let versions: Vec<Span> = here.map(|(_, span)| *span).collect();
         match &mut statement {
             Statement::Engine(statement) => settle(statement, versions)?,
-            _ if versions > 0 => return Err(misplaced()),
+            _ if !versions.is_empty() => return Err(misplaced()),
             _ => {}
         }
         statements.push(statement);

@@ -29,7 +29,7 @@ use datafusion::sql::planner::IdentNormalizer;
 use datafusion::sql::sqlparser::ast::{
     Ident, ObjectName, ObjectNamePart, TableAlias, TableFactor, VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 use lakemark_table::{Result as TableResult, Table};
 
 const VERSION: &str = " VERSION AS OF ";
@@ -42,8 +42,8 @@ const RESERVED: [&str; 4] = ["FROM", "JOIN", "SELECT", "FOR"];
 /// Tokens in which tables have the versions that they are asked for in their names.
 pub(crate) struct Named {
     pub tokens: Vec<TokenWithSpan>,
-    /// The places of the names that were made.
-    pub made: Vec<usize>,
+    /// The places of the names that were made, among the tokens and in the text.
+    pub made: Vec<(usize, Span)>,
 }
 
 /// What tells how names and moments are meant.
@@ -68,7 +68,7 @@ pub(crate) fn named_by_version(tokens: Vec<TokenWithSpan>, meaning: Meaning<'_>)
         let Some((place, table)) = last_name(&named.tokens, meaning.fold) else { return Err(misplaced()) };
         if let Some(name) = named.tokens.get_mut(place) {
             name.token = Token::make_word(&format!("{table}{text}"), Some(QUOTE));
-            named.made.push(place);
+            named.made.push((place, name.span));
         }
         rest = rest.get(length..).unwrap_or_default();
     }
@@ -161,12 +161,40 @@ fn moment(text: &str, time_zone: &str) -> Result<DateTime<Utc>> {
 }
 
 /// Gives tables at a version the names that they have without one, and sees to it that all of the names that were `made` are tables that are read.
-pub(crate) fn settle(statement: &mut Statement, made: usize) -> Result<()> {
-    let mut settling = Settling { met: 0 };
-    match settling.visit(statement) {
+pub(crate) fn settle(statement: &mut Statement, made: Vec<Span>) -> Result<()> {
+    let mut settling = Settling { made };
+    if let Some(copied) = copied(statement) {
+        settling.meet(copied);
+    }
+    match visit(statement, &mut settling) {
         ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) if settling.met < made => Err(misplaced()),
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) if settling.made.is_empty() => Ok(()),
+        ControlFlow::Continue(()) => Err(misplaced()),
+    }
+}
+
+/// The table that a statement copies as a whole.
+fn copied(statement: &Statement) -> Option<&ObjectName> {
+    match statement {
+        Statement::Explain(explain) => copied(&explain.statement),
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Relation(name) => Some(name),
+            CopyToSource::Query(_) => None,
+        },
+        _ => None,
+    }
+}
+
+/// Visits all that the parser's own statements have in common with the engine's.
+pub(crate) fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Statement::Statement(statement) => statement.visit(visitor),
+        Statement::Explain(explain) => visit(&mut explain.statement, visitor),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+            CopyToSource::Query(query) => query.visit(visitor),
+        },
+        _ => ControlFlow::Continue(()),
     }
 }
 
@@ -178,24 +206,17 @@ pub fn may_read_version(statement: &Statement) -> bool {
 }
 
 struct Settling {
-    /// Tables at a version.
-    met: usize,
+    /// Where names stand that were made and have not been met as tables yet.
+    made: Vec<Span>,
 }
 
 impl Settling {
-    fn visit(&mut self, statement: &mut Statement) -> ControlFlow<DataFusionError> {
-        match statement {
-            Statement::Statement(statement) => statement.visit(self),
-            Statement::Explain(explain) => self.visit(&mut explain.statement),
-            Statement::CopyTo(copy) => match &mut copy.source {
-                CopyToSource::Relation(name) => {
-                    self.met += usize::from(versioned(name).is_some());
-                    ControlFlow::Continue(())
-                }
-                CopyToSource::Query(query) => query.visit(self),
-            },
-            _ => ControlFlow::Continue(()),
-        }
+    /// The name that a table has without its version.
+    fn meet<'a>(&mut self, name: &'a ObjectName) -> Option<&'a str> {
+        let Some(ObjectNamePart::Identifier(name)) = name.0.last() else { return None };
+        let place = self.made.iter().position(|span| *span == name.span)?;
+        self.made.swap_remove(place);
+        Some(At::of_name(&name.value)?.0)
     }
 }
 
@@ -203,26 +224,19 @@ impl VisitorMut for Settling {
     type Break = DataFusionError;
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
-        let TableFactor::Table { name, alias, version, .. } = factor else { return ControlFlow::Continue(()) };
+        let TableFactor::Table { name, alias, version, args, .. } = factor else { return ControlFlow::Continue(()) };
         if let Some(version) = version {
             return ControlFlow::Break(plan_datafusion_err!(
                 "{name} {version}: give a number, as in VERSION AS OF 12, or a moment as text, as in TIMESTAMP AS OF '2026-06-01 12:00:00'"
             ));
         }
-        if let Some(table) = versioned(name) {
-            self.met += 1;
+        if args.is_none()
+            && let Some(table) = self.meet(name)
+        {
             let name = Ident::with_quote(QUOTE, table);
             alias.get_or_insert_with(|| TableAlias { explicit: true, name, columns: Vec::new(), at: None });
         }
         ControlFlow::Continue(())
-    }
-}
-
-/// The table's own name, if it is asked for at a version.
-fn versioned(name: &ObjectName) -> Option<&str> {
-    match name.0.last()? {
-        ObjectNamePart::Identifier(name) if name.quote_style == Some(QUOTE) => Some(At::of_name(&name.value)?.0),
-        _ => None,
     }
 }
 
@@ -269,7 +283,7 @@ mod tests {
         let named = named_by_version(tokens, Meaning { fold: true, time_zone })?;
         let mut parser = DFParserBuilder::new(named.tokens).with_dialect(dialect.as_ref()).build()?;
         let mut statement = parser.parse_statement()?;
-        settle(&mut statement, named.made.len())?;
+        settle(&mut statement, named.made.into_iter().map(|(_, span)| span).collect())?;
         Ok(statement.to_string())
     }
 
@@ -342,6 +356,8 @@ mod tests {
             "SHOW COLUMNS FROM t VERSION AS OF 3",
             "WITH w VERSION AS OF 3 AS (SELECT 1) SELECT 1",
             "SELECT a VERSION AS OF 3 FROM t",
+            "SELECT 1 FROM \"t VERSION AS OF 1\" a, t x VERSION AS OF 2",
+            "SELECT 1 FROM f VERSION AS OF 3 (1)",
         ] {
             for dialect in ["generic", "databricks", "bigquery", "mysql", "postgresql"] {
                 assert!(planned(sql, dialect, "+00:00").is_err(), "{dialect}: {sql}");

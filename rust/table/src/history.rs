@@ -35,7 +35,8 @@ pub(crate) async fn version_at(table: &Table, micros: i64) -> Result<u64> {
         }
         (TableFormat::Parquet, Some(store)) => {
             for (version, meta) in store.manifests().await?.into_iter().rev() {
-                let Ok(manifest) = store.read_manifest(version, &meta).await else { continue };
+                // One that cannot be read may be the one that is wanted.
+                let manifest = store.read_manifest(version, &meta).await?;
                 oldest = Some((version, manifest.created_ms));
                 if manifest.created_ms.saturating_mul(1000) <= micros {
                     return Ok(version);
