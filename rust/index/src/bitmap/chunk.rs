@@ -271,7 +271,7 @@ impl Chunk {
         &self.opaque
     }
 
-    /// Bytes of memory that the chunk holds.
+    /// Bytes of memory that the chunk holds, with what the allocator takes for each key.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let key_bytes: usize = self
@@ -281,7 +281,7 @@ impl Chunk {
                 size_of::<Key>()
                     + match key {
                         Key::Fixed(_) => 0,
-                        Key::Bytes(bytes) => bytes.capacity(),
+                        Key::Bytes(bytes) => allocated(bytes.capacity()),
                     }
             })
             .sum();
@@ -324,6 +324,11 @@ impl Chunk {
             },
         }
     }
+}
+
+/// What an allocation of so many bytes takes of the heap: usual allocators keep its length beside it and give out multiples of 16 bytes.
+fn allocated(bytes: usize) -> usize {
+    (bytes + size_of::<usize>()).next_multiple_of(16).max(32)
 }
 
 fn write_rows(out: &mut impl Write, rows: &[u32]) -> io::Result<()> {
