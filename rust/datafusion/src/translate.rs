@@ -7,12 +7,16 @@
 //! widening of integers, which loses nothing and keeps the order. Expressions that may raise an
 //! error (division, casts that fail) are never taken.
 
+use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
+use datafusion::functions_nested::array_has::{ArrayHas, ArrayHasAll, ArrayHasAny};
 use datafusion::logical_expr::expr::{Between, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, UNNAMED_TABLE};
 use lakemark_format::key::{Key, KeyType};
-use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal, key_type_of};
+use lakemark_index::{
+    KeyRanges, Leaf, LiteralKey, Predicate, Reason, Test, Truth, element_of, encode_literal, key_type_of,
+};
 
 use crate::fields::{name_of, text_of, type_of};
 
@@ -199,18 +203,15 @@ impl Translator<'_> {
     }
 
     /// `p IS TRUE`, or `p IS FALSE` if `opposite`: p, but FALSE where p is NULL. That is known for
-    /// a test of one column, which is NULL just where the column is.
+    /// a test of one column, which is NULL just where the column is. (The opposite of a test of elements is none.)
     fn is_true(&self, expr: &Expr, inner: &Expr, opposite: bool) -> Predicate {
         let tested = self.predicate(inner);
         let tested = if opposite { negate(tested).simplify() } else { tested.simplify() };
         match tested {
-            Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), .. }) => {
+            Predicate::Leaf(Leaf { column, test: test @ (Test::Ranges(_) | Test::Elements(_)), .. }) => {
                 let text = text(expr);
                 let is_null = Leaf { column: column.clone(), test: Test::IsNull, text: text.clone() };
-                Predicate::And(vec![
-                    Predicate::Leaf(Leaf { column, test: Test::Ranges(ranges), text }),
-                    negate(Predicate::Leaf(is_null)),
-                ])
+                Predicate::And(vec![Predicate::Leaf(Leaf { column, test, text }), negate(Predicate::Leaf(is_null))])
             }
             Predicate::Const(truth) => Predicate::Const(if truth == Truth::True { Truth::True } else { Truth::False }),
             _ => declined(expr, Reason::ExpressionNotSupported),
@@ -219,7 +220,7 @@ impl Translator<'_> {
 
     fn is_unknown(&self, expr: &Expr, inner: &Expr) -> Predicate {
         match self.predicate(inner).simplify() {
-            Predicate::Leaf(Leaf { column, test: Test::Ranges(_), .. }) => {
+            Predicate::Leaf(Leaf { column, test: Test::Ranges(_) | Test::Elements(_), .. }) => {
                 Predicate::Leaf(Leaf { column, test: Test::IsNull, text: text(expr) })
             }
             Predicate::Const(truth) => Predicate::Const(if truth == Truth::Null { Truth::True } else { Truth::False }),
@@ -244,10 +245,73 @@ impl Translator<'_> {
         }
     }
 
-    fn function(&self, expr: &Expr, function: &ScalarFunction) -> Predicate {
-        let ("starts_with", [searched, prefix]) = (function.name(), function.args.as_slice()) else {
-            return self.bare_boolean(expr);
+    fn function(&self, expr: &Expr, call: &ScalarFunction) -> Predicate {
+        let function = call.func.inner();
+        match call.args.as_slice() {
+            [searched, prefix] if call.name() == "starts_with" => self.starts_with(expr, searched, prefix),
+            [list, element] if function.is::<ArrayHas>() => self.has_element(expr, list, element),
+            [list, elements] if function.is::<ArrayHasAll>() => self.has_elements(expr, list, elements, Predicate::And),
+            [one, other] if function.is::<ArrayHasAny>() => match literal(one) {
+                Some(_) => self.has_elements(expr, other, one, Predicate::Or),
+                None => self.has_elements(expr, one, other, Predicate::Or),
+            },
+            _ => self.bare_boolean(expr),
+        }
+    }
+
+    /// `array_has(list, element)`, `element = ANY(list)`.
+    fn has_element(&self, expr: &Expr, list: &Expr, element: &Expr) -> Predicate {
+        let (Some(list), Some(element)) = (self.list(list), literal(element)) else {
+            return declined(expr, Reason::ExpressionNotSupported);
         };
+        match element_leaf(&list, element, expr) {
+            Ok(leaf) => leaf,
+            Err(reason) => declined(expr, reason),
+        }
+    }
+
+    /// `array_has_any(list, elements)` or `array_has_all(list, elements)`, as `joined` says.
+    fn has_elements(
+        &self,
+        expr: &Expr,
+        list: &Expr,
+        elements: &Expr,
+        joined: impl FnOnce(Vec<Predicate>) -> Predicate,
+    ) -> Predicate {
+        let elements = literal(elements).and_then(elements_of);
+        // Without elements the engine answers TRUE or FALSE for a list that is NULL, too.
+        let (Some(list), Some(elements)) = (self.list(list), elements.filter(|elements| !elements.is_empty())) else {
+            return declined(expr, Reason::ExpressionNotSupported);
+        };
+        // A NULL among the elements is looked for like a value.
+        if elements.iter().any(ScalarValue::is_null) {
+            return declined(expr, Reason::LiteralNotRepresentable);
+        }
+        let leaves: Result<Vec<Predicate>, Reason> =
+            elements.iter().map(|element| element_leaf(&list, element, expr)).collect();
+        leaves.map_or_else(|reason| declined(expr, reason), joined)
+    }
+
+    /// A column of lists as one of its elements, also where a cast widens these.
+    fn list<'e>(&'e self, expr: &'e Expr) -> Option<ColumnRef<'e>> {
+        let cast = |inner: &'e Expr, to: &'e DataType| match to {
+            DataType::List(element) | DataType::LargeList(element) => seen_as(self.list(inner)?, element.data_type()),
+            _ => None,
+        };
+        match expr {
+            Expr::Alias(alias) => self.list(&alias.expr),
+            Expr::Column(_) | Expr::ScalarFunction(_) => {
+                let name = name_of(expr)?;
+                let element = element_of(type_of(self.schema, &name)?)?;
+                Some(ColumnRef { name, data_type: element.data_type(), cast: None })
+            }
+            Expr::Cast(inner) => cast(&inner.expr, inner.field.data_type()),
+            Expr::TryCast(inner) => cast(&inner.expr, inner.field.data_type()),
+            _ => None,
+        }
+    }
+
+    fn starts_with(&self, expr: &Expr, searched: &Expr, prefix: &Expr) -> Predicate {
         match (self.text_column(searched), literal(prefix).and_then(ScalarValue::try_as_str)) {
             (Some(_), Some(None)) => Predicate::Const(Truth::Null),
             (Some(column), Some(Some(prefix))) => ranges_leaf(&column, KeyRanges::prefix(prefix.as_bytes()), expr),
@@ -424,6 +488,31 @@ fn constant(value: &ScalarValue) -> Option<Predicate> {
 
 fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predicate {
     Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text(expr) })
+}
+
+/// Whether a list has an element; NULL where it is NULL, and for an element that is NULL.
+fn element_leaf(list: &ColumnRef<'_>, element: &ScalarValue, expr: &Expr) -> Result<Predicate, Reason> {
+    // The engine tells -0.0 from 0.0 in lists.
+    if is_float_zero(element) {
+        return Err(Reason::LiteralNotRepresentable);
+    }
+    let keys = match place(list, element)? {
+        Place::Null => return Ok(Predicate::Const(Truth::Null)),
+        Place::At(key) => KeyRanges::point(key),
+        Place::Below | Place::Above => KeyRanges::none(),
+    };
+    Ok(Predicate::Leaf(Leaf { column: list.name.clone(), test: Test::Elements(keys), text: text(expr) }))
+}
+
+/// The elements of a list that is a constant; none if it is NULL or no list.
+fn elements_of(list: &ScalarValue) -> Option<Vec<ScalarValue>> {
+    let elements = match list {
+        ScalarValue::List(list) => list.is_valid(0).then(|| list.value(0)),
+        ScalarValue::LargeList(list) => list.is_valid(0).then(|| list.value(0)),
+        ScalarValue::FixedSizeList(list) => list.is_valid(0).then(|| list.value(0)),
+        _ => None,
+    }?;
+    (0..elements.len()).map(|place| ScalarValue::try_from_array(&elements, place).ok()).collect()
 }
 
 fn null_leaf(column: &ColumnRef<'_>, expr: &Expr) -> Predicate {

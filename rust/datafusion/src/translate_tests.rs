@@ -20,7 +20,11 @@ fn schema() -> Schema {
         Field::new("ts", DataType::Timestamp(TimeUnit::Microsecond, None), true),
         Field::new("day", DataType::Date32, true),
         Field::new("bin", DataType::Binary, true),
-        Field::new("l", DataType::List(std::sync::Arc::new(Field::new("item", DataType::Int32, true))), true),
+        Field::new_list("l", Field::new("item", DataType::Int32, true), true),
+        Field::new_list("lf", Field::new("item", DataType::Float64, true), true),
+        Field::new_list("lv", Field::new("item", DataType::Utf8View, true), true),
+        Field::new_fixed_size_list("lp", Field::new("item", DataType::Int32, true), 2, true),
+        Field::new_list("ll", Field::new_list("item", Field::new("item", DataType::Int32, true), true), true),
     ])
 }
 
@@ -62,7 +66,8 @@ fn truth(predicate: &Predicate, key: Option<&Key>) -> Truth {
                 Truth::False
             }
         }
-        Predicate::Leaf(Leaf { test: Test::Ranges(ranges), .. }) => match key {
+        // Of lists, the one whose only element has the key.
+        Predicate::Leaf(Leaf { test: Test::Ranges(ranges) | Test::Elements(ranges), .. }) => match key {
             None => Truth::Null,
             Some(key) => {
                 if ranges.contains(key) {
@@ -275,6 +280,57 @@ fn floats_decimals_and_times() {
     assert_eq!(pattern("day >= DATE '2024-01-01'", &days), "FTN");
     let times = [0, 1_704_067_200_000_000].map(|value| ScalarValue::TimestampMicrosecond(Some(value), None));
     assert_eq!(pattern("ts = TIMESTAMP '2024-01-01 00:00:00'", &times), "FTN");
+}
+
+#[test]
+fn elements_of_lists() {
+    for (sql, expected) in [
+        ("array_has(l, 5)", "FTFN"),
+        ("array_contains(l, 5)", "FTFN"),
+        ("list_has(l, arrow_cast(5, 'Int8'))", "FTFN"),
+        ("array_has(l, 5000000000)", "FFFN"),
+        ("5 = ANY(l)", "FTFN"),
+        ("NOT array_has(l, 5)", "TFTN"),
+        ("array_has(l, 5) IS TRUE", "FTFF"),
+        ("array_has(l, 5) IS NOT TRUE", "TFTT"),
+        ("array_has(l, 5) IS UNKNOWN", "FFFT"),
+        ("array_has(arrow_cast(l, 'LargeList(Int64)'), 5)", "FTFN"),
+        ("array_has(lp, 5)", "FTFN"),
+        ("array_has_any(l, [1, 5])", "TTFN"),
+        ("array_has_any([1, 5], l)", "TTFN"),
+        ("array_has_any(l, [5, 5000000000])", "FTFN"),
+        ("array_has_all(l, [5, 5])", "FTFN"),
+        ("array_has_all(l, [5, 9])", "FFFN"),
+        ("l @> [5]", "FTFN"),
+        ("array_has(l, 5) OR array_has(l, 9)", "FTTN"),
+        ("array_has(l, 5) AND array_has(l, 9)", "FFFN"),
+        ("array_has(l, NULL)", "NNNN"),
+        ("l IS NULL", "FFFT"),
+    ] {
+        assert_eq!(integers(sql), expected, "{sql}");
+    }
+    for sql in ["array_has(lv, 'ab')", "'ab' = ANY(lv)", "array_has_any(lv, ['ab', 'x'])", "array_has_all(lv, ['ab'])"]
+    {
+        assert_eq!(texts(sql), "FTFFN", "{sql}");
+    }
+    let floats = [-1.0, 2.5].map(|value| ScalarValue::Float64(Some(value)));
+    assert_eq!(pattern("array_has(lf, 2.5)", &floats), "FTN");
+    // A row may have both, so that conditions on elements are not one.
+    assert_eq!(translated("array_has(l, 5) AND array_has(l, 9)").leaves().len(), 2);
+    for (sql, expected) in [
+        ("array_has(lf, 0.0)", Reason::LiteralNotRepresentable),
+        ("array_has(lf, 'NaN'::double)", Reason::LiteralNotRepresentable),
+        ("array_has_any(l, [5, NULL])", Reason::LiteralNotRepresentable),
+        ("array_has(ll, [5])", Reason::ExpressionNotSupported),
+        ("array_has(l, i)", Reason::ExpressionNotSupported),
+        ("array_has_all([1, 5], l)", Reason::ExpressionNotSupported),
+        ("array_has_any(l, l)", Reason::ExpressionNotSupported),
+        ("array_has(array_sort(l), 5)", Reason::ExpressionNotSupported),
+        ("array_has(arrow_cast(l, 'List(Utf8)'), '5')", Reason::ExpressionNotSupported),
+        ("array_position(l, 5) > 0", Reason::ExpressionNotSupported),
+    ] {
+        assert_eq!(reason(sql), expected, "{sql}");
+    }
 }
 
 #[test]

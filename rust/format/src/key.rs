@@ -15,6 +15,8 @@ pub const MAX_KEY_LENGTH: usize = 4096;
 
 /// The code of the type of several columns.
 const COMPOSITE: u8 = 22;
+/// The code of the type of lists.
+const LIST: u8 = 23;
 
 /// The unit of a time or timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -116,6 +118,8 @@ pub enum KeyType {
     FixedBinary(u32),
     /// Rows of several columns, 2 to [`MAX_KEY_COLUMNS`], none of them of this type: see [`composite`].
     Composite(Arc<[KeyType]>),
+    /// Lists, whose keys are those of their elements, of a type above: a row has any number of them.
+    List(Arc<KeyType>),
 }
 
 impl KeyType {
@@ -144,6 +148,7 @@ impl KeyType {
             Self::Binary => 20,
             Self::FixedBinary(_) => 21,
             Self::Composite(_) => COMPOSITE,
+            Self::List(_) => LIST,
         }
     }
 
@@ -166,6 +171,7 @@ impl KeyType {
                 out.length(columns.len());
                 columns.iter().for_each(|column| column.encode(out));
             }
+            Self::List(element) => element.encode(out),
             _ => {}
         }
     }
@@ -173,6 +179,11 @@ impl KeyType {
     /// Reads what [`KeyType::encode`] wrote.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self> {
         let code = input.u8()?;
+        if code == LIST {
+            // Neither is an element a list or of several columns.
+            let code = input.u8()?;
+            return Self::decode_column(code, input).map(|element| Self::List(Arc::new(element)));
+        }
         if code != COMPOSITE {
             return Self::decode_column(code, input);
         }
@@ -218,7 +229,13 @@ impl KeyType {
             19 => Self::Utf8,
             20 => Self::Binary,
             21 => Self::FixedBinary(input.u32()?),
-            other => return Err(FormatError::invalid("a key type", other, "1 to 21, or 22 for several columns")),
+            other => {
+                return Err(FormatError::invalid(
+                    "a key type",
+                    other,
+                    "1 to 21, 22 for several columns, or 23 for lists",
+                ));
+            }
         };
         key_type.validate()?;
         Ok(key_type)
@@ -267,11 +284,21 @@ impl KeyType {
                     ));
                 }
                 for column in columns.iter() {
-                    if matches!(column, Self::Composite(_)) {
-                        return Err(FormatError::invalid("a column of a key", "several columns", "one"));
+                    if matches!(column, Self::Composite(_) | Self::List(_)) {
+                        return Err(FormatError::invalid(
+                            "a column of a key",
+                            "several columns or a list",
+                            "one value",
+                        ));
                     }
                     column.validate()?;
                 }
+            }
+            Self::List(element) => {
+                if matches!(element.as_ref(), Self::Composite(_) | Self::List(_)) {
+                    return Err(FormatError::invalid("an element of lists", "several columns or a list", "one value"));
+                }
+                element.validate()?;
             }
             _ => {}
         }
@@ -283,8 +310,14 @@ impl KeyType {
         match self {
             Self::Decimal { width_bits, .. } => *width_bits <= 64,
             Self::Utf8 | Self::Binary | Self::FixedBinary(_) | Self::Composite(_) => false,
+            Self::List(element) => element.is_fixed(),
             _ => true,
         }
+    }
+
+    /// Whether a row may have several keys, or none though it is not NULL.
+    pub fn is_list(&self) -> bool {
+        matches!(self, Self::List(_))
     }
 
     /// The smallest and largest [`Key::Fixed`] of this type; `None` for types with [`Key::Bytes`].
@@ -299,6 +332,7 @@ impl KeyType {
             Self::UInt8 => Some((0, u8::MAX.into())),
             Self::UInt16 | Self::Float16 => Some((0, u16::MAX.into())),
             Self::UInt32 | Self::Float32 => Some((0, u32::MAX.into())),
+            Self::List(element) => element.fixed_bounds(),
             _ if self.is_fixed() => Some((0, u64::MAX)),
             _ => None,
         }
@@ -335,6 +369,7 @@ impl KeyType {
         match self {
             Self::Decimal { width_bits, .. } if *width_bits > 64 => Some(usize::from(*width_bits / 8)),
             Self::FixedBinary(length) => usize::try_from(*length).ok(),
+            Self::List(element) => element.bytes_length(),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 use arrow::array::{Array, ArrayRef, RecordBatch};
 
 use crate::algebra::Candidates;
+use crate::elements::visit_elements;
 use crate::key::{Cell, CellVisitor, visit};
 use crate::predicate::{Leaf, Predicate, Test};
 use crate::ranges::KeyRanges;
@@ -30,11 +31,17 @@ fn tested(test: &Test, column: &ArrayRef, universe: u32) -> Candidates {
             let null = RowSet::from_rows((0..universe).filter(is_null).collect(), universe);
             Candidates::exact(null, RowSet::empty(universe))
         }
-        Test::Ranges(ranges) => {
+        Test::Ranges(ranges) | Test::Elements(ranges) => {
             let mut found = Found { ranges, t: Vec::new(), n: Vec::new(), opaque: Vec::new() };
-            if visit(column.as_ref(), &mut found).is_err() {
+            let visited = match test {
+                Test::Elements(_) => visit_elements(column.as_ref(), &mut found),
+                _ => visit(column.as_ref(), &mut found),
+            };
+            if visited.is_err() {
                 return Candidates::unknown(universe);
             }
+            // Several elements of a list may be asked for.
+            found.t.dedup();
             let set = |rows| RowSet::from_rows(rows, universe);
             Candidates::with_opaque(set(found.t), set(found.n), &set(found.opaque))
         }

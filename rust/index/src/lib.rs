@@ -3,7 +3,7 @@
 //! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values ([`Candidates::among`] asks rows in memory), [`key`] how Arrow values
-//! become ordered keys, [`composite`] how rows of several columns do, [`precision`] where values are cut into bins,
+//! become ordered keys, [`composite`] how rows of several columns do and [`elements`] those of lists, [`precision`] where values are cut into bins,
 //! [`bitmap`] is the kinds `bitmap` and `key`,
 //! and [`zones`] the kinds `bloom_tree` and `summary`.
 
@@ -15,6 +15,7 @@ pub mod algebra;
 pub mod bitmap;
 pub mod calendar;
 pub mod composite;
+pub mod elements;
 mod evaluate;
 pub mod key;
 pub mod precision;
@@ -26,6 +27,7 @@ pub mod zones;
 
 pub use algebra::Candidates;
 pub use composite::{composite_points, composite_ranges, composite_type};
+pub use elements::{element_of, list_type_of};
 pub use key::{LiteralKey, encode_literal, encode_literals, hash_rows, key_type_of};
 pub use precision::{Precision, PrecisionError};
 pub use predicate::{Leaf, Predicate, Reason, Test, Truth};

@@ -92,6 +92,7 @@ impl Precision {
             (KeyType::Binary | KeyType::FixedBinary(_), _) => Err(PrecisionError::Type("binaries")),
             (KeyType::Bool, _) => Err(PrecisionError::Type("booleans")),
             (KeyType::Composite(_), _) => Err(PrecisionError::Type("several columns")),
+            (KeyType::List(_), _) => Err(PrecisionError::Type("lists")),
             (KeyType::Decimal { .. }, _) if !key_type.is_fixed() => {
                 Err(PrecisionError::Type("decimals of more than 64 bits"))
             }

@@ -59,17 +59,25 @@ pub enum Test {
     IsNull,
     /// TRUE where the value's key is in the set, NULL where the value is NULL, FALSE elsewhere.
     Ranges(KeyRanges),
+    /// Of a list: TRUE where the key of an element is in the set, NULL where the list is NULL, FALSE elsewhere. A row may be in several
+    /// such sets, so that neither their intersection nor their complement is a test of its own.
+    Elements(KeyRanges),
 }
 
 impl Test {
+    /// The keys asked for; none of a test for NULL.
+    #[must_use]
+    pub fn ranges(&self) -> Option<&KeyRanges> {
+        match self {
+            Self::IsNull => None,
+            Self::Ranges(ranges) | Self::Elements(ranges) => Some(ranges),
+        }
+    }
+
     /// Bytes of memory that the test takes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
-            + match self {
-                Self::IsNull => 0,
-                Self::Ranges(ranges) => ranges.memory_bytes(),
-            }
+        size_of::<Self>() + self.ranges().map_or(0, KeyRanges::memory_bytes)
     }
 }
 

@@ -155,6 +155,12 @@ impl KeyRanges {
         )
     }
 
+    /// Whether it is one key.
+    #[must_use]
+    pub fn is_point(&self) -> bool {
+        self.0.len() == 1 && self.are_points()
+    }
+
     /// Whether `key` is in the set.
     #[must_use]
     pub fn contains(&self, key: &Key) -> bool {

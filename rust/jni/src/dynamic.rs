@@ -5,7 +5,7 @@
 //! the keys have.
 
 use arrow::datatypes::Schema;
-use lakemark_index::{Leaf, Predicate, Reason, Test};
+use lakemark_index::{Leaf, Predicate, Reason};
 use lakemark_table::{Columns, FileProbe, LeafReport, ProbeOptions, Reading, Snapshot};
 
 use crate::error::Result;
@@ -48,10 +48,7 @@ pub(crate) async fn narrowed(
 }
 
 fn key_count(leaf: &Leaf) -> usize {
-    match &leaf.test {
-        Test::IsNull => 1,
-        Test::Ranges(ranges) => ranges.ranges().len(),
-    }
+    leaf.test.ranges().map_or(1, |ranges| ranges.ranges().len())
 }
 
 /// Whether what is planned is read in less time than it takes to ask for so many keys.

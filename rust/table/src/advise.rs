@@ -81,6 +81,16 @@ impl Recorded {
 /// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
 /// cannot be read now is no reason not to declare an index: the build will say what is wrong.
 pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
+    if index.key_type.is_list() {
+        // How many elements a list has and how they repeat in it is not sampled.
+        if open {
+            index.options.push((
+                REASON.to_owned(),
+                "a row of lists has several values, each with the rows that have it".to_owned(),
+            ));
+        }
+        return;
+    }
     let settled = predict(table, snapshot, index, open).await;
     if let Err(error) = settled {
         tracing::debug!(index = index.name, %error, "no sample could be read; nothing is predicted");

@@ -10,7 +10,7 @@ use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
 use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
-use lakemark_index::key_type_of;
+use lakemark_index::element_of;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::fields::{columns_of, field_of, key_type_of_field, leaf_values, map_of};
+use crate::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
 use crate::footer::{Footer, fingerprint, read_range};
 
 /// Rows that are decoded at a time.
@@ -35,18 +35,22 @@ pub(crate) struct ColumnChunk {
     pub hash: u64,
 }
 
-/// The leaf of a flat column or of a field in structs, or keys and values of a map; none if the file lacks it.
+/// The leaf of a flat column or of a field in structs, that of the elements of a list, or keys and values of a map; none if the file
+/// lacks it.
 fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
     let schema = &footer.schema;
+    let field = field_of(schema, name);
+    let is_list = field.as_ref().is_some_and(|field| element_of(field.data_type()).is_some());
     // What repeats has a way to its leaves that fields could have, too.
-    if column::is_field(name) && field_of(schema, name).is_none_or(|field| field.data_type().is_nested()) {
+    if column::is_field(name) && field.is_none_or(|field| field.data_type().is_nested() && !is_list) {
         return Vec::new();
     }
     let map = map_of(schema, name).map(|(map, _)| map);
     let names: Vec<&str> = column::names(map.unwrap_or(name)).collect();
-    let is_own = |way: &[String]| match map {
-        Some(_) => way.len() > names.len() && names.iter().zip(way).all(|(name, part)| name == part),
-        None => names.iter().eq(way),
+    let is_inside = |way: &[String]| way.len() > names.len() && names.iter().zip(way).all(|(name, part)| name == part);
+    let is_own = |way: &[String]| match map.is_some() || is_list {
+        true => is_inside(way),
+        false => names.iter().eq(way),
     };
     let leaves = footer.metadata.file_metadata().schema_descr().columns();
     let own = leaves.iter().enumerate().filter(|(_, leaf)| is_own(leaf.path().parts())).map(|(place, _)| place);
@@ -318,7 +322,7 @@ fn arrays_of<'a>(
     let key = map_of(&footer.schema, field.name()).map(|(_, key)| key.to_owned());
     let typed = move |batch: RecordBatch| {
         let array = leaf_values(batch.columns().first()?, key.as_deref());
-        Some(array.and_then(|array| match key_type_of(array.data_type()).as_ref() == Some(&key_type) {
+        Some(array.and_then(|array| match key_type_in(array.data_type()).as_ref() == Some(&key_type) {
             true => Ok(array),
             // As the engine does when it reads a file whose type is not the table's.
             false => cast_to(&array, field.data_type()),

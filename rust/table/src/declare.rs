@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, Field};
 use lakemark_format::manifest::MAX_KEY_COLUMNS;
-use lakemark_format::{ManifestIndex, column};
-use lakemark_index::key_type_of;
+use lakemark_format::{Encoding, ManifestIndex, column};
+use lakemark_index::element_of;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::fields::{indexable, indexed_field, key_type_of_field};
+use crate::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
 use crate::kind::{Kind, precision_of};
 use crate::options::IndexSpec;
 use crate::snapshot::Snapshot;
@@ -25,6 +25,13 @@ pub(crate) fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestI
     let (encoding, options) = kind.check_options(&spec.options)?;
     if let Some(precision) = precision_of(&options)? {
         precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
+    }
+    if key_type.is_list() && encoding != Encoding::Equality {
+        let given = if kind == Kind::Bitmap { encoding.name() } else { kind.name() };
+        return Err(Error::unsupported(format!(
+            "{shown} has lists, whose elements have an index of the kind bitmap with the encoding equality, and {given} was asked for; \
+             leave it out"
+        )));
     }
     let own = || columns.iter().map(|column| snapshot.shown_text(column)).collect::<Vec<_>>().join("_");
     let index = spec.name.clone().unwrap_or_else(|| format!("{}_{}", own(), kind.name()));
@@ -56,7 +63,7 @@ fn indexed(given: &str, snapshot: &Snapshot) -> Result<String> {
             snapshot.shown_text(&name)
         )));
     }
-    if key_type_of(field.data_type()).is_none() {
+    if key_type_in(field.data_type()).is_none() {
         return Err(no_kind_for(&name, &field, snapshot));
     }
     Ok(name)
@@ -68,6 +75,13 @@ fn kind_over(columns: &[String], asked: Option<Kind>, snapshot: &Snapshot) -> Re
         [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
         [_] => return Ok(asked.unwrap_or(Kind::Bitmap)),
         _ => {}
+    }
+    let is_list = |name: &&String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_some());
+    if let Some(list) = columns.iter().find(is_list) {
+        let shown = snapshot.shown_text(list);
+        return Err(Error::unsupported(format!(
+            "{shown} has lists, of which each row has several keys, and none would be that of a row; give it an index of its own"
+        )));
     }
     if columns.len() > MAX_KEY_COLUMNS {
         return Err(Error::invalid(format!(
@@ -111,7 +125,7 @@ fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
     let instead = if let DataType::Map(..) = field.data_type() {
         "index the values of a key, as in map.key, if keys are strings and values flat".to_owned()
     } else if inside.is_empty() {
-        "index flat columns and fields of structs".to_owned()
+        "index flat columns, lists of flat values and fields of structs".to_owned()
     } else {
         format!("index a field of it: {}", inside.join(", "))
     };

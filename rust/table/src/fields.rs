@@ -12,7 +12,7 @@ use arrow::compute::{nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use lakemark_format::{KeyType, column};
-use lakemark_index::{composite_type, key_type_of};
+use lakemark_index::{composite_type, element_of, key_type_of, list_type_of};
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::moments::is_rebased;
@@ -55,12 +55,17 @@ pub(crate) fn columns_of(field: &FieldRef) -> Vec<FieldRef> {
     }
 }
 
-/// How the values of a column or field, or the rows of a composite, become keys; none if no index serves it.
+/// How the values of a column or field, the elements of its lists, or the rows of a composite, become keys; none if no index serves it.
 pub(crate) fn key_type_of_field(field: &Field) -> Option<KeyType> {
     match fields_of(field) {
         Some(columns) if column::is_composite(field.name()) => composite_type(columns),
-        _ => key_type_of(field.data_type()),
+        _ => key_type_in(field.data_type()),
     }
+}
+
+/// How values, or the elements of lists, become keys.
+pub(crate) fn key_type_in(data_type: &DataType) -> Option<KeyType> {
+    key_type_of(data_type).or_else(|| list_type_of(data_type))
 }
 
 /// The map whose values under a key these are, by its whole name.
@@ -109,10 +114,14 @@ impl Presence {
         let mut names = column::names(name);
         let first = names.next().unwrap_or_default();
         let Some(mut have) = named(file.fields(), first) else { return Self::Lacking };
+        let want = named(table.fields(), first);
         if !column::is_field(name) {
-            return Self::Stored;
+            // Engines make a list of a single value, or refuse to.
+            let is_list = |field: &FieldRef| element_of(field.data_type()).is_some();
+            let is_other = want.is_some_and(|want| is_list(want) != is_list(have));
+            return if is_other { Self::Unclear } else { Self::Stored };
         }
-        let Some(mut want) = named(table.fields(), first) else { return Self::Unclear };
+        let Some(mut want) = want else { return Self::Unclear };
         for name in names {
             if let (Some(inside), Some(wanted)) = (values_of(have), values_of(want)) {
                 (have, want) = (inside, wanted);
@@ -129,7 +138,14 @@ impl Presence {
                 None => return Self::Unclear,
             }
         }
-        if have.data_type().is_nested() { Self::Unclear } else { Self::Stored }
+        let is_list = element_of(want.data_type()).is_some();
+        // Where a struct is NULL, readers give a required list a value: see `hollow`.
+        let fits = if is_list {
+            list_type_of(have.data_type()).is_some() && have.is_nullable()
+        } else {
+            !have.data_type().is_nested()
+        };
+        if fits { Self::Stored } else { Self::Unclear }
     }
 }
 
@@ -139,8 +155,11 @@ pub(crate) fn has_other_calendar(file: &Schema, name: &str) -> bool {
         return column::columns(name).any(|column| has_other_calendar(file, column));
     }
     let root = column::names(name).next().and_then(|root| named(file.fields(), root));
-    let is_moment = || field_of(file, name).is_some_and(|field| field.data_type().is_temporal());
-    root.is_some_and(|root| is_rebased(root)) && (!column::is_field(name) || is_moment())
+    let value_type = |data_type: &DataType| match element_of(data_type) {
+        Some(element) => element.data_type().is_temporal(),
+        None => data_type.is_temporal(),
+    };
+    root.is_some_and(|root| is_rebased(root)) && field_of(file, name).is_some_and(|field| value_type(field.data_type()))
 }
 
 /// Fields of a file that are required in structs which are not. Arrow's readers give them a value where the struct is NULL, and

@@ -81,7 +81,7 @@ fn retyped(field: &FieldRef, columns: &SchemaDescriptor, leaf: &mut usize) -> Fi
 const CALENDAR_KEY: &str = "lakemark:calendar";
 const REBASED: &str = "rebased";
 
-/// Whether the field of a file's schema has values of another calendar than the Gregorian; a struct, whether a field in it may.
+/// Whether the field of a file's schema has values of another calendar than the Gregorian; of what is nested, whether something in it may.
 pub(crate) fn is_rebased(field: &Field) -> bool {
     field.metadata().get(CALENDAR_KEY).is_some_and(|calendar| calendar == REBASED)
 }
@@ -120,7 +120,7 @@ impl Calendar {
         }
     }
 
-    /// Marks the top-level fields that are not of the Gregorian calendar. Structs and maps are marked as a whole, whatever is in them.
+    /// Marks the top-level fields that are not of the Gregorian calendar. Structs, lists and maps are marked as a whole, whatever is in them.
     pub(crate) fn mark(self, fields: Vec<Field>, columns: &SchemaDescriptor) -> Vec<Field> {
         if self == Self::default() {
             return fields;
@@ -136,7 +136,7 @@ impl Calendar {
             let rebased = match field.data_type() {
                 DataType::Timestamp(..) if is_wide(field.name()) => self.int96,
                 DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => self.dates,
-                DataType::Struct(_) | DataType::Map(..) => self.dates || self.int96 && is_wide(field.name()),
+                nested if nested.is_nested() => self.dates || self.int96 && is_wide(field.name()),
                 _ => false,
             };
             if !rebased {

@@ -10,7 +10,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use futures::future::BoxFuture;
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, column};
-use lakemark_index::{Predicate, RowSet};
+use lakemark_index::{Leaf, Predicate, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
@@ -324,9 +324,26 @@ impl Snapshot {
         }
     }
 
-    /// The indexes that can answer tests of `column`, as it is typed now: first those that know every row, and of the others those
-    /// that know the smaller zones.
+    /// The indexes that can answer tests of the values of `column`, as it is typed now: first those that know every row, and of the
+    /// others those that know the smaller zones.
     pub(crate) fn indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
+        let mut found = self.usable_on(column);
+        found.retain(|index| !index.key_type.is_list());
+        found
+    }
+
+    /// The same of what can answer the test of a leaf. Of lists, an index knows the elements and which are NULL.
+    pub(crate) fn indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
+        let mut found = self.usable_on(&leaf.column);
+        found.retain(|index| match leaf.test {
+            Test::IsNull => true,
+            Test::Ranges(_) => !index.key_type.is_list(),
+            Test::Elements(_) => index.key_type.is_list(),
+        });
+        found
+    }
+
+    fn usable_on(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
         let stored = self.stored_name(column);
         let usable = manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index));
@@ -343,7 +360,7 @@ impl Snapshot {
     #[must_use]
     pub fn is_marked(&self, column: &str) -> bool {
         self.partition_columns.iter().any(|field| field.name() == column)
-            || !self.indexes_of(column).is_empty()
+            || !self.usable_on(column).is_empty()
             || self.begins_composite(column)
     }
 
@@ -367,9 +384,16 @@ impl Snapshot {
         indexes.any(|index| begins(index) && made_for_it(index))
     }
 
-    /// Those of them that know every row.
+    /// Those of [`Self::indexes_of`] that know every row.
     pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
         let mut found = self.indexes_of(column);
+        found.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
+        found
+    }
+
+    /// Those of [`Self::indexes_for`] that know every row.
+    pub(crate) fn exact_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
+        let mut found = self.indexes_for(leaf);
         found.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
         found
     }

@@ -12,6 +12,9 @@ impl SegmentDirectory {
     /// Checks the directory of a stream that ends at `stream_length`, before it is written and after it was read.
     pub(super) fn validate(&self, stream_length: u64) -> Result<()> {
         self.key_type.validate()?;
+        if self.key_type.is_list() && self.encoding != Encoding::Equality {
+            return Err(FormatError::invalid("the encoding of lists", self.encoding.name(), Encoding::Equality.name()));
+        }
         self.validate_files()?;
         self.validate_keys()?;
         self.validate_totals()?;
@@ -77,6 +80,7 @@ impl SegmentDirectory {
 
     fn validate_totals(&self) -> Result<()> {
         let mut rows = u64::from(self.nulls.rows) + u64::from(self.opaque.rows);
+        let valued = self.rows().saturating_sub(rows);
         let mut values = 0u64;
         for block in &self.blocks {
             if block.values == 0 || block.rows < u64::from(block.values) {
@@ -85,6 +89,10 @@ impl SegmentDirectory {
                     format_args!("of {} values and {} rows", block.values, block.rows),
                     "at least one value, and a row for each",
                 ));
+            }
+            if self.key_type.is_list() && block.rows > valued.saturating_mul(block.values.into()) {
+                let expected = format!("at most {valued} for each of its {} values", block.values);
+                return Err(FormatError::invalid("the rows of a value block", block.rows, expected));
             }
             rows = rows.saturating_add(block.rows);
             values += u64::from(block.values);
@@ -110,7 +118,14 @@ impl SegmentDirectory {
             let expected = format!("{values} to {most}");
             return Err(FormatError::invalid("the number of values", self.value_count, expected));
         }
-        if rows != self.rows() {
+        if self.key_type.is_list() {
+            // A row counts for each of its elements; that NULL and opaque rows are among those of the files is left to check.
+            let without = u64::from(self.nulls.rows) + u64::from(self.opaque.rows);
+            if without > self.rows() {
+                let expected = format!("at most the {} of the files", self.rows());
+                return Err(FormatError::invalid("the NULL and opaque rows", without, expected));
+            }
+        } else if rows != self.rows() {
             return Err(FormatError::invalid("the rows of values, NULL and opaque", rows, self.rows()));
         }
         Ok(())

@@ -37,7 +37,10 @@ fn stream(at: impl FnOnce(&SegmentDirectory) -> u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn segments() -> Vec<Bad> {
-    [bytes(), files(), keys(), totals(), sections(), value_blocks(), postings()].into_iter().flatten().collect()
+    [bytes(), files(), keys(), lists(), totals(), sections(), value_blocks(), postings()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// In the directory of the numbers: 16 bytes of id, the column's length (11) and name, the key type, the universe.
@@ -102,6 +105,19 @@ fn bytes() -> Vec<Bad> {
             "TooLong",
             "a key has 65 columns",
             replace(KEY_TYPE, &[[22, 65].as_slice(), &[5; 65]].concat()),
+        ),
+        bad("list-of-lists.lmx", "Invalid", "the elements of lists are lists", replace(KEY_TYPE, &[23, 23, 5])),
+        bad(
+            "list-of-composites.lmx",
+            "Invalid",
+            "the elements of lists are composites",
+            replace(KEY_TYPE, &[23, 22, 2, 5, 5]),
+        ),
+        bad(
+            "composite-of-lists.lmx",
+            "Invalid",
+            "a column of a composite key is a list",
+            replace(KEY_TYPE, &[22, 2, 5, 23]),
         ),
         bad("decimal-width.lmx", "Invalid", "a decimal has 48 bits", replace(KEY_TYPE, &[13, 48, 0, 9, 0])),
         bad(
@@ -217,6 +233,31 @@ fn keys() -> Vec<Bad> {
             "Invalid",
             "the last block has one value and the largest key is another",
             strings(|directory| directory.max_key = Some(Key::Bytes(b"\xff".to_vec()))),
+        ),
+    ]
+}
+
+/// Rows of lists are in several postings or in none, but only so far.
+fn lists() -> Vec<Bad> {
+    let lists = |change: fn(&mut SegmentDirectory)| with(&golden::lists(), change);
+    vec![
+        bad(
+            "list-rows-too-many.lmx",
+            "Invalid",
+            "the values of a block have more rows than there are with lists",
+            lists(|directory| directory.blocks[1].rows = 11),
+        ),
+        bad(
+            "list-null-and-opaque.lmx",
+            "Invalid",
+            "there are more NULL and opaque rows than rows",
+            lists(|directory| directory.nulls.rows = 7),
+        ),
+        bad(
+            "list-packed.lmx",
+            "Invalid",
+            "lists have the encoding packed",
+            lists(|directory| directory.encoding = Encoding::Packed),
         ),
     ]
 }

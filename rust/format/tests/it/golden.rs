@@ -234,6 +234,26 @@ pub fn packed_composite() -> Segment {
     }
 }
 
+/// Postings of the elements of lists: a row is in any number of them, and one of two that have none is NULL.
+pub fn lists() -> Segment {
+    let key = |text: &str| Key::Bytes(text.as_bytes().to_vec());
+    Segment {
+        id: *b"segment-of-lists",
+        index_id: *b"index-over-lists",
+        column: "tags".to_owned(),
+        key_type: KeyType::List(KeyType::Utf8.into()),
+        files: files(&[&[4, 3]]),
+        nulls: vec![2],
+        opaque: vec![5],
+        blocks: vec![
+            vec![(key(""), vec![6]), (key("new"), vec![0, 1, 3, 6])],
+            vec![(key("old"), vec![0, 1, 3, 6]), (key("red"), vec![1])],
+        ],
+        encoding: Encoding::Equality,
+        bins: vec![],
+    }
+}
+
 pub fn segments() -> Vec<(&'static str, Segment)> {
     vec![
         ("empty.lmx", empty()),
@@ -250,6 +270,7 @@ pub fn segments() -> Vec<(&'static str, Segment)> {
         ("packed.lmx", packed()),
         ("packed-strings.lmx", packed_strings()),
         ("packed-composite.lmx", packed_composite()),
+        ("lists.lmx", lists()),
     ]
 }
 

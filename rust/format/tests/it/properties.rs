@@ -75,12 +75,12 @@ fn composites(key_type: &KeyType) -> impl Strategy<Value = std::collections::BTr
     btree_set(row, 0..30).prop_map(move |rows| rows.into_iter().map(&key).collect())
 }
 
-/// A whole segment: each row of its files has one of the keys, NULL, or is opaque.
+/// A whole segment: each row of its files has one of the keys, or of lists any of them, NULL, or is opaque.
 fn segment() -> impl Strategy<Value = Segment> {
     let row_groups = vec(vec(0u32..150, 0..4), 0..4);
-    let encoding = (prop::sample::select(Encoding::EXACT.to_vec()), 1usize..9);
+    let encoding = (prop::sample::select(Encoding::EXACT.to_vec()), 1usize..9, any::<bool>());
     (keys(), row_groups, vec(any::<u16>(), 600), any::<[u8; 16]>(), "[a-zäß]{0,9}", 1usize..9, encoding).prop_map(
-        |((key_type, keys), row_groups, choices, id, column, block_values, (encoding, bin_values))| {
+        |((key_type, keys), row_groups, choices, id, column, block_values, (encoding, bin_values, of_lists))| {
             let groups: Vec<&[u32]> = row_groups.iter().map(Vec::as_slice).collect();
             let files = files(&groups);
             let mut lists = vec![Vec::new(); keys.len() + 2];
@@ -90,6 +90,24 @@ fn segment() -> impl Strategy<Value = Segment> {
                 lists[list].push(row);
             }
             let (nulls, opaque) = (lists.pop().unwrap(), lists.pop().unwrap());
+            let of_lists = of_lists && encoding == Encoding::Equality && !matches!(key_type, KeyType::Composite(_));
+            if of_lists {
+                let drawn: Vec<(usize, u32)> =
+                    (0..).zip(&lists).flat_map(|(n, rows)| rows.iter().map(move |row| (n, *row))).collect();
+                for ((list, row), choice) in drawn.into_iter().zip(choices.iter().rev().cycle()) {
+                    match choice % 4 {
+                        0 => lists[list].retain(|kept| *kept != row),
+                        1 => {}
+                        other => {
+                            let other = (list + usize::from(other) * 7) % lists.len();
+                            lists[other].push(row);
+                            lists[other].sort();
+                            lists[other].dedup();
+                        }
+                    }
+                }
+            }
+            let key_type = if of_lists { KeyType::List(key_type.into()) } else { key_type };
             let values: Vec<_> = keys.into_iter().zip(lists).filter(|(_, rows)| !rows.is_empty()).collect();
             let blocks = values.chunks(block_values).map(<[_]>::to_vec).collect();
             // Only numbers have bins of their own.

@@ -8,6 +8,7 @@ use arrow::error::ArrowError;
 use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
 use crate::composite::visit_rows;
+use crate::elements::visit_elements;
 use crate::key::{Cell, CellVisitor, visit};
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
@@ -22,6 +23,8 @@ pub struct ChunkBuilder {
     nulls: Vec<u32>,
     opaque: Vec<u32>,
     values: Gathered,
+    /// Rows have any number of keys.
+    of_lists: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +47,11 @@ impl ChunkBuilder {
         } else {
             Gathered::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
-        Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values }
+        let mut builder = Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values, of_lists: key_type.is_list() };
+        if builder.of_lists {
+            builder.values.name_rows();
+        }
+        builder
     }
 
     /// Makes room for so many rows at once, so that their memory is not moved while they come.
@@ -57,9 +64,17 @@ impl ChunkBuilder {
     /// Adds the next rows of the row group.
     ///
     /// # Errors
-    /// A type that no index serves.
+    /// A type that no index serves, or more elements of lists than a row group can have.
     pub fn push(&mut self, array: &dyn Array) -> Result<(), ArrowError> {
-        visit(array, &mut Pushing { first: self.rows, builder: self })?;
+        let mut pushing = Pushing { first: self.rows, builder: self };
+        match pushing.builder.of_lists {
+            true => visit_elements(array, &mut pushing)?,
+            false => visit(array, &mut pushing)?,
+        }
+        if u32::try_from(self.values.len()).is_err() {
+            let problem = format!("a row group has more than {} elements of lists", u32::MAX);
+            return Err(ArrowError::InvalidArgumentError(problem));
+        }
         self.rows += array.len() as u32;
         Ok(())
     }
@@ -84,15 +99,26 @@ impl ChunkBuilder {
     /// Sorts the rows by value.
     #[must_use]
     pub fn finish(self) -> Chunk {
-        let (keys, ends, sorted) = match self.values {
+        let (keys, mut ends, mut sorted) = match self.values {
             Gathered::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
             Gathered::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
+        if self.of_lists {
+            drop_repeats(&mut ends, &mut sorted);
+        }
         Chunk { row_count: self.rows, nulls: self.nulls, opaque: self.opaque, keys, ends, rows: sorted }
     }
 }
 
 impl Gathered {
+    /// Keys, of all rows.
+    fn len(&self) -> usize {
+        match self {
+            Self::Fixed { keys, .. } => keys.len(),
+            Self::Bytes { of_row, .. } => of_row.len(),
+        }
+    }
+
     /// From here on some row has no key, so that the rows of keys have to be named.
     fn name_rows(&mut self) {
         if let Self::Fixed { keys, rows: rows @ None } = self {
@@ -146,6 +172,26 @@ impl CellVisitor for Pushing<'_> {
             rows.push(row);
         }
     }
+}
+
+/// A list may have an element several times: its row is kept once for each value.
+fn drop_repeats(ends: &mut [u32], rows: &mut Vec<u32>) {
+    let (mut kept, mut start) = (0, 0);
+    for end in ends {
+        let mut last = None;
+        for place in start..*end as usize {
+            let Some(&row) = rows.get(place) else { break };
+            if last.replace(row) != Some(row)
+                && let Some(slot) = rows.get_mut(kept)
+            {
+                *slot = row;
+                kept += 1;
+            }
+        }
+        start = *end as usize;
+        *end = kept as u32;
+    }
+    rows.truncate(kept);
 }
 
 type Sorted = (Vec<Key>, Vec<u32>, Vec<u32>);

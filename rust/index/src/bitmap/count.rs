@@ -43,8 +43,10 @@ impl<'a> Count<'a> {
                 count.known = u64::from(directory.nulls.rows);
                 return Some(count);
             }
-            Test::Ranges(_) if directory.opaque.rows > 0 => return None,
-            Test::Ranges(ranges) => count.ranges = ranges.clone(),
+            Test::Ranges(_) | Test::Elements(_) if directory.opaque.rows > 0 => return None,
+            // A row that has several of the keys would count for each of them.
+            Test::Elements(ranges) if !ranges.is_point() => return None,
+            Test::Ranges(ranges) | Test::Elements(ranges) => count.ranges = ranges.clone(),
         }
         for ((number, block), place) in directory.blocks.iter().enumerate().zip(places(directory, &count.ranges)) {
             match place {

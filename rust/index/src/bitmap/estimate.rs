@@ -78,7 +78,7 @@ impl<'a> Estimate<'a> {
                 let nulls = directory.nulls;
                 estimate.inside = Weight::new(f64::from(nulls.rows), f64::from(nulls.length), 1.0);
             }
-            Test::Ranges(ranges) => {
+            Test::Ranges(ranges) | Test::Elements(ranges) => {
                 estimate.ranges = ranges.clone();
                 ranges.ranges().iter().for_each(|range| estimate.add(range));
             }
@@ -114,9 +114,13 @@ impl<'a> Estimate<'a> {
         self.directory.rows() as f64
     }
 
-    /// All rows with a value.
+    /// All rows with a value; endless of lists, as the rows of other elements may be rows of those asked for, too, and are never
+    /// taken away.
     #[must_use]
     pub fn all(&self) -> Weight {
+        if self.directory.key_type.is_list() {
+            return Weight { rows: f64::INFINITY, bytes: f64::INFINITY, postings: f64::INFINITY };
+        }
         let weight = |block| Weight::of(block, self.directory.encoding);
         self.directory.blocks.iter().map(weight).fold(Weight::default(), Weight::plus)
     }

@@ -78,6 +78,9 @@ impl Base {
 
 /// The blocks that the plan may need, ascending.
 pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Vec<usize> {
+    if directory.key_type.is_list() {
+        return chosen(places.iter().map(|place| *place != Place::Outside));
+    }
     let edges = places.iter().map(|place| *place == Place::Edge);
     if !directory.encoding.has_postings() {
         return chosen(edges);
@@ -148,7 +151,11 @@ impl Plan {
                 plan.base = single_level(directory, level, ranks_asked_for(directory, keys, places, &read));
             }
             _ => {
-                let yes = cheapest(directory, &exact_costs(directory, keys, places, &read));
+                let yes = match directory.key_type.is_list() {
+                    // Rows of other elements may be rows of those asked for, too: no posting can be taken away.
+                    true => vec![false],
+                    false => cheapest(directory, &exact_costs(directory, keys, places, &read)),
+                };
                 plan.base = base_of_bins(directory, &yes);
                 plan.take_postings(directory, keys, read, &yes, &mut ranges);
             }

@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
         let mut leaves = None;
         let (question, blocks) = match test {
             Test::IsNull => (Question::IsNull, Vec::new()),
-            Test::Ranges(ranges) => {
+            Test::Ranges(ranges) | Test::Elements(ranges) => {
                 let places = places(directory, ranges);
                 let blocks = if directory.encoding == Encoding::Packed {
                     let (plan, blocks) = LeafPlan::new(directory, ranges, &places);
@@ -184,7 +184,12 @@ impl<'a> Search<'a> {
             None => added,
             Some(base) => base.minus(&self.postings(postings, true)?).or(&added),
         };
-        if u64::from(t.len()) != self.plan.rows {
+        if self.directory.key_type.is_list() {
+            let without = u64::from(self.nulls.len()) + u64::from(self.opaque.len());
+            if u64::from(self.nulls.or(&self.opaque).or(&t).len()) != without + u64::from(t.len()) {
+                return Err(FormatError::invalid("the rows of elements", "NULL or opaque as well", "rows with keys"));
+            }
+        } else if u64::from(t.len()) != self.plan.rows {
             return Err(FormatError::invalid("the rows of an answer", t.len(), self.plan.rows));
         }
         Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
@@ -213,7 +218,7 @@ impl<'a> Search<'a> {
             }
         }
         let found = rows.0.finish();
-        if u64::from(found.len()) != expected {
+        if u64::from(found.len()) != expected && !self.directory.key_type.is_list() {
             return Err(FormatError::invalid("the rows of different values", "shared", "one value for each row"));
         }
         Ok(found)

@@ -28,8 +28,10 @@ fn holds(predicate: &Predicate, row: &[Cell; 2]) -> Truth {
             match (&leaf.test, cell) {
                 (Test::IsNull, Cell::Null) => Truth::True,
                 (Test::IsNull, _) => Truth::False,
-                (Test::Ranges(_), Cell::Null) => Truth::Null,
-                (Test::Ranges(ranges), Cell::Value(v) | Cell::Opaque(v)) => of_bool(ranges.contains(&Key::Fixed(v))),
+                (Test::Ranges(_) | Test::Elements(_), Cell::Null) => Truth::Null,
+                (Test::Ranges(ranges) | Test::Elements(ranges), Cell::Value(v) | Cell::Opaque(v)) => {
+                    of_bool(ranges.contains(&Key::Fixed(v)))
+                }
             }
         }
         Predicate::Not(inner) => match holds(inner, row) {
@@ -67,7 +69,7 @@ fn leaf_candidates(leaf: &Leaf, rows: &[[Cell; 2]]) -> Candidates {
     let nulls = of(&|cell| matches!(cell, Cell::Null));
     match &leaf.test {
         Test::IsNull => Candidates::exact(nulls, RowSet::empty(universe)),
-        Test::Ranges(ranges) => Candidates::with_opaque(
+        Test::Ranges(ranges) | Test::Elements(ranges) => Candidates::with_opaque(
             of(&|cell| matches!(cell, Cell::Value(v) if ranges.contains(&Key::Fixed(v)))),
             nulls,
             &of(&|cell| matches!(cell, Cell::Opaque(_))),
@@ -184,7 +186,7 @@ fn conditions_on_one_column_become_one_however_many_there_are() {
     let [Predicate::Leaf(a), Predicate::Leaf(b)] = parts.as_slice() else { panic!("{} parts", parts.len()) };
     assert_eq!((a.column.as_str(), b.column.as_str()), ("a", "b"));
     let keys = |leaf: &Leaf| match &leaf.test {
-        Test::Ranges(ranges) => ranges.ranges().len() as u64,
+        Test::Ranges(ranges) | Test::Elements(ranges) => ranges.ranges().len() as u64,
         Test::IsNull => 0,
     };
     assert_eq!((keys(a), keys(b)), (many, 7));

@@ -13,7 +13,7 @@ use lakemark_index::bitmap::{
     BuildError, ChunkBuilder, ChunkSource, Count, Estimate, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
 };
 use lakemark_index::zones::ZoneOptions;
-use lakemark_index::{KeyRanges, LiteralKey, Precision, RowSet, Test, encode_literal, key_type_of};
+use lakemark_index::{KeyRanges, LiteralKey, Precision, RowSet, Test, encode_literal, key_type_of, list_type_of};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -59,7 +59,8 @@ pub fn build_zoned(
     (bins, precision): (Option<u32>, Option<Precision>),
     zones: ZoneOptions,
 ) -> Result<Segment, BuildError> {
-    let key_type = key_type_of(files[0][0].data_type()).unwrap();
+    let data_type = files[0][0].data_type();
+    let key_type = key_type_of(data_type).or_else(|| list_type_of(data_type)).unwrap();
     let (mut segment_files, mut chunks, mut base) = (Vec::new(), Vec::new(), 0u32);
     for (number, groups) in files.iter().enumerate() {
         let mut row = base;

@@ -7,6 +7,7 @@ mod cost;
 mod encodings;
 mod groups;
 mod key;
+mod lists;
 mod rows;
 mod values;
 mod zones;

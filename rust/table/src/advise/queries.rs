@@ -97,7 +97,7 @@ fn share_of<'a>(
 fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> (f64, QueryShape) {
     match &leaf.test {
         Test::IsNull => (1.0 - sample.valued_share(), QueryShape::Range { share: 0.0, one_sided: true }),
-        Test::Ranges(ranges) => {
+        Test::Ranges(ranges) | Test::Elements(ranges) => {
             let share = sample.share(ranges);
             (share, QueryShape::of(ranges, share))
         }

@@ -194,7 +194,7 @@ impl Answers {
 
     /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
     fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<Question> {
-        let indexes = snapshot.indexes_of(&leaf.column);
+        let indexes = snapshot.indexes_for(leaf);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
         let is_open = |file: usize| !matches!(answers.get(file), Some(Answer::Constant(_) | Answer::Counted(_)));
         let questions = questions_of(snapshot, place, leaf, &indexes, is_open);
@@ -363,7 +363,7 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
         let answers = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
         return (answers, Some(PARTITION.to_owned()));
     }
-    let has_index = !snapshot.indexes_of(&leaf.column).is_empty();
+    let has_index = !snapshot.indexes_for(leaf).is_empty();
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
     let indexable = indexed_field(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
@@ -382,6 +382,8 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
 fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
     let key = encode_literal(value)?;
     Some(match (key, test) {
+        // No partition column is a list.
+        (_, Test::Elements(_)) => return None,
         (LiteralKey::Null, Test::IsNull) => Truth::True,
         (LiteralKey::Null, Test::Ranges(_)) => Truth::Null,
         (LiteralKey::Key(_), Test::IsNull) => Truth::False,

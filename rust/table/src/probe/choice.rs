@@ -154,8 +154,7 @@ struct Searched<'a> {
 
 /// The segments of the first index on the column of a leaf that knows every row; zones cost few reads, and are always asked.
 fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<Searched<'a>> {
-    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_of(&leaf.column).first().copied())
-    else {
+    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_for(leaf).first().copied()) else {
         return Vec::new();
     };
     let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);

@@ -37,7 +37,7 @@ pub(crate) async fn from_directories(
             places.insert(ordinal, file);
         }
     }
-    for index in snapshot.exact_indexes_of(&leaf.column) {
+    for index in snapshot.exact_indexes_for(leaf) {
         let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
         // Files that another index of the column counted are not in `places` any more.
         let open: Vec<(&ManifestSegment, Vec<usize>)> =

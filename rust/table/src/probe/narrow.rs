@@ -36,7 +36,7 @@ impl Answers {
         let is_exact = |question: &Question| Kind::of(&question.index).is_some_and(Kind::is_exact);
         let exact = questions.iter().filter(|question| is_exact(question)).count();
         let has_zones =
-            snapshot.indexes_of(&leaf.column).into_iter().any(|index| !Kind::of(index).is_some_and(Kind::is_exact));
+            snapshot.indexes_for(leaf).into_iter().any(|index| !Kind::of(index).is_some_and(Kind::is_exact));
         let of_points = matches!(&leaf.test, Test::Ranges(ranges) if ranges.are_points());
         if !has_zones || exact <= FEW_SEGMENTS || !of_points {
             return questions;
@@ -88,7 +88,7 @@ impl Answers {
 
 /// Segments with zones that cover these files; for every file the first one.
 fn zone_questions(snapshot: &Snapshot, place: usize, leaf: &Leaf, files: &HashSet<usize>) -> Vec<Question> {
-    let indexes = snapshot.indexes_of(&leaf.column);
+    let indexes = snapshot.indexes_for(leaf);
     // A summary has the fewest segments for the most files.
     let zoned = indexes.into_iter().rev().filter(|index| !Kind::of(index).is_some_and(Kind::is_exact));
     questions_of(snapshot, place, leaf, &zoned.collect::<Vec<_>>(), |file| files.contains(&file))

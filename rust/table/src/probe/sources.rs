@@ -29,7 +29,8 @@ impl Snapshot {
     pub fn can_tell_part(&self, column: &str) -> bool {
         let stored = self.stored_name(column);
         let is_inside = |index: &ManifestIndex| {
-            !column::is_composite(&index.column) && column::names(&index.column).next() == Some(&stored)
+            let is_values = !column::is_composite(&index.column) && !index.key_type.is_list();
+            is_values && column::names(&index.column).next() == Some(&stored)
         };
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         self.can_tell(column)

@@ -102,10 +102,7 @@ pub(super) fn first_asked(predicate: &Predicate, leaves: &[&Leaf], questions: &[
 
 /// The more, the more rows a test is likely true of.
 fn width(test: &Test) -> (bool, usize) {
-    match test {
-        Test::Ranges(ranges) => (!ranges.are_points(), ranges.ranges().len()),
-        Test::IsNull => (true, 1),
-    }
+    test.ranges().map_or((true, 1), |ranges| (!ranges.are_points(), ranges.ranges().len()))
 }
 
 /// The leaves that must be true of each chosen row, by their places.

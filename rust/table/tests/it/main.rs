@@ -12,6 +12,7 @@ mod fixture;
 mod futures;
 mod layer;
 mod listed;
+mod lists;
 mod locations;
 mod mapping;
 mod moments;

@@ -14,6 +14,8 @@ use super::table::{RandomTable, Sample};
 #[derive(Clone, Copy)]
 pub struct Aim<'a> {
     pub columns: &'a [Column],
+    /// A column of lists, if there is one.
+    list: Option<&'a Column>,
     samples: &'a [Sample],
     /// The row of which conditions shall be true.
     row: Option<&'a Sample>,
@@ -22,7 +24,7 @@ pub struct Aim<'a> {
 impl<'a> Aim<'a> {
     /// An aim at a random row of a table.
     pub fn random(rng: &mut StdRng, table: &'a RandomTable) -> Self {
-        Self { columns: &table.columns, samples: &table.samples, row: None }.elsewhere(rng)
+        Self { columns: &table.columns, list: table.list.as_ref(), samples: &table.samples, row: None }.elsewhere(rng)
     }
 
     /// An aim at another row.
@@ -37,6 +39,12 @@ impl<'a> Aim<'a> {
 
     /// A condition: of ten that aim at a row, one forgets to.
     pub fn leaf(&self, rng: &mut StdRng) -> String {
+        // Tables without lists draw what they always drew.
+        if let Some(list) = self.list
+            && rng.random_bool(0.2)
+        {
+            return list.element_leaf(rng);
+        }
         match self.row {
             Some(row) if rng.random_bool(0.9) => {
                 let (column, at) = self.target(rng, row);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, MapArray, PrimitiveArray, StringArray,
+    Array, ArrayRef, AsArray, BinaryArray, Float64Array, Int64Array, ListArray, MapArray, PrimitiveArray, StringArray,
     StructArray, UInt32Array, UInt64Array,
 };
 use arrow::buffer::OffsetBuffer;
@@ -50,6 +50,8 @@ pub enum Home {
     Struct,
     /// In a map, under the key [`KEY`].
     Map,
+    /// Among the elements of a list: the values are not those of rows.
+    List,
 }
 
 /// How values are spread over the rows.
@@ -88,7 +90,7 @@ impl Column {
         let ranks = ranks(&domain);
         let (stored, wild) = (format!("c{ordinal}"), used + near.len());
         let name = match home {
-            Home::Flat => stored.clone(),
+            Home::Flat | Home::List => stored.clone(),
             Home::Struct => format!("{STRUCT}['{stored}']"),
             Home::Map => format!("{stored}['{KEY}']"),
         };
@@ -103,7 +105,7 @@ impl Column {
     /// What an index on it is declared with.
     pub fn path(&self) -> String {
         match self.home {
-            Home::Flat => self.stored.clone(),
+            Home::Flat | Home::List => self.stored.clone(),
             Home::Struct => format!("{STRUCT}.{}", self.stored),
             Home::Map => format!("{}.{KEY}", self.stored),
         }
@@ -149,6 +151,47 @@ impl Column {
         let entries = StructArray::new(fields.into(), vec![keys, values], None);
         let field = Arc::new(Field::new("entries", entries.data_type().clone(), false));
         Arc::new(MapArray::new(field, OffsetBuffer::from_lengths(lengths), entries, Some(valid.into()), false))
+    }
+
+    /// Lists of values of the domain, of `rows` rows: NULL where a value would be, some of them empty, some with a NULL in them.
+    pub fn lists(&self, rng: &mut StdRng, rows: usize) -> ArrayRef {
+        let longest = *pick(rng, &[1, 3, 3, 8]);
+        let lacks_some = *pick(rng, &[0.0, 0.0, 0.02]);
+        let (mut picks, mut lengths, mut valid, mut run) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for row in 0..rows {
+            let length = rng.random_range(0..=longest);
+            for _ in 0..length {
+                let value = self.value_of(rng, row, rows, &mut run);
+                picks.push((!rng.random_bool(lacks_some)).then_some(value));
+            }
+            lengths.push(length);
+            // What lies behind a list that is NULL is nobody's.
+            valid.push(!rng.random_bool(self.null_rate));
+        }
+        let values = self.values(&picks.into());
+        let element = Arc::new(Field::new("item", values.data_type().clone(), true));
+        Arc::new(ListArray::new(element, OffsetBuffer::from_lengths(lengths), values, Some(valid.into())))
+    }
+
+    /// A condition on elements.
+    pub fn element_leaf(&self, rng: &mut StdRng) -> String {
+        let name = &self.name;
+        let literals = |rng: &mut StdRng| {
+            let mut listed: Vec<String> = (0..rng.random_range(1..4)).map(|_| self.literal(rng)).collect();
+            if rng.random_bool(0.05) {
+                listed.push("NULL".into());
+            }
+            listed.join(", ")
+        };
+        let negated = *pick(rng, &["", "", "", "NOT "]);
+        match rng.random_range(0..12) {
+            0..=3 => format!("{negated}array_has({name}, {})", self.literal(rng)),
+            4..=5 => format!("{} = ANY({name})", self.literal(rng)),
+            6..=7 => format!("{negated}array_has_any({name}, [{}])", literals(rng)),
+            8..=9 => format!("{negated}array_has_all({name}, [{}])", literals(rng)),
+            10 => format!("{name} IS {negated}NULL"),
+            _ => format!("array_length({name}) > {}", rng.random_range(0..3)),
+        }
     }
 
     /// The values at places of the domain.

@@ -26,6 +26,8 @@ use super::pending::{self, Twin};
 pub struct RandomTable {
     /// The columns after `id`, which counts the rows.
     pub columns: Vec<Column>,
+    /// A column of lists after them, in some tables. Conditions are on its elements, and never on whole lists.
+    pub list: Option<Column>,
     /// Some of its rows, for predicates to aim at.
     pub samples: Vec<Sample>,
     /// How many rows it has.
@@ -84,6 +86,9 @@ impl RandomTable {
         let count = rng.random_range(2..8);
         let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes)));
         let columns: Vec<Column> = columns.collect();
+        // Dice of their own again: what else a table has stays as it is without lists.
+        let mut of_lists = StdRng::seed_from_u64(seed ^ 0x1157);
+        let list = of_lists.random_bool(0.3).then(|| Column::random(&mut of_lists, columns.len(), Home::List));
         let folder = tempfile::tempdir().unwrap();
         let parts = random_parts(&mut rng, columns.len());
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
@@ -95,23 +100,27 @@ impl RandomTable {
         let (early_parts, late_parts) = parts.split_at(parts.len() - late.min(parts.len()));
         let mut samples = Vec::new();
         for part in early_parts {
-            samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
+            samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
         }
         if matches!(coverage, Coverage::Stale) {
             // Other rows under the same name: what the marks are about to describe will be gone.
             for part in late_parts {
-                part.write(&columns, (&mut rng, &mut dice), folder.path());
+                part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path());
             }
         }
         let empty = parts.len() == late && !matches!(coverage, Coverage::Stale);
         let mut marked = mark(&mut rng, &columns, folder.path(), empty).await;
         if !empty {
             marked.extend(mark_several(seed, &columns, folder.path()).await);
+            marked.extend(mark_list(&mut of_lists, list.as_ref(), folder.path()).await);
         }
         for part in late_parts {
-            samples.extend(part.write(&columns, (&mut rng, &mut dice), folder.path()));
+            samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
         }
         let mut description = describe(&columns, &parts, coverage, &marked);
+        if let Some(list) = &list {
+            description = format!("{description}; lists of {}", list.data_type);
+        }
         let mut rows = parts.iter().map(|part| part.rows as u64).sum();
         // Dice of their own again.
         let mut dice = StdRng::seed_from_u64(seed ^ 0xc4a6);
@@ -122,7 +131,7 @@ impl RandomTable {
             rows = changed.rows.num_rows() as u64;
             twin = Some(changed);
         }
-        Self { columns, samples, rows, description, folder, twin }
+        Self { columns, list, samples, rows, description, folder, twin }
     }
 
     /// Where rows are as they should be without any mark and with nothing pending.
@@ -172,7 +181,13 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
 
 impl Part {
     /// Writes the file and gives some of its rows.
-    fn write(&self, columns: &[Column], (rng, dice): (&mut StdRng, &mut StdRng), folder: &Path) -> Vec<Sample> {
+    fn write(
+        &self,
+        columns: &[Column],
+        list: Option<&Column>,
+        [rng, dice, of_lists]: [&mut StdRng; 3],
+        folder: &Path,
+    ) -> Vec<Sample> {
         let mut fields = vec![Field::new("id", DataType::Int64, false)];
         let last_id = self.first_id + i64::try_from(self.rows).unwrap();
         let mut arrays: Vec<ArrayRef> = vec![Arc::new(Int64Array::from_iter_values(self.first_id..last_id))];
@@ -197,6 +212,11 @@ impl Part {
                 }
             }
             picks.push(here);
+        }
+        if let Some(list) = list {
+            let lists = list.lists(of_lists, self.rows);
+            fields.push(list.field(&lists));
+            arrays.push(lists);
         }
         if !inner.is_empty() {
             let (names, values): (Vec<FieldRef>, Vec<ArrayRef>) = inner.into_iter().unzip();
@@ -300,6 +320,18 @@ async fn mark_several(seed: u64, columns: &[Column], folder: &Path) -> Vec<Strin
     }
     table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
     marked
+}
+
+/// Mostly declares and builds an index on the elements of lists.
+async fn mark_list(rng: &mut StdRng, list: Option<&Column>, folder: &Path) -> Option<String> {
+    let list = list.filter(|_| rng.random_bool(0.8))?;
+    let table = Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap();
+    let files = pick(rng, &["1", "2", "16"]).to_string();
+    let options = [("files_per_segment".to_owned(), files)].into();
+    let spec = IndexSpec { columns: vec![list.path()], options, ..IndexSpec::default() };
+    table.create_index(spec, false).await.unwrap();
+    table.build(BuildOptions { threads: Some(1), ..BuildOptions::default() }).await.unwrap();
+    Some(format!("elements of {}", list.name))
 }
 
 /// What a column of a type may be cut by.
