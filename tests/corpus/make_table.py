@@ -55,6 +55,9 @@ ROWS = sum(file.rows for file in FILES)
 # Types that plain Spark cannot read from Parquet; `--portable` leaves these columns out.
 NOT_PORTABLE = ("t32_s", "t32_ms", "t64_us", "t64_ns", "ts_ns", "tz_ns")
 
+# Columns whose elements are indexed, which the kind `bitmap` alone does.
+LISTS = ("tags", "nums")
+
 STRINGS = (
     "", " ", "a", "A", "ab", "abc", "abd", "b", "lake", "lakemark", "lake%", "la_e", "Zürich", "zürich", "Ærø",
     "naïve", "nai\u0308ve", "日本", "日本語", "東京", "🦆", "🦆🦆", "x'y", "tab\tbed", "line\nfeed", "nul\x00l",
@@ -161,6 +164,18 @@ def binaries(rng: random.Random, _: int) -> bytes:
     return pick(rng, BINARIES) if rng.random() < 0.5 else bytes([below(rng, 8) * 32, below(rng, 4) * 64])
 
 
+def tags(rng: random.Random, _: int) -> list[str]:
+    """Up to four words, some of them twice; none in one row of five."""
+    words = ("lake", "", "Zürich", "a", "ab", "🦆", "nul\x00l", "a" * 70)
+    return [pick(rng, words) for _ in range(below(rng, 5))]
+
+
+def nums(rng: random.Random, row: int) -> list[int | None]:
+    """Up to three whole numbers; one row of thirty has a NULL among them."""
+    draw = integers(-(2**31), 2**31 - 1)
+    return [None if below(rng, 60) == 0 else draw(rng, row) for _ in range(below(rng, 4))]
+
+
 def columns() -> list[tuple[str, pa.DataType, Callable[[random.Random, int], Any]]]:
     """Name, type and value of every column, in order; the value is a function of the generator and the row."""
     made: list[tuple[str, pa.DataType, Callable[[random.Random, int], Any]]] = [
@@ -188,6 +203,7 @@ def columns() -> list[tuple[str, pa.DataType, Callable[[random.Random, int], Any
     made.append(("dict_s", pa.dictionary(pa.int32(), pa.string()), strings))
     made += [("bin", pa.binary(), binaries), ("lbin", pa.large_binary(), binaries)]
     made.append(("fixed", pa.binary(2), lambda rng, _: bytes([below(rng, 4) * 85, below(rng, 3) * 127])))
+    made += [("tags", pa.list_(pa.string()), tags), ("nums", pa.list_(pa.int32()), nums)]
     return made
 
 

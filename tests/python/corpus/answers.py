@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import lakemark
+from corpus.cases import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ KINDS = ("bitmap", "key", "bloom_tree", "bitmap", "summary")
 def mark(folder: Path, columns: list[str]) -> None:
     table = lakemark.Table(folder)
     for column, kind in zip(columns, itertools.cycle(KINDS), strict=False):
-        table.create_index(column, using=kind, build=False)
+        table.create_index(column, using="bitmap" if column in make_table.LISTS else kind, build=False)
     report = table.build(progress=False)
     assert len(report.indexes) == len(columns)
 
