@@ -56,7 +56,7 @@ SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz crash-test process-test model-test ci
-.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-key-builds bench-zones bench-pbfilter
+.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -128,6 +128,10 @@ bench-never-worse: native-release ## 1,000 random queries with marks and without
 bench-keys: native-release ## lookups of single keys, ROWS=10000000 in 10,000 row groups, beside DataFusion, DuckDB and Lance
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
 	LAKEMARK_PROFILE=release $(PY) benchmarks/keys.py --rows $(ROWS) --row-groups 10000
+
+bench-lists: native-release ## conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
+	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
+	LAKEMARK_PROFILE=release $(PY) benchmarks/lists.py --rows $(ROWS)
 
 bench-key-builds: native-release ## what indexes over keys take to build at ROWS=10000000 (goals are for 100000000 as well): time, memory, bytes
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt

@@ -139,6 +139,25 @@ def test_set_query_benchmark_answers_equal_those_of_the_peers(tmp_path: Path) ->
     assert (tmp_path / "sqb-20000.png").stat().st_size > 10_000
 
 
+def test_conditions_on_elements_of_lists_are_the_same_with_every_peer(tmp_path: Path) -> None:
+    done = run(
+        [
+            *[sys.executable, ROOT / "benchmarks" / "lists.py", "--rows", "20000", "--probes", "10"],
+            *["--results", tmp_path],
+        ],
+        LAKEMARK_BENCH_DATA=str(tmp_path / "data"),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "lists-20000.json").read_text("utf-8"))
+    shapes = ("one tag", "any of three", "both of two")
+    assert set(result["asked"]) == {f"{what}, {shape}" for what in ("count", "sum") for shape in shapes}
+    for costs in result["asked"].values():
+        assert set(costs) - {"lance LABEL_LIST"} == {"lakemark", "datafusion", "duckdb parquet", "duckdb native"}
+    # Four on average, from none to eight.
+    assert 3.9 < result["elements"] / 20_000 < 4.1
+    assert (tmp_path / "lists-20000.png").stat().st_size > 10_000
+
+
 def test_lookups_of_keys_are_the_same_with_every_kind_and_peer(tmp_path: Path) -> None:
     done = run(
         [
