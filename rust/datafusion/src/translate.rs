@@ -7,6 +7,8 @@
 //! widening of integers, which loses nothing and keeps the order. Expressions that may raise an
 //! error (division, casts that fail) are never taken.
 
+use std::collections::HashSet;
+
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
@@ -19,6 +21,9 @@ use lakemark_index::{
 };
 
 use crate::fields::{name_of, text_of, type_of};
+
+/// Elements that `array_has_all` searches for one by one.
+const MAX_SEARCHES: usize = 32;
 
 /// Translates the conjunction of `filters` over columns of `schema`.
 #[must_use]
@@ -51,6 +56,15 @@ enum Place {
     Below,
     /// Greater than every value of the column's type.
     Above,
+}
+
+impl Place {
+    fn key(self) -> Option<Key> {
+        match self {
+            Self::At(key) => Some(key),
+            Self::Null | Self::Below | Self::Above => None,
+        }
+    }
 }
 
 impl Translator<'_> {
@@ -250,10 +264,10 @@ impl Translator<'_> {
         match call.args.as_slice() {
             [searched, prefix] if call.name() == "starts_with" => self.starts_with(expr, searched, prefix),
             [list, element] if function.is::<ArrayHas>() => self.has_element(expr, list, element),
-            [list, elements] if function.is::<ArrayHasAll>() => self.has_elements(expr, list, elements, Predicate::And),
+            [list, elements] if function.is::<ArrayHasAll>() => self.has_all(expr, list, elements),
             [one, other] if function.is::<ArrayHasAny>() => match literal(one) {
-                Some(_) => self.has_elements(expr, other, one, Predicate::Or),
-                None => self.has_elements(expr, one, other, Predicate::Or),
+                Some(_) => self.has_any(expr, other, one),
+                None => self.has_any(expr, one, other),
             },
             _ => self.bare_boolean(expr),
         }
@@ -264,32 +278,68 @@ impl Translator<'_> {
         let (Some(list), Some(element)) = (self.list(list), literal(element)) else {
             return declined(expr, Reason::ExpressionNotSupported);
         };
-        match element_leaf(&list, element, expr) {
-            Ok(leaf) => leaf,
+        match element_place(&list, element) {
+            Ok(Place::Null) => Predicate::Const(Truth::Null),
+            Ok(place) => elements_leaf(&list, KeyRanges::points(place.key().into_iter().collect()), text(expr)),
             Err(reason) => declined(expr, reason),
         }
     }
 
-    /// `array_has_any(list, elements)` or `array_has_all(list, elements)`, as `joined` says.
-    fn has_elements(
-        &self,
-        expr: &Expr,
-        list: &Expr,
+    /// `array_has_any(list, elements)`: one search for all of them.
+    fn has_any(&self, expr: &Expr, list: &Expr, elements: &Expr) -> Predicate {
+        match self.elements(list, elements) {
+            Ok((list, places)) => {
+                let keys = places.into_iter().filter_map(|(_, place)| place.key()).collect();
+                elements_leaf(&list, KeyRanges::points(keys), text(expr))
+            }
+            Err(reason) => declined(expr, reason),
+        }
+    }
+
+    /// `array_has_all(list, elements)`: a search for each. Beyond some of them the engine looks, at the few rows that are left.
+    fn has_all(&self, expr: &Expr, list: &Expr, elements: &Expr) -> Predicate {
+        let (column, mut places) = match self.elements(list, elements) {
+            Ok(found) => found,
+            Err(reason) => return declined(expr, reason),
+        };
+        let shown = text(list);
+        let mut seen = HashSet::new();
+        places.retain(|(_, place)| match place {
+            Place::At(key) => seen.insert(Some(key.clone())),
+            _ => seen.insert(None),
+        });
+        let is_cut = places.len() > MAX_SEARCHES;
+        let leaf = |(element, place): (ScalarValue, Place)| {
+            let text = format!("array_has({shown}, {element})");
+            elements_leaf(&column, KeyRanges::points(place.key().into_iter().collect()), text)
+        };
+        let mut parts: Vec<Predicate> = places.into_iter().take(MAX_SEARCHES).map(leaf).collect();
+        if is_cut {
+            parts.push(declined(expr, Reason::ExpressionNotSupported));
+        }
+        Predicate::And(parts)
+    }
+
+    /// A column of lists, and the elements that are looked for in it with their places among its own.
+    fn elements<'e>(
+        &'e self,
+        list: &'e Expr,
         elements: &Expr,
-        joined: impl FnOnce(Vec<Predicate>) -> Predicate,
-    ) -> Predicate {
+    ) -> Result<(ColumnRef<'e>, Vec<(ScalarValue, Place)>), Reason> {
         let elements = literal(elements).and_then(elements_of);
         // Without elements the engine answers TRUE or FALSE for a list that is NULL, too.
         let (Some(list), Some(elements)) = (self.list(list), elements.filter(|elements| !elements.is_empty())) else {
-            return declined(expr, Reason::ExpressionNotSupported);
+            return Err(Reason::ExpressionNotSupported);
         };
-        // A NULL among the elements is looked for like a value.
-        if elements.iter().any(ScalarValue::is_null) {
-            return declined(expr, Reason::LiteralNotRepresentable);
+        let mut places = Vec::with_capacity(elements.len());
+        for element in elements {
+            match element_place(&list, &element)? {
+                // A NULL among the elements is looked for like a value.
+                Place::Null => return Err(Reason::LiteralNotRepresentable),
+                place => places.push((element, place)),
+            }
         }
-        let leaves: Result<Vec<Predicate>, Reason> =
-            elements.iter().map(|element| element_leaf(&list, element, expr)).collect();
-        leaves.map_or_else(|reason| declined(expr, reason), joined)
+        Ok((list, places))
     }
 
     /// A column of lists as one of its elements, also where a cast widens these.
@@ -490,18 +540,18 @@ fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predic
     Predicate::Leaf(Leaf { column: column.name.clone(), test: Test::Ranges(ranges), text: text(expr) })
 }
 
-/// Whether a list has an element; NULL where it is NULL, and for an element that is NULL.
-fn element_leaf(list: &ColumnRef<'_>, element: &ScalarValue, expr: &Expr) -> Result<Predicate, Reason> {
+/// The place of what is looked for among the elements of lists.
+fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<Place, Reason> {
     // The engine tells -0.0 from 0.0 in lists.
     if is_float_zero(element) {
         return Err(Reason::LiteralNotRepresentable);
     }
-    let keys = match place(list, element)? {
-        Place::Null => return Ok(Predicate::Const(Truth::Null)),
-        Place::At(key) => KeyRanges::point(key),
-        Place::Below | Place::Above => KeyRanges::none(),
-    };
-    Ok(Predicate::Leaf(Leaf { column: list.name.clone(), test: Test::Elements(keys), text: text(expr) }))
+    place(list, element)
+}
+
+/// Whether a list has an element of some; NULL where it is NULL.
+fn elements_leaf(list: &ColumnRef<'_>, keys: KeyRanges, text: String) -> Predicate {
+    Predicate::Leaf(Leaf { column: list.name.clone(), test: Test::Elements(keys), text })
 }
 
 /// The elements of a list that is a constant; none if it is NULL or no list.

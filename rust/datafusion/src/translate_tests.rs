@@ -315,8 +315,24 @@ fn elements_of_lists() {
     }
     let floats = [-1.0, 2.5].map(|value| ScalarValue::Float64(Some(value)));
     assert_eq!(pattern("array_has(lf, 2.5)", &floats), "FTN");
-    // A row may have both, so that conditions on elements are not one.
-    assert_eq!(translated("array_has(l, 5) AND array_has(l, 9)").leaves().len(), 2);
+    // A row may have both, so that conditions on elements are not one, but for those of which one is enough.
+    let searches = |sql: &str| translated(sql).leaves().len();
+    assert_eq!(searches("array_has(l, 5) AND array_has(l, 9)"), 2);
+    assert_eq!(searches("array_has(l, 5) OR array_has(l, 9)"), 1);
+    assert_eq!(searches("array_has_any(l, [1, 5, 9])"), 1);
+    assert_eq!(searches("array_has_all(l, [5, 9, 5, 5000000000, 6000000000])"), 3);
+    let all = translated("array_has_all(l, [5, 9])");
+    assert_eq!(
+        all.leaves().iter().map(|leaf| leaf.text.as_str()).collect::<Vec<_>>(),
+        ["array_has(t.l, 5)", "array_has(t.l, 9)"]
+    );
+    let many = (0..100).map(|number| number.to_string()).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        (searches(&format!("array_has_all(l, [{many}])")), searches(&format!("array_has_any(l, [{many}])"))),
+        (32, 1)
+    );
+    let cut = translated(&format!("array_has_all(l, [{many}])"));
+    assert_eq!(cut.unknowns().iter().map(|(_, reason)| *reason).collect::<Vec<_>>(), [Reason::ExpressionNotSupported]);
     for (sql, expected) in [
         ("array_has(lf, 0.0)", Reason::LiteralNotRepresentable),
         ("array_has(lf, 'NaN'::double)", Reason::LiteralNotRepresentable),

@@ -196,29 +196,37 @@ impl Joint {
 }
 
 /// Over one column `a IN A AND a IN B` is `a IN A ∩ B` in all three truth values (both are NULL
-/// exactly where `a` is), and OR likewise is the union.
+/// exactly where `a` is), and OR likewise is the union. Of tests of elements that holds for OR alone.
 fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
     let mut merged: Vec<Merged> = Vec::with_capacity(parts.len());
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<(String, bool), usize> = HashMap::new();
     for part in parts {
         let nested = match (part.simplify(), joint) {
             (Predicate::And(inner), Joint::And) | (Predicate::Or(inner), Joint::Or) => inner,
             (other, _) => vec![other],
         };
         for part in nested {
-            let Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text }) = part else {
-                merged.push(Merged::Other(part));
-                continue;
+            let (column, set, text, of_elements) = match part {
+                Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text }) => (column, set, text, false),
+                // Of lists that have an element in A and one in B, none may have one in both.
+                Predicate::Leaf(Leaf { column, test: Test::Elements(set), text }) if joint == Joint::Or => {
+                    (column, set, text, true)
+                }
+                other => {
+                    merged.push(Merged::Other(other));
+                    continue;
+                }
             };
-            match places.get(&column).and_then(|place| merged.get_mut(*place)) {
+            let name = (column.clone(), of_elements);
+            match places.get(&name).and_then(|place| merged.get_mut(*place)) {
                 Some(Merged::Tests { sets, text: texts, .. }) => {
                     sets.push(set);
                     texts.push_str(joint.word());
                     texts.push_str(&text);
                 }
                 _ => {
-                    places.insert(column.clone(), merged.len());
-                    merged.push(Merged::Tests { column, sets: vec![set], text });
+                    places.insert(name, merged.len());
+                    merged.push(Merged::Tests { column, of_elements, sets: vec![set], text });
                 }
             }
         }
@@ -233,8 +241,8 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
 
 /// A part of a conjunction or disjunction while parts are merged.
 enum Merged {
-    /// The tests of one column by ranges.
-    Tests { column: String, sets: Vec<KeyRanges>, text: String },
+    /// The tests of one column by ranges, of its values or of its elements.
+    Tests { column: String, of_elements: bool, sets: Vec<KeyRanges>, text: String },
     /// Anything else.
     Other(Predicate),
 }
@@ -242,12 +250,13 @@ enum Merged {
 impl Merged {
     fn finish(self, joint: Joint) -> Predicate {
         match self {
-            Self::Tests { column, sets, text } => {
+            Self::Tests { column, of_elements, sets, text } => {
                 let set = match joint {
                     Joint::And => sets.into_iter().reduce(|all, set| all.intersect(&set)).unwrap_or_default(),
                     Joint::Or => KeyRanges::union_all(sets),
                 };
-                Predicate::Leaf(Leaf { column, test: Test::Ranges(set), text })
+                let test = if of_elements { Test::Elements(set) } else { Test::Ranges(set) };
+                Predicate::Leaf(Leaf { column, test, text })
             }
             Self::Other(predicate) => predicate,
         }

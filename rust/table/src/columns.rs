@@ -48,13 +48,29 @@ fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
     let map = map_of(schema, name).map(|(map, _)| map);
     let names: Vec<&str> = column::names(map.unwrap_or(name)).collect();
     let is_inside = |way: &[String]| way.len() > names.len() && names.iter().zip(way).all(|(name, part)| name == part);
-    let is_own = |way: &[String]| match map.is_some() || is_list {
-        true => is_inside(way),
-        false => names.iter().eq(way),
+    let is_own = |way: &[String]| match (map.is_some(), is_list) {
+        (true, _) => is_inside(way),
+        // Old writers repeat the column itself.
+        (false, true) => is_inside(way) || names.iter().eq(way),
+        (false, false) => names.iter().eq(way),
     };
     let leaves = footer.metadata.file_metadata().schema_descr().columns();
     let own = leaves.iter().enumerate().filter(|(_, leaf)| is_own(leaf.path().parts())).map(|(place, _)| place);
     own.take(if map.is_some() { 2 } else { 1 }).collect()
+}
+
+/// The most that one element of a list takes while a row group is sorted: its key, its row, both once more, and its place.
+const ELEMENT_BYTES: u64 = 32;
+
+/// What the elements of lists take of memory while a row group is read, which its rows do not bound. As many bytes as 64 bits can say if
+/// the footer makes no sense.
+pub(crate) fn list_bytes(footer: &Footer, row_group: usize, fields: &[FieldRef]) -> u64 {
+    let columns = footer.metadata.row_groups().get(row_group).map(|group| group.columns()).unwrap_or_default();
+    let lists = fields.iter().filter(|field| element_of(field.data_type()).is_some());
+    let leaves = lists.flat_map(|field| leaves_of(footer, field.name()));
+    let elements =
+        leaves.filter_map(|leaf| columns.get(leaf)).map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(u64::MAX));
+    elements.fold(0, |bytes, elements| elements.saturating_mul(ELEMENT_BYTES).saturating_add(bytes))
 }
 
 fn chunk_range(footer: &Footer, row_group: usize, leaf: usize, name: &str) -> Result<Range<u64>> {

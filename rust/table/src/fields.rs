@@ -81,7 +81,7 @@ pub(crate) fn indexable(schema: &Schema) -> Vec<String> {
             let way = [outer, &[field.name().as_str()]].concat();
             match fields_of(field) {
                 Some(inner) => add(inner, &way, found),
-                None if key_type_of(field.data_type()).is_some() => found.push(column::join(way)),
+                None if key_type_in(field.data_type()).is_some() => found.push(column::join(way)),
                 None => {}
             }
         }
@@ -116,10 +116,12 @@ impl Presence {
         let Some(mut have) = named(file.fields(), first) else { return Self::Lacking };
         let want = named(table.fields(), first);
         if !column::is_field(name) {
-            // Engines make a list of a single value, or refuse to.
-            let is_list = |field: &FieldRef| element_of(field.data_type()).is_some();
-            let is_other = want.is_some_and(|want| is_list(want) != is_list(have));
-            return if is_other { Self::Unclear } else { Self::Stored };
+            let fits = want.is_none_or(|want| match element_of(want.data_type()) {
+                Some(_) => are_lists_of(have, want),
+                // Engines take a list for a single value, or refuse to.
+                None => element_of(have.data_type()).is_none(),
+            });
+            return if fits { Self::Stored } else { Self::Unclear };
         }
         let Some(mut want) = want else { return Self::Unclear };
         for name in names {
@@ -138,15 +140,22 @@ impl Presence {
                 None => return Self::Unclear,
             }
         }
-        let is_list = element_of(want.data_type()).is_some();
-        // Where a struct is NULL, readers give a required list a value: see `hollow`.
-        let fits = if is_list {
-            list_type_of(have.data_type()).is_some() && have.is_nullable()
-        } else {
-            !have.data_type().is_nested()
+        let fits = match element_of(want.data_type()) {
+            // Where a struct is NULL, readers give a required list a value: see `hollow`.
+            Some(_) => are_lists_of(have, want) && have.is_nullable(),
+            None => !have.data_type().is_nested(),
         };
         if fits { Self::Stored } else { Self::Unclear }
     }
+}
+
+/// Whether both have lists whose elements have keys, so that engines read the one as the other.
+fn are_lists_of(have: &Field, want: &Field) -> bool {
+    let length = |field: &Field| match field.data_type() {
+        DataType::FixedSizeList(_, length) => Some(*length),
+        _ => None,
+    };
+    list_type_of(have.data_type()).is_some() && length(want).is_none_or(|wanted| length(have) == Some(wanted))
 }
 
 /// Whether the file with this schema has values of another calendar in a column or field, or in one of a composite.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use futures::future::BoxFuture;
-use lakemark_format::{Manifest, ManifestFile, ManifestIndex, column};
+use lakemark_format::{Encoding, Manifest, ManifestFile, ManifestIndex, column};
 use lakemark_index::{Leaf, Predicate, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
@@ -400,7 +400,9 @@ impl Snapshot {
 
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
+        let lists = Encoding::from_name(&index.encoding) == Some(Encoding::Equality);
         Kind::of(index).is_some()
+            && (!index.key_type.is_list() || lists)
             && self.stored_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
     }

@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub pieces: Vec<Piece>,
     /// The bitmaps that are combined before postings are added and taken away.
     pub base: Base,
-    /// Rows of the answer, as the value blocks count them.
+    /// Rows of the answer, as the value blocks count them; of lists they do not.
     pub rows: u64,
 }
 
@@ -144,7 +144,12 @@ impl Plan {
         places: &[Place],
         read: Vec<(usize, Vec<Value>)>,
     ) -> (Self, Vec<Range<u64>>) {
-        let mut plan = Self { rows: rows_asked_for(directory, keys, places, &read), ..Self::default() };
+        let rows = match directory.key_type.is_list() {
+            // A row may have several of the keys.
+            true => 0,
+            false => rows_asked_for(directory, keys, places, &read),
+        };
+        let mut plan = Self { rows, ..Self::default() };
         let mut ranges = Vec::new();
         match directory.encoding.coarse_level() {
             Some(level) if !directory.encoding.has_fine_level() => {

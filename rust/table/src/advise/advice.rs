@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lakemark_format::{Encoding, column};
 use lakemark_index::bitmap::cost::choice::choose_for;
 use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
-use lakemark_index::key_type_of;
+use lakemark_index::{element_of, key_type_of};
 
 use super::gain::{Column, Costs, Mark};
 use super::queries::{Condition, QueryUse, standard};
@@ -75,7 +75,9 @@ fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet
     // The keys of maps are known from queries only.
     let is_told = |name: &&String| snapshot.field(name).is_some_and(|field| key_type_of(field.data_type()).is_some());
     let told = names.iter().flatten().filter(|name| column::is_field(name)).filter(is_told).cloned();
-    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).chain(told).collect()
+    // How many elements lists have is not sampled.
+    let is_flat = |name: &String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_none());
+    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(told).collect()
 }
 
 fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::Context;
 use super::spill::{Budget, Spill, Taken, Waiting};
 use crate::advise::is_chosen_by_auto;
-use crate::columns::{column_hash, read_columns};
+use crate::columns::{column_hash, list_bytes, read_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{Footer, modified_ns};
 use crate::kind::{precision_of, zones_of};
@@ -246,11 +246,13 @@ async fn read(
     fields: &[FieldRef],
     spill: &Arc<Spill>,
 ) -> Result<(Vec<Sorted>, Vec<usize>)> {
+    let alone = Semaphore::new(1);
+    let alone = &alone;
     let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
         for row_group in 0..reading.footer.row_groups.len() {
             tasks.push(Box::pin(async move {
-                (place, row_group, read_row_group(context, reading, row_group, fields, spill).await)
+                (place, row_group, read_row_group(context, reading, row_group, fields, (spill, alone)).await)
             }));
         }
     }
@@ -283,11 +285,30 @@ async fn read_row_group(
     reading: &Reading<'_>,
     row_group: usize,
     fields: &[FieldRef],
-    spill: &Arc<Spill>,
+    (spill, alone): (&Arc<Spill>, &Semaphore),
 ) -> Result<Vec<(Waiting, u64)>> {
     context.check_cancel()?;
     let (store, file) = (context.object_store.as_ref(), reading.file);
+    let bytes = list_bytes(&reading.footer, row_group, fields);
+    if bytes > context.budget.limit() {
+        return Err(Error::unsupported(format!(
+            "the lists of row group {row_group} of the data file {} have so many elements that sorting them takes {bytes} bytes of memory, \
+             and the build may use {}: allow more with --memory, or write the file with smaller row groups",
+            file.path,
+            context.budget.limit()
+        )));
+    }
+    // Where there is no room for several of them, they are sorted one at a time.
+    let room = Budget::reserve(&context.budget, bytes);
+    let _turn = match &room {
+        None if bytes > 0 => {
+            Some(alone.acquire().await.map_err(|_| Error::internal("the turns of row groups have ended"))?)
+        }
+        _ => None,
+    };
     let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await?;
+    // From here on it is what is kept that takes memory.
+    drop(room);
     let spill = Arc::clone(spill);
     let keep = move || -> io::Result<Vec<(Waiting, u64)>> {
         columns.into_iter().map(|column| Ok((spill.keep(column.chunk)?, column.hash))).collect()

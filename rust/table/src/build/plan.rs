@@ -266,6 +266,12 @@ impl Shapes {
             ));
         }
         if snapshot.presence(&shape.schema, &name) == Presence::Unclear {
+            if index.key_type.is_list() {
+                return Some(format!(
+                    "{shown} has other values there than the lists of the table, or lists that are never NULL in a struct that may be; \
+                     queries scan the file, write it again with the type of the table to index it"
+                ));
+            }
             return Some(format!(
                 "it has another struct than the table around {shown}; queries scan the file, write it again to index it"
             ));

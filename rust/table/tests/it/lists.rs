@@ -8,15 +8,21 @@ use arrow::array::{
     Array, ArrayRef, Date32Builder, Int32Array, Int32Builder, ListArray, ListBuilder, RecordBatch, StringArray,
     StringBuilder, StructArray,
 };
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test};
 use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, ProbeOptions, Table};
 use parquet::arrow::ArrowWriter;
+use parquet::data_type::Int32Type;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::json;
 use tempfile::TempDir;
 
+use crate::delta::commit;
 use crate::fixture::{certain, int_key, is_null, open, probe, spec, spec_with, write};
 
 const ROWS: usize = 250;
@@ -128,9 +134,12 @@ async fn one_element_is_counted_without_its_rows() {
     let table = open(folder.path()).await;
     build(&table, "tags").await;
     let snapshot = table.snapshot().await.unwrap();
+    let read = std::cell::Cell::new(0);
     let options = ProbeOptions { count_only: true, use_cache: false, ..ProbeOptions::default() };
     let counted = async |predicate: &Predicate| {
         let found = snapshot.probe(predicate, &options).await.unwrap();
+        // The rows of a file need postings.
+        read.set(found.report.index_bytes);
         let of_file = |file: &FileProbe| match file {
             FileProbe::Counted { rows } => *rows,
             other => panic!("not counted: {other:?}"),
@@ -142,9 +151,13 @@ async fn one_element_is_counted_without_its_rows() {
             |row: &usize| tags_of(*row).is_some_and(|tags| tags.iter().any(|tag| wanted.contains(&tag.as_str())));
         (0..2 * ROWS).filter(is_in).count() as u64
     };
+    // The directory is read once.
+    assert_eq!(counted(&has("tags", vec![text("nothing")])).await, 0);
     assert_eq!(counted(&has("tags", vec![text("tag3")])).await, expected(&["tag3"]));
+    let of_one = read.get();
     // A row that has both counts once.
     assert_eq!(counted(&has("tags", vec![text("tag3"), text("tag6")])).await, expected(&["tag3", "tag6"]));
+    assert!(of_one < read.get(), "{of_one} of {}", read.get());
     assert!(expected(&["tag3", "tag6"]) < expected(&["tag3"]) + expected(&["tag6"]));
 }
 
@@ -306,15 +319,88 @@ fn segments(folder: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Whether a file has single values where its table has lists is for engines to bring together.
+/// Files of a Delta table may have something else than its schema says: engines bring it together, or refuse to.
 #[tokio::test]
-async fn single_values_in_place_of_lists_are_left_to_the_engine() {
-    let folder = folder(1);
+async fn other_values_in_place_of_lists_are_left_to_the_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let file = |name: &str, values: ArrayRef| {
+        write(&root.join(name), &RecordBatch::try_from_iter_with_nullable([("tags", values, true)]).unwrap());
+        json!({"add": {"path": name, "partitionValues": {}, "size": std::fs::metadata(root.join(name)).unwrap().len(),
+            "modificationTime": 0, "dataChange": true}})
+    };
     let flat: ArrayRef = Arc::new(StringArray::from(vec!["tag3"]));
-    write(&folder.path().join("g.parquet"), &RecordBatch::try_from_iter([("tags", flat)]).unwrap());
-    let opened = open(folder.path()).await;
-    // A folder of such files has no schema; one of a Delta table may come to have them.
-    let error = opened.snapshot().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::SchemaMismatch);
-    assert!(matches!(batch(0).column(0).data_type(), DataType::List(_)));
+    let element: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+    let fields = Fields::from(vec![Field::new("x", DataType::Int32, true)]);
+    let structs: ArrayRef = Arc::new(StructArray::new(fields, vec![element], None));
+    let item = Arc::new(Field::new("item", structs.data_type().clone(), true));
+    let of_structs: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([2]), structs, None));
+    let adds = [file("a.parquet", tags(0..ROWS)), file("b.parquet", flat), file("c.parquet", of_structs)];
+    let kind = json!({"type": "array", "elementType": "string", "containsNull": true});
+    let fields = json!([{"name": "tags", "type": kind, "nullable": true, "metadata": {}}]);
+    let schema = json!({"type": "struct", "fields": fields}).to_string();
+    let protocol = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}});
+    let metadata = json!({"metaData": {"id": "t", "format": {"provider": "parquet", "options": {}}, "schemaString": schema,
+        "partitionColumns": [], "configuration": {}}});
+    commit(root, 0, &[vec![protocol, metadata], adds.to_vec()].concat());
+    let table = open(root).await;
+    table.create_index(spec("tags"), false).await.unwrap();
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    let declined: Vec<_> = report.declined.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(declined, ["b.parquet", "c.parquet"]);
+    assert!(report.declined[0].problem.starts_with("tags has other values there than the lists of the table"));
+    let found = probe(&table.snapshot().await.unwrap(), &has("tags", vec![text("tag3")])).await;
+    let has_it = |row: usize| tags_of(row).is_some_and(|tags| tags.iter().any(|tag| tag == "tag3"));
+    assert_eq!(certain(&found.files[0]), rows(0, has_it));
+    assert_eq!([&found.files[1], &found.files[2]], [&FileProbe::Unknown; 2]);
+}
+
+/// A column that repeats by itself, as protocol buffers are written, and a list of two levels.
+#[tokio::test]
+async fn lists_of_old_writers_are_read_as_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = "message m { repeated int32 plain; optional group two (LIST) { repeated int32 array; } }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = File::create(folder.path().join("old.parquet")).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::new())).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    // Rows [7, 8], [], [8]; and [5], NULL, [].
+    for (values, definition, repetition) in
+        [(vec![7, 8, 8], vec![1, 1, 0, 1], vec![0, 1, 0, 0]), (vec![5], vec![2, 0, 1], vec![0, 0, 0])]
+    {
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<Int32Type>().write_batch(&values, Some(&definition), Some(&repetition)).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+    let table = open(folder.path()).await;
+    build(&table, "plain").await;
+    build(&table, "two").await;
+    let snapshot = table.snapshot().await.unwrap();
+    for (column, key, expected, nulls) in [
+        ("plain", 8, vec![0, 2], vec![]),
+        ("plain", 7, vec![0], vec![]),
+        ("two", 5, vec![0], vec![1]),
+        ("two", 7, vec![], vec![1]),
+    ] {
+        let found = probe(&snapshot, &has(column, vec![int_key(key)])).await;
+        assert_eq!(certain(&found.files[0]), expected, "{column} {key}");
+        assert_eq!(certain(&probe(&snapshot, &is_null(column)).await.files[0]), nulls, "{column}");
+    }
+}
+
+/// Rows do not bound how many elements there are.
+#[tokio::test]
+async fn lists_that_do_not_fit_into_memory_are_an_error_that_says_so() {
+    let folder = folder(1);
+    let table = open(folder.path()).await;
+    table.create_index(spec("tags"), false).await.unwrap();
+    let build = |bytes| table.build(BuildOptions { memory_bytes: Some(bytes), ..BuildOptions::default() });
+    let error = build(1000).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("sorting them takes") && error.message().contains("--memory"), "{error}");
+    // Enough for one row group, and not for all of them at once.
+    build(9000).await.unwrap();
+    assert_eq!(table.snapshot().await.unwrap().indexes()[0].coverage, 1.0);
 }
