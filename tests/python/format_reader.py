@@ -11,6 +11,7 @@ from format_zones import Zone, read_zones
 
 MAGIC = b"LAKEMARK"
 BYTE_TYPES = (19, 20, 21, 22)
+LIST = 23
 DECIMAL = 13
 
 
@@ -84,6 +85,8 @@ class Cursor:
         code = self.number(1)
         if code == 22:
             return (code, *(field for _ in range(self.varint()) for field in self.key_type()))
+        if code == LIST:
+            return (code, *self.key_type())
         widths = {13: (2, 1, 1), 16: (1,), 17: (1,), 18: (1, 1), 21: (4,)}.get(code, ())
         return (code, *(self.number(width) for width in widths))
 
@@ -211,6 +214,8 @@ def rows_of_bins(level: str, bins: int, bitmaps: list[list[int]], valued: list[i
 
 
 def has_number_keys(key_type: tuple[int, ...]) -> bool:
+    if key_type[0] == LIST:
+        return has_number_keys(key_type[1:])
     return key_type[0] not in BYTE_TYPES and not (key_type[0] == DECIMAL and key_type[1] > 64)
 
 

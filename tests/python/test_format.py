@@ -40,7 +40,7 @@ def key_of(value: Any) -> int | bytes:
 def test_golden_segments_are_read_by_the_second_reader() -> None:
     segments = (path for path in GOLDEN.glob("*.lmx") if not path.name.startswith("resolution"))
     read = {path.name: read_segment(path.read_bytes()) for path in segments}
-    assert len(read) == 17
+    assert len(read) == 18
     assert read["empty.lmx"] == Segment("c", (19,), 0, [], [], [], [])
     numbers = read["numbers.lmx"]
     assert numbers.files == [("part-0.parquet", 0, [10, 6]), ("part-1.parquet", 64, [4])]
@@ -72,6 +72,10 @@ def test_golden_segments_are_read_by_the_second_reader() -> None:
         (b"\1\x7f\xff" + b"\1\0\xff\0\0", [0]),
         (b"\1\x81\x2c" + b"\1z\0\0", [2]),
     ]
+    lists = read["lists.lmx"]
+    assert (lists.key_type, lists.nulls, lists.opaque) == ((23, 19), [2], [5])
+    tags = {"": [6], "new": [0, 1, 3, 6], "old": [0, 1, 3, 6], "red": [1]}
+    assert lists.values == [(tag.encode(), rows) for tag, rows in tags.items()]
     strings = read["strings.lmx"].values
     assert [key for key, _ in strings] == [text.encode() for text in ("", "Berlin", "Bern", "Berne", "Zürich")]
     pages = read["pages.lmx"]
