@@ -95,6 +95,26 @@ def test_if_exists_and_if_not_exists(spark: SparkSession, folder: Path) -> None:
     assert lakemark.Table(folder).indexes == []
 
 
+def test_an_index_on_lists_leaves_the_rows_as_they_are(spark: SparkSession, folder: Path) -> None:
+    plain = spark.read.parquet(str(folder))
+    spark.sql(f"CREATE INDEX by_tag ON lm.`{folder}` USING bitmap (tags)")
+    marked = spark.table(f"lm.`{folder}`")
+    for condition in (
+        "tags IS NULL",
+        "tags IS NOT NULL",
+        "array_contains(tags, 't1')",
+        "NOT array_contains(tags, 't1')",
+        "tags IS NULL OR array_contains(tags, 't2')",
+        "size(tags) = 2 AND k = 3",
+    ):
+        expected = [row.id for row in plain.where(condition).orderBy("id").select("id").collect()]
+        assert [row.id for row in marked.where(condition).orderBy("id").select("id").collect()] == expected
+        assert marked.where(condition).count() == len(expected)
+    assert marked.where("tags IS NULL").count() > 0
+    grouped = marked.groupBy("tags").count().orderBy("tags").collect()
+    assert grouped == plain.groupBy("tags").count().orderBy("tags").collect()
+
+
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -103,7 +123,8 @@ def test_if_exists_and_if_not_exists(spark: SparkSession, folder: Path) -> None:
         ("USING bitmap (k) OPTIONS (encoding = 'x')", "there is no encoding x; a bitmap index has one of"),
         ("USING bitmap (k, id)", "an index over several columns is of the kind key, and bitmap was asked for"),
         ("USING key (k, id, k)", "the column k stands in the index twice"),
-        ("USING bitmap (tags)", "no index kind has the type"),
+        ("USING bitmap (place)", "no index kind has the type"),
+        ("USING key (tags)", "tags has lists, whose elements have an index of the kind bitmap"),
         ("USING bitmap (absent)", "absent"),
         ("USING bitmap (k) OPTIONS (build = 'later')", "build is later, it must be true or false"),
     ],
