@@ -10,6 +10,7 @@
 mod access;
 pub mod advise;
 mod aggregate;
+mod columns_first;
 pub mod config;
 mod dml;
 mod dynamic;

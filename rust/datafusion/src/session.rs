@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table, Transaction};
 
 use crate::aggregate::optimizer_rules;
+use crate::columns_first;
 use crate::config::LakemarkOptions;
 use crate::dml;
 use crate::error::from_engine;
@@ -61,6 +62,7 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
+        .with_optimizer_rules(columns_first::optimizer_rules())
         .with_physical_optimizer_rules(optimizer_rules())
         .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))
         .build();

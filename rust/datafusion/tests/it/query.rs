@@ -2,7 +2,7 @@
 
 use lakemark_datafusion::{ErrorKind, QueryOptions, count, explain, scan};
 
-use crate::fixture::{FILE_ROWS, folder, mark, open, text};
+use crate::fixture::{FILE_ROWS, both, folder, mark, open, rows, session, text};
 
 const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
 
@@ -98,5 +98,30 @@ async fn what_no_single_row_can_answer_is_invalid_input() {
         assert_eq!((scanned.kind(), scanned.message()), (counted.kind(), counted.message()), "{filter}");
         let explained = explain(&table, Some(filter), &options).await.unwrap_err();
         assert_eq!(explained.kind(), ErrorKind::InvalidInput, "{filter}: {explained}");
+    }
+}
+
+/// Of several bounds the engine keeps one: the wrong one, unless the column stands first.
+#[tokio::test]
+async fn bounds_with_the_constant_first_hold_as_well() {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let session = session(folder.path()).await;
+    let five = "CAST(5 AS INT)";
+    let least = (0..2 * FILE_ROWS).filter(|row| row % 7 != 3 && row % 10 > 5).count();
+    let most = (0..2 * FILE_ROWS).filter(|row| row % 7 != 3 && row % 10 < 5).count();
+    for (condition, expected) in [
+        (format!("k >= {five} AND {five} < k"), least),
+        (format!("{five} < k AND k >= {five}"), least),
+        (format!("k BETWEEN {five} AND 9 AND {five} < k"), least),
+        (format!("k <= {five} AND {five} > k"), most),
+        (format!("{five} > k AND {five} >= k"), most),
+    ] {
+        let (with, without) = both(&session, &format!("SELECT id FROM t WHERE {condition}")).await;
+        assert_eq!((with.len(), with == without), (expected, true), "{condition}");
+        let (with, without) = both(&session, &format!("SELECT count(*) FROM t WHERE {condition}")).await;
+        assert_eq!((with, without), (vec![expected.to_string()], vec![expected.to_string()]), "{condition}");
+        let sql = format!("SELECT count(*) FROM t a JOIN t b ON a.id = b.id WHERE {}", condition.replace("k", "a.k"));
+        assert_eq!(rows(&session, &sql).await, [expected.to_string()], "{condition}");
     }
 }
