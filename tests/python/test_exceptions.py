@@ -95,11 +95,17 @@ def test_an_option_and_a_kind_nobody_knows(plain: Judged) -> None:
 
 
 def test_a_type_that_cannot_be_indexed(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"tags": [["a"], ["b", "c"]]}), tmp_path / "one.parquet")
+    rows = {"tags": [["a"], ["b", "c"]], "deep": [[["a"]], []]}
+    pq.write_table(pa.table(rows), tmp_path / "one.parquet")
     table = lakemark.Table(tmp_path)
-    with pytest.raises(lakemark.UnsupportedError, match="tags"):
-        table.create_index("tags", progress=False)
+    with pytest.raises(lakemark.UnsupportedError, match="deep"):
+        table.create_index("deep", progress=False)
+    with pytest.raises(lakemark.UnsupportedError, match="tags has lists"):
+        table.create_index("tags", using="summary", progress=False)
     assert table.indexes == []
+    table.create_index("tags", progress=False)
+    assert table.count("array_has(tags, 'b')") == 1
+    assert [index.columns for index in table.indexes] == [["tags"]]
 
 
 def test_columns_whose_types_disagree_name_file_and_column(tmp_path: Path) -> None:
