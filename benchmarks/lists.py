@@ -228,7 +228,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axis.set_yscale("log")
     axis.set_ylabel("median, ms (log)")
     axis.set_title(f"{result['rows']:,} rows with {result['elements']:,} elements of lists")
-    axis.legend()
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=len(names))
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
