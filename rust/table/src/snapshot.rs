@@ -386,23 +386,18 @@ impl Snapshot {
 
     /// Those of [`Self::indexes_of`] that know every row.
     pub(crate) fn exact_indexes_of(&self, column: &str) -> Vec<&ManifestIndex> {
-        let mut found = self.indexes_of(column);
-        found.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
-        found
+        exact(self.indexes_of(column))
     }
 
     /// Those of [`Self::indexes_for`] that know every row.
     pub(crate) fn exact_indexes_for(&self, leaf: &Leaf) -> Vec<&ManifestIndex> {
-        let mut found = self.indexes_for(leaf);
-        found.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
-        found
+        exact(self.indexes_for(leaf))
     }
 
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        let lists = Encoding::from_name(&index.encoding) == Some(Encoding::Equality);
         Kind::of(index).is_some()
-            && (!index.key_type.is_list() || lists)
+            && (!index.key_type.is_list() || index.encoding == Encoding::Equality.name())
             && self.stored_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
     }
@@ -411,6 +406,12 @@ impl Snapshot {
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe::probe(self, predicate, options))
     }
+}
+
+/// Those that know every row.
+fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
+    indexes.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
+    indexes
 }
 
 /// The schema of a file by the names that its columns show.

@@ -8,19 +8,12 @@ use std::time::{Duration, SystemTime};
 use lakemark_table::{BuildOptions, BuildReport, Table, TableOptions};
 use object_store::ObjectStore;
 
-use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, spec};
+use crate::fixture::{certain, equals, folder, k_values, mark, open, probe, rows_of, segments, spec};
 use crate::layer::{Layer, Log};
 
 fn touch(path: &Path) {
     let later = SystemTime::now() + Duration::from_secs(10);
     File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
-}
-
-fn segments(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut paths: Vec<_> =
-        fs::read_dir(folder.join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
 }
 
 async fn build(table: &Table) -> BuildReport {

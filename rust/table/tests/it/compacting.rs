@@ -14,7 +14,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
 
 use crate::encodings::spec_as;
-use crate::fixture::{batch, equals, int_key, is_null, leaf, open, probe, write};
+use crate::fixture::{self, batch, equals, int_key, is_null, leaf, open, probe, write};
 use crate::layer::{Layer, Log};
 
 /// Files of 250 rows that came one by one, each with a build.
@@ -36,7 +36,7 @@ fn path(folder: &Path, file: usize) -> std::path::PathBuf {
 }
 
 fn segments(folder: &Path) -> BTreeSet<std::path::PathBuf> {
-    fs::read_dir(folder.join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    fixture::segments(folder).into_iter().collect()
 }
 
 fn questions() -> Vec<Predicate> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
@@ -95,4 +95,12 @@ pub fn certain(file: &FileProbe) -> Vec<u32> {
 /// Rows of `values` equal to `value`.
 pub fn rows_of(values: &[Option<i32>], value: i32) -> Vec<u32> {
     (0..).zip(values).filter(|(_, have)| **have == Some(value)).map(|(row, _)| row).collect()
+}
+
+/// The files of the table's segments, by name.
+pub fn segments(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder.join("_lakemark/marks")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
 }

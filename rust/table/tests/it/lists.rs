@@ -1,7 +1,6 @@
 //! Indexes on the elements of lists: NULL and empty lists, lists in structs, files that differ, merged segments, damage.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -23,7 +22,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::delta::commit;
-use crate::fixture::{certain, int_key, is_null, open, probe, spec, spec_with, write};
+use crate::fixture::{certain, int_key, is_null, open, probe, segments, spec, spec_with, write};
 
 const ROWS: usize = 250;
 
@@ -31,6 +30,11 @@ const ROWS: usize = 250;
 fn tags_of(row: usize) -> Option<Vec<String>> {
     let tags = (0..row % 5).map(|tag| format!("tag{}", (row * (tag % 3 + 1)) % 17));
     (!row.is_multiple_of(11)).then(|| tags.collect())
+}
+
+/// Whether a row has one of the tags.
+fn has_tag(row: usize, wanted: &[&str]) -> bool {
+    tags_of(row).is_some_and(|tags| tags.iter().any(|tag| wanted.contains(&tag.as_str())))
 }
 
 /// The numbers of a row: NULL where `row` is 4 of 9, with a NULL among them in every thirtieth row.
@@ -105,22 +109,19 @@ async fn rows_are_found_by_their_elements() {
     let infos: Vec<_> =
         snapshot.indexes().into_iter().map(|info| (info.name, info.encoding, info.files_covered)).collect();
     assert_eq!(infos, [("tags_bitmap".to_owned(), "equality".to_owned(), 3)]);
-    let is_in = |row: usize, wanted: &[&str]| {
-        tags_of(row).is_some_and(|tags| tags.iter().any(|tag| wanted.contains(&tag.as_str())))
-    };
     for wanted in [&["tag3"][..], &["tag3", "tag5", "tag16"], &["nothing"], &[]] {
         let predicate = has("tags", wanted.iter().map(|tag| text(tag)).collect());
         let opposite = Predicate::Not(Box::new(predicate.clone()));
         let (found, others) = (probe(&snapshot, &predicate).await, probe(&snapshot, &opposite).await);
         for file in 0..3 {
-            assert_eq!(certain(&found.files[file]), rows(file, |row| is_in(row, wanted)), "{wanted:?}");
-            let without = rows(file, |row| tags_of(row).is_some() && !is_in(row, wanted));
+            assert_eq!(certain(&found.files[file]), rows(file, |row| has_tag(row, wanted)), "{wanted:?}");
+            let without = rows(file, |row| tags_of(row).is_some() && !has_tag(row, wanted));
             assert_eq!(certain(&others.files[file]), without, "{wanted:?}");
         }
     }
     let both = Predicate::And(vec![has("tags", vec![text("tag3")]), has("tags", vec![text("tag6")])]).simplify();
     let found = probe(&snapshot, &both).await;
-    assert_eq!(certain(&found.files[0]), rows(0, |row| is_in(row, &["tag3"]) && is_in(row, &["tag6"])));
+    assert_eq!(certain(&found.files[0]), rows(0, |row| has_tag(row, &["tag3"]) && has_tag(row, &["tag6"])));
     assert!(!certain(&found.files[0]).is_empty());
     let found = probe(&snapshot, &is_null("tags")).await;
     assert_eq!(certain(&found.files[1]), rows(1, |row| tags_of(row).is_none()));
@@ -147,8 +148,7 @@ async fn one_element_is_counted_without_its_rows() {
         found.files.iter().map(of_file).sum::<u64>()
     };
     let expected = |wanted: &[&str]| {
-        let is_in =
-            |row: &usize| tags_of(*row).is_some_and(|tags| tags.iter().any(|tag| wanted.contains(&tag.as_str())));
+        let is_in = |row: &usize| has_tag(*row, wanted);
         (0..2 * ROWS).filter(is_in).count() as u64
     };
     // The directory is read once.
@@ -197,7 +197,7 @@ async fn segments_of_lists_are_merged() {
     assert_eq!((snapshot.indexes()[0].segments, snapshot.indexes()[0].files_covered), (1, 4));
     let found = probe(&snapshot, &has("tags", vec![text("tag3")])).await;
     for file in 0..4 {
-        let has_it = |row: usize| tags_of(row).is_some_and(|tags| tags.iter().any(|tag| tag == "tag3"));
+        let has_it = |row: usize| has_tag(row, &["tag3"]);
         assert_eq!(certain(&found.files[file]), rows(file, has_it));
     }
     assert!(table.verify().await.unwrap().is_ok());
@@ -303,22 +303,6 @@ async fn a_damaged_segment_of_lists_is_scanned() {
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::SegmentCorrupt)));
 }
 
-fn segments(folder: &Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            match path.is_dir() {
-                true => open.push(path),
-                false if path.extension().is_some_and(|extension| extension == "lmx") => found.push(path),
-                false => {}
-            }
-        }
-    }
-    found
-}
-
 /// Files of a Delta table may have something else than its schema says: engines bring it together, or refuse to.
 #[tokio::test]
 async fn other_values_in_place_of_lists_are_left_to_the_engine() {
@@ -350,7 +334,7 @@ async fn other_values_in_place_of_lists_are_left_to_the_engine() {
     assert_eq!(declined, ["b.parquet", "c.parquet"]);
     assert!(report.declined[0].problem.starts_with("tags has other values there than the lists of the table"));
     let found = probe(&table.snapshot().await.unwrap(), &has("tags", vec![text("tag3")])).await;
-    let has_it = |row: usize| tags_of(row).is_some_and(|tags| tags.iter().any(|tag| tag == "tag3"));
+    let has_it = |row: usize| has_tag(row, &["tag3"]);
     assert_eq!(certain(&found.files[0]), rows(0, has_it));
     assert_eq!([&found.files[1], &found.files[2]], [&FileProbe::Unknown; 2]);
 }

@@ -4,8 +4,8 @@ use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
 use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot};
 
 use crate::fixture::{
-    batch, certain, equals, folder, int_key, is_null, k_values, leaf, mark, open, probe, rows_of, spec, spec_with,
-    write,
+    batch, certain, equals, folder, int_key, is_null, k_values, leaf, mark, open, probe, rows_of, segments, spec,
+    spec_with, write,
 };
 
 const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true, use_cache: false, reading: None };
@@ -20,10 +20,6 @@ async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
             other => panic!("expected a count, got {other:?}"),
         })
         .sum()
-}
-
-fn segments(root: &std::path::Path) -> Vec<std::path::PathBuf> {
-    fs::read_dir(root.join("_lakemark/marks")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 /// Certain rows are all true, and true rows are certain, uncertain or in a file that is scanned.
