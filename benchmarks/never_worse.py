@@ -6,12 +6,13 @@ queries are a grid of selectivities, or with `--random 1000` so many drawn ones:
 0.0001% to 90% of the rows, and no rows are remembered, as if each was asked for the first time. The goal is that no
 query is slower with marks than without by more than 5% or 1 ms, whichever is more. What seems slower is asked three
 times as often before it counts. Reported are medians over the rounds of wall and CPU seconds, and what the scan said of
-its choice; the JSON holds all of them.
+its choice, in the JSON to microseconds; and sums by powers of ten of the share of rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import shutil
@@ -20,12 +21,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import measure
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakemark
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -238,6 +243,51 @@ def line(result: dict[str, Any]) -> str:
     return f"{what + limit:<42} {result['choice']:>5}: {wall}; {cpu}{'  SLOWER' if result['slower_seconds'] else ''}"
 
 
+def by_share(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How long queries take with marks beside without, by LIMIT or none and by powers of ten of the share of rows."""
+    groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
+    for result in results:
+        decade = min(-1, math.floor(math.log10(result["share"])))
+        groups.setdefault((result["limit"] is not None, decade), []).append(result)
+    return [
+        {
+            "limit": limit,
+            "least_share": 10.0**decade,
+            "queries": len(group),
+            "with_marks": sum(result["choice"] == "marks" for result in group),
+            "slower": sum(result["slower_seconds"] for result in group),
+            **{
+                f"{kind}_ratio": sum(r[f"on_{kind}"] for r in group) / sum(r[f"off_{kind}"] for r in group)
+                for kind in ("seconds", "cpu_seconds")
+            },
+        }
+        for (limit, decade), group in sorted(groups.items())
+    ]
+
+
+def rounded(result: dict[str, Any]) -> dict[str, Any]:
+    """Seconds to microseconds."""
+    return {name: round(value, 6) if name.endswith("seconds") else value for name, value in result.items()}
+
+
+def plot(everything: dict[str, Any], path: Path) -> None:
+    """Draws how many times as fast each query is with marks, by the share of rows."""
+    figure, axes = plt.subplots(figsize=(9, 5))
+    for choice, color in (("marks", "tab:blue"), ("scan", "tab:orange")):
+        for limit, marker in ((None, "o"), (10, "x")):
+            chosen = [q for q in everything["queries"] if (q["choice"], q["limit"]) == (choice, limit)]
+            ratios = [query["off_seconds"] / query["on_seconds"] for query in chosen]
+            label = f"{choice}{'' if limit is None else f', LIMIT {limit}'} ({len(chosen)})"
+            axes.scatter([q["share"] for q in chosen], ratios, s=14, c=color, marker=marker, label=label)
+    axes.axhline(1.0, color="black", linewidth=0.8)
+    axes.set(xscale="log", yscale="log", xlabel="share of rows of the narrowest condition", ylabel="times as fast")
+    axes.set_title(f"{len(everything['queries'])} queries with marks, N = {everything['rows']:,}")
+    axes.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def main() -> None:
     """Writes, marks, asks, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -268,12 +318,16 @@ def main() -> None:
         "slower_seconds_total": sum(result["on_seconds"] - result["off_seconds"] for result in slower),
         "on_seconds": sum(result["on_seconds"] for result in results),
         "off_seconds": sum(result["off_seconds"] for result in results),
-        "queries": results,
+        "by_share": by_share(results),
+        "queries": [rounded(result) for result in results],
     }
-    path = measure.write_json(given.out, f"never-worse-{given.rows}{'-random' if given.random else ''}", everything)
+    for group in everything["by_share"]:
+        print("; ".join(f"{name} {value:.4g}" for name, value in group.items()))
+    name = f"never-worse-{given.rows}{'-random' if given.random else ''}"
     total = {name: everything[f"{name}_seconds"] for name in ("on", "off")}
     print(f"all of them: {total['on']:.2f} s with marks, {total['off']:.2f} s without")
-    print(f"{len(slower)} of {len(results)} queries are slower with marks by more than 5% and 1 ms; written to {path}")
+    print(f"{len(slower)} of {len(results)} queries are slower with marks by more than 5% and 1 ms")
+    measure.publish(given.out, name, everything, plot)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,8 @@ const WIDEST_GAP: u32 = 64;
 const ROWS_PER_GAP: u32 = 128;
 /// Fewer gaps are not worth a filter.
 const LEAST_GAPS: u32 = 64;
+/// Fewer gaps one after the other are those of rows that a search finds anywhere, a few of them near each other by chance.
+const LEAST_IN_A_ROW: u32 = 32;
 /// Below this average of stretches Parquet's reader applies a mask by itself.
 const MASKED_BELOW: u32 = 32;
 /// The columns that tell rows apart.
@@ -100,7 +102,7 @@ fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
     let mut close = |stretch: &mut Vec<Range<u32>>| {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { return };
         let gaps = stretch.len() as u32 - 1;
-        if last.end - first.start <= gaps.saturating_mul(ROWS_PER_GAP) {
+        if gaps >= LEAST_IN_A_ROW && last.end - first.start <= gaps.saturating_mul(ROWS_PER_GAP) {
             closed += gaps;
             read.insert_range(first.start..last.end);
         } else {
@@ -250,6 +252,14 @@ mod tests {
         assert!(closed(&wide, false).is_none());
         let far = RowSet::from_rows((0..500_000).filter(|row| row % 300 != 3).collect(), 1_000_000);
         assert!(closed(&far, false).is_none());
+        // Pairs of rows that are near each other among many that are not, as a search finds them.
+        let pairs = (0..2_000).map(|row| row * 400).chain((0..700).map(|row| row * 1_200 + 7));
+        let pairs = RowSet::from_rows(pairs.collect(), 1_000_000);
+        assert!(closed(&pairs, false).is_none());
+        // Beside them a range of which rows are hidden is still read as a whole.
+        let beside = pairs.or(&perforated(900_000..910_000, 1_000_000));
+        let (read, gaps) = closed(&beside, false).unwrap();
+        assert_eq!((gaps, read), (1000, pairs.or(&RowSet::from_range(900_000..910_000, 1_000_000))));
         // Parquet's reader applies a mask to these, if it sees all of them.
         assert!(closed(&perforated(0..1_000_000, 1_000_000), true).is_none());
         assert!(closed(&perforated(0..1_000_000, 1_000_000), false).is_some());

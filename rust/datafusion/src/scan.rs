@@ -31,7 +31,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{DataFile, FileProbe, PendingFile, PendingRows, Probe, ProbeReport, Snapshot};
+use lakemark_table::{DataFile, FileProbe, PendingFile, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
@@ -162,6 +162,14 @@ impl Work<'_> {
     }
 }
 
+/// When a scan of files ends, and what it hands on until then.
+#[derive(Clone, Copy)]
+struct End {
+    limit: Option<usize>,
+    /// Rows of a batch, if not as many as the session says.
+    batch_rows: Option<usize>,
+}
+
 /// Files of one kind: what reads them, and what is in them.
 struct FileSource {
     footers: Footers,
@@ -280,7 +288,8 @@ impl<'a> Planner<'a> {
                 parts.push((whole.clone().with_extension(plan), rows));
             }
         }
-        let scan = self.file_scan(balance(parts, partitions), &self.columns, None, limit, closed.as_ref())?;
+        let end = End { limit, batch_rows: None };
+        let scan = self.file_scan(balance(parts, partitions), &self.columns, None, end, closed.as_ref())?;
         let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
         Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
     }
@@ -307,10 +316,31 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = FileGroup::new(files).split_files(partitions);
-        let scan = self.file_scan(groups, &read, prunable.as_ref(), limit, closed.as_ref())?;
+        let end = End { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
+        let scan = self.file_scan(groups, &read, prunable.as_ref(), end, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
         let scan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
         Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+    }
+
+    /// Rows of a batch where reading ends with a limit: a batch of chosen rows reaches as far into a file as one of all rows
+    /// would, so that little is decoded beyond the last row that is wanted. None for batches of the usual size: all rows of a
+    /// file are read, or the reader filters, whose batches are of rows that pass.
+    fn batch_rows(&self, work: &Work<'_>, closed: Option<&ClosedGaps>) -> Option<usize> {
+        let limit = self.request.limit?;
+        if self.state.default_table_options().parquet.global.pushdown_filters {
+            return None;
+        }
+        let whole = self.state.config().batch_size();
+        let (mut chosen, mut reached) = (0, 0);
+        for (place, (_, rows)) in work.checked.iter().enumerate() {
+            let (_, rows) = rows.as_ref()?;
+            let read = closed.and_then(|closed| closed.read(place)).unwrap_or(rows);
+            chosen += u64::from(read.len());
+            reached += reach(read, whole);
+        }
+        let share = chosen as f64 / reached.max(1) as f64;
+        Some(((whole as f64 * share) as usize).max(limit).max(Reading::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
     }
 
     /// Closes gaps of files of which these rows are chosen; not for a limit, which counts the rows that are read.
@@ -329,7 +359,7 @@ impl<'a> Planner<'a> {
         groups: Vec<FileGroup>,
         columns: &[usize],
         prunable: Option<&Arc<dyn PhysicalExpr>>,
-        limit: Option<usize>,
+        end: End,
         closed: Option<&ClosedGaps>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = closed.map_or(&self.table_schema, ClosedGaps::schema);
@@ -337,7 +367,7 @@ impl<'a> Planner<'a> {
         let columns: Vec<usize> =
             columns.iter().copied().chain(of_table..schema.table_schema().fields().len()).collect();
         let source = FileSource { footers: self.footers.clone(), schema: schema.clone() };
-        self.parquet_scan(source, groups, &columns, prunable, limit)
+        self.parquet_scan(source, groups, &columns, prunable, end)
     }
 
     /// Rows that are in no data file yet: those of runs, and those in memory.
@@ -367,7 +397,8 @@ impl<'a> Planner<'a> {
                 footers: self.footers.pending(store, self.held.clone()),
                 schema: TableSchema::builder(Arc::clone(&schema)).build(),
             };
-            let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), limit)?;
+            let end = End { limit, batch_rows: None };
+            let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), end)?;
             let scan = self.repartitioned(scan, partitions)?;
             scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
         }
@@ -435,7 +466,7 @@ impl<'a> Planner<'a> {
         groups: Vec<FileGroup>,
         columns: &[usize],
         predicate: Option<&Arc<dyn PhysicalExpr>>,
-        limit: Option<usize>,
+        end: End,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
         let mut source = ParquetSource::new(from.schema)
@@ -449,11 +480,23 @@ impl<'a> Planner<'a> {
         // session knows.
         let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
             .with_file_groups(groups)
-            .with_limit(limit)
+            .with_limit(end.limit)
+            .with_batch_size(end.batch_rows)
             .with_projection_indices(Some(columns.to_vec()))?
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }
+}
+
+/// The rows that a reader passes to read these, but that it skips gaps of more than so many at once.
+fn reach(rows: &RowSet, gap: usize) -> u64 {
+    let (mut reached, mut end) = (0, None);
+    for range in rows.iter_ranges() {
+        let before = end.map_or(0, |end| u64::from(range.start - end));
+        reached += before.min(gap as u64) + u64::from(range.end - range.start);
+        end = Some(range.end);
+    }
+    reached
 }
 
 /// The columns of a batch as this schema has them.

@@ -378,17 +378,7 @@ impl<'a> Leaf<'a> {
     /// # Errors
     /// Bytes that are not one; also keys that reach into the next.
     pub fn segment(&self, number: usize) -> Result<Vec<Entry<'a>>> {
-        let (Some(bytes), Some(head), Some(&count)) =
-            (self.slice(number), self.heads.get(number), self.keys.get(number))
-        else {
-            return Err(FormatError::invalid(
-                "an embedded segment",
-                number,
-                format_args!("below {}", self.heads.len()),
-            ));
-        };
-        let count = count as usize;
-        let mut input = Reader::new("an embedded segment", bytes);
+        let (mut input, head, count) = self.begin(number)?;
         let keys = match head {
             Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
             Key::Bytes(first) => decode_byte_keys(&mut input, first, count, &self.key_type)?,
@@ -398,47 +388,78 @@ impl<'a> Leaf<'a> {
         {
             return Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"));
         }
+        let rows = self.rows(input, count, false)?;
+        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| Entry { key, rows, held }).collect())
+    }
+
+    /// The rows of all keys of an embedded segment, and how many there are, without the keys: numbers are stepped over, and rows
+    /// that follow each other from key to key are one run.
+    ///
+    /// # Errors
+    /// Bytes that are not one.
+    pub fn rows_of_segment(&self, number: usize) -> Result<Vec<(u32, Held<'a>)>> {
+        let (mut input, head, count) = self.begin(number)?;
+        match head {
+            Key::Fixed(_) => gaps::skip(&mut input, count - 1)?,
+            Key::Bytes(first) => drop(decode_byte_keys(&mut input, first, count, &self.key_type)?),
+        }
+        self.rows(input, count, true)
+    }
+
+    /// The bytes of an embedded segment, its first key, and how many it has.
+    fn begin(&self, number: usize) -> Result<(Reader<'a>, &Key, usize)> {
+        match (self.slice(number), self.heads.get(number), self.keys.get(number)) {
+            (Some(bytes), Some(head), Some(&count)) => {
+                Ok((Reader::new("an embedded segment", bytes), head, count as usize))
+            }
+            _ => {
+                let expected = format_args!("below {}", self.heads.len());
+                Err(FormatError::invalid("an embedded segment", number, expected))
+            }
+        }
+    }
+
+    /// What follows the keys; `joined` says that runs of keys may be one.
+    fn rows(&self, mut input: Reader<'a>, count: usize, joined: bool) -> Result<Vec<(u32, Held<'a>)>> {
         let surplus = decode_column(&mut input, count, "the rows of a key beyond one")?;
         let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
         let rows =
             rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))?;
-        let held = self.held(&mut input, &rows)?;
-        input.finish()?;
-        Ok(keys.into_iter().zip(rows).zip(held).map(|((key, rows), held)| Entry { key, rows, held }).collect())
-    }
-
-    fn held(&self, input: &mut Reader<'a>, rows: &[u32]) -> Result<Vec<Held<'a>>> {
-        match input.u8()? {
+        let held: Result<Vec<_>> = match input.u8()? {
             form::FOLLOWING => {
                 let mut next = u64::from(input.varint_u32("the first row of a key")?);
-                rows.iter()
-                    .map(|rows| {
-                        let start = next;
-                        next += u64::from(*rows);
-                        self.run(start, next)
-                    })
-                    .collect()
+                let all: u64 = rows.iter().copied().map(u64::from).sum();
+                let one = u32::try_from(all).ok().filter(|_| joined).map(|all| vec![all]);
+                let runs = one.unwrap_or(rows).into_iter().map(|rows| {
+                    let start = next;
+                    next += u64::from(rows);
+                    Ok((rows, self.run(start, next)?))
+                });
+                runs.collect()
             }
             form::STARTS => {
-                let starts = decode_column(input, rows.len(), "the first row of a key")?;
-                let ends = starts.iter().zip(rows).map(|(start, rows)| (u64::from(*start), u64::from(*rows)));
-                ends.map(|(start, rows)| self.run(start, start + rows)).collect()
+                let starts = decode_column(&mut input, count, "the first row of a key")?;
+                let runs = starts.into_iter().zip(rows);
+                let runs = runs
+                    .map(|(start, rows)| Ok((rows, self.run(u64::from(start), u64::from(start) + u64::from(rows))?)));
+                runs.collect()
             }
             form::POSTINGS => {
-                let places = decode_column(input, rows.len(), "the place of a posting")?;
+                let places = decode_column(&mut input, count, "the place of a posting")?;
                 let offsets: Vec<u64> =
                     places.iter().filter(|place| *place & 1 == 1).map(|_| input.varint()).collect::<Result<_>>()?;
                 let mut offsets = offsets.into_iter();
-                places
-                    .into_iter()
-                    .map(|place| match place & 1 {
-                        0 => Ok(Held::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?))),
-                        _ => Ok(Held::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 }),
-                    })
-                    .collect()
+                let postings = places.into_iter().zip(rows).map(|(place, rows)| match place & 1 {
+                    0 => Ok((rows, Held::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?)))),
+                    _ => Ok((rows, Held::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 })),
+                });
+                postings.collect()
             }
             other => Err(FormatError::invalid("the form of the rows of an embedded segment", other, "0 to 2")),
-        }
+        };
+        let held = held?;
+        input.finish()?;
+        Ok(held)
     }
 
     fn run(&self, start: u64, end: u64) -> Result<Held<'a>> {

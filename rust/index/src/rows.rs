@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 pub use builder::RowSetBuilder;
 use lists::{intersect_lists, merge_lists};
-use words::{clear_bit, count_bits, cut_words, find_bit, for_each_bit, get_bit, set_bit, trim, word_count};
+use words::{clear_bit, count_bits, cut_words, find_bit, for_each_bit, get_bit, set_bit, set_range, trim, word_count};
 
 /// A list costs 32 bits a row, a bitmap one: below this density the list is smaller.
 const BITS_PER_LIST_ROW: u32 = 32;
@@ -94,8 +94,9 @@ impl RowSet {
             return Self { universe, form: Form::List(Arc::new(rows)) };
         }
         let mut words = vec![0u64; word_count(universe)];
-        for &row in &rows {
-            set_bit(&mut words, row);
+        match (rows.first(), rows.last()) {
+            (Some(&first), Some(&last)) if (last - first) as usize + 1 == len => set_range(&mut words, first..last + 1),
+            _ => rows.iter().for_each(|&row| set_bit(&mut words, row)),
         }
         Self { universe, form: Form::Bitmap { words: Arc::new(words), len: len as u32 } }
     }

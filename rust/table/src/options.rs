@@ -152,6 +152,12 @@ pub struct Columns {
     pub decode: f64,
 }
 
+impl Reading {
+    /// A reader that ends at a limit hands on batches of at least so many rows that were found: smaller ones cost more to hand on than to
+    /// decode.
+    pub const LEAST_BATCH_ROWS: usize = 64;
+}
+
 impl Columns {
     /// What a column of this type is in a file.
     #[must_use]

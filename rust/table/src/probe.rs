@@ -40,6 +40,7 @@ use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 
 pub(crate) use answers::{Answer, Answers};
 pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
+use choice::Choice;
 pub(crate) use identity::is_same_data;
 pub use tally::{Tally, TallyPart, TallyRequest};
 pub use top::TopRequest;
@@ -64,11 +65,11 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     if options.count_only {
         count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
     }
-    let left_out = match &options.reading {
+    let choice = match &options.reading {
         Some(reading) if !options.count_only => choice::choose(snapshot, &predicate, reading, &counter).await,
-        _ => Vec::new(),
+        _ => Choice::default(),
     };
-    let answers = Answers::gather(snapshot, &predicate, &counted, &left_out, (&counter, options.use_cache)).await?;
+    let answers = Answers::gather(snapshot, &predicate, &counted, &choice, (&counter, options.use_cache)).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::physical_plan::metrics::MetricValue;
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession, QueryOptions, count, explain};
 use lakemark_table::Reason;
 use parquet::arrow::ArrowWriter;
@@ -93,6 +94,36 @@ async fn a_count_is_made_of_the_marks_whatever_its_share() {
     // A report of the marks alone says what they know.
     let report = explain(&table, filter, &options).await.unwrap();
     assert!(report.leaves.iter().all(|leaf| leaf.reason.is_none() && leaf.rows.is_some()), "{report}");
+}
+
+/// Rows that the reader hands to the filter.
+async fn tested(session: &LakemarkSession, sql: &str) -> usize {
+    let (plan, _) = ran(session, sql).await;
+    let metrics = scans(&plan).remove(0).metrics().unwrap();
+    let totals = metrics.iter().filter_map(|metric| match metric.value() {
+        MetricValue::Ratio { name, ratio_metrics } if name == "selectivity" => Some(ratio_metrics.total()),
+        _ => None,
+    });
+    totals.sum()
+}
+
+#[tokio::test]
+async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
+    let (_folder, session) = marked().await;
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE spread = 5").await, ["404"]);
+    let of = "FROM t WHERE spread = 5 AND abs(id) % 2 = 0";
+    assert_eq!(tested(&session, &format!("SELECT sum(id) {of}")).await, 404);
+    // A batch of all rows would reach over 8,192 rows, of which eight have been found: 64 are the fewest.
+    assert_eq!(tested(&session, &format!("SELECT id {of} LIMIT 3")).await, 64);
+    // No more rows than the limit at a time are wanted anyway; rows that lie together are read as they lie.
+    assert_eq!(tested(&session, "SELECT id FROM t WHERE spread = 5 AND abs(id) >= 0 LIMIT 120").await, 120);
+    let together = "SELECT id FROM t WHERE sorted < 20 AND abs(id) % 2 = 0 LIMIT 3";
+    assert_eq!(tested(&session, together).await, 8_000);
+    assert_eq!(rows(&session, &format!("SELECT id {of} LIMIT 150")).await.len(), 150);
+    assert_eq!(
+        rows(&session, &format!("SELECT id {of} LIMIT 5000")).await,
+        rows(&session, &format!("SELECT id {of}")).await
+    );
 }
 
 #[tokio::test]

@@ -55,15 +55,35 @@ fn best_low_bits(gaps: &[u64]) -> Option<(u8, usize)> {
     (about.saturating_sub(2)..=about).map(|low| (low, bytes(low))).min_by_key(|(_, bytes)| *bytes)
 }
 
+/// Steps over so many gaps.
+pub(super) fn skip(input: &mut Reader<'_>, count: usize) -> Result<()> {
+    let packed = |width: u8| (count * usize::from(width)).div_ceil(8);
+    let width = input.u8()?;
+    if width < RICE {
+        return input.bytes(packed(width)).map(drop);
+    }
+    input.bytes(packed(low_bits(width)?))?;
+    let mut left = count;
+    while left > 0 {
+        left = left.saturating_sub(input.u8()?.count_ones() as usize);
+    }
+    Ok(())
+}
+
+/// The low bits of Rice codes.
+fn low_bits(width: u8) -> Result<u8> {
+    match width - RICE {
+        low @ 0..64 => Ok(low),
+        _ => Err(FormatError::invalid("the width of gaps", width, "0 to 128")),
+    }
+}
+
 pub(super) fn decode(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
     let width = input.u8()?;
     if width < RICE {
         return unpack(input, count, width);
     }
-    let low = width - RICE;
-    if low > 63 {
-        return Err(FormatError::invalid("the width of gaps", width, "0 to 128"));
-    }
+    let low = low_bits(width)?;
     let mut gaps = unpack(input, count, low)?;
     let (mut byte, mut bits) = (0u8, 0u32);
     for gap in &mut gaps {

@@ -44,6 +44,18 @@ fn rows_of(entry: &Entry<'_>) -> (Key, u32, Vec<u32>) {
     (entry.key.clone(), entry.rows, rows)
 }
 
+/// Runs that follow each other as one.
+fn joined<'a>(rows: Vec<(u32, Held<'a>)>) -> Vec<(u32, Held<'a>)> {
+    let mut joined: Vec<(u32, Held<'a>)> = Vec::new();
+    for (rows, held) in rows {
+        match (joined.last_mut(), &held) {
+            (Some((length, Held::Run(start))), Held::Run(first)) if *start + *length == *first => *length += rows,
+            _ => joined.push((rows, held)),
+        }
+    }
+    joined
+}
+
 fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
     let leaves = leaves(entries, key_type.clone(), room);
     let mut found = Vec::new();
@@ -52,6 +64,8 @@ fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec
         for number in 0..decoded.heads().len() {
             let part = decoded.segment(number).unwrap();
             assert_eq!(part[0].key, decoded.heads()[number]);
+            let rows: Vec<_> = part.iter().map(|entry| (entry.rows, entry.held.clone())).collect();
+            assert_eq!(joined(decoded.rows_of_segment(number).unwrap()), joined(rows));
             found.extend(part.iter().map(rows_of));
         }
         assert_eq!(leaf.rows, found.iter().rev().take(leaf.keys as usize).map(|entry| u64::from(entry.1)).sum::<u64>());
@@ -149,6 +163,9 @@ proptest! {
         gaps::encode(&gaps, &mut out);
         let bytes = out.into_vec();
         let mut input = Reader::new("gaps", &bytes);
+        gaps::skip(&mut input, gaps.len()).unwrap();
+        prop_assert!(input.finish().is_ok());
+        let mut input = Reader::new("gaps", &bytes);
         prop_assert_eq!(gaps::decode(&mut input, gaps.len()).unwrap(), gaps);
         prop_assert!(input.finish().is_ok());
     }
@@ -158,7 +175,11 @@ proptest! {
         for (first, key_type) in [(Key::Fixed(3), KeyType::UInt64), (Key::Bytes(vec![1]), KeyType::Binary)] {
             let Ok(leaf) = Leaf::decode(&bytes, &first, keys, &key_type, UNIVERSE) else { continue };
             for number in 0..leaf.heads().len() {
+                let rows = leaf.rows_of_segment(number);
                 if let Ok(entries) = leaf.segment(number) {
+                    let count = |rows: u32| u64::from(rows);
+                    let all: u64 = entries.iter().map(|entry| count(entry.rows)).sum();
+                    prop_assert_eq!(rows.unwrap().iter().map(|(rows, _)| count(*rows)).sum::<u64>(), all);
                     prop_assert!(entries.is_sorted_by(|a, b| a.key < b.key));
                     prop_assert!(entries.iter().all(|entry| entry.rows > 0));
                 }

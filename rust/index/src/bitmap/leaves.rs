@@ -14,7 +14,7 @@ use std::ops::{Bound, Range};
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{Entry, Held, Leaf};
+use lakemark_format::leaf::{Held, Leaf};
 use lakemark_format::posting::{Decoder, RowSink};
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
@@ -65,15 +65,17 @@ impl LeafPlan {
         for (&number, bytes) in leaves.iter().zip(bytes) {
             let Some(block) = directory.blocks.get(number) else { continue };
             let leaf = decode_leaf(bytes, block, directory)?;
-            each_entry(&leaf, &self.found, |entry| {
-                match entry.held {
-                    Held::Run(first) => self.runs.push((first, entry.rows)),
-                    Held::Inline(posting) => {
-                        decoder.decode(&posting, entry.rows, directory.universe, &mut self.rows)?;
-                    }
+            each_held(&leaf, &self.found, |rows, held| {
+                match held {
+                    Held::Run(first) => match self.runs.last_mut() {
+                        // Keys in the order of rows.
+                        Some((start, length)) if start.checked_add(*length) == Some(first) => *length += rows,
+                        _ => self.runs.push((first, rows)),
+                    },
+                    Held::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut self.rows)?,
                     Held::Long { offset, length } => {
                         ranges.push(long_range(offset, length, block)?);
-                        self.long.push(entry.rows);
+                        self.long.push(rows);
                     }
                 }
                 Ok(())
@@ -114,23 +116,29 @@ pub(super) fn decode_leaf<'a>(
     Leaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
 }
 
-/// Visits the entries of a leaf whose keys are in the ranges, decoding only the embedded segments that the ranges touch.
-pub(super) fn each_entry<'a>(
+/// Visits the rows of the keys of a leaf that are in the ranges, and how many there are of each key: decodes only the embedded
+/// segments that the ranges touch, and the keys of those alone that they cut.
+fn each_held<'a>(
     leaf: &Leaf<'a>,
     ranges: &KeyRanges,
-    mut visit: impl FnMut(Entry<'a>) -> Result<()>,
+    mut visit: impl FnMut(u32, Held<'a>) -> Result<()>,
 ) -> Result<()> {
     let heads = leaf.heads();
     for (number, head) in heads.iter().enumerate() {
         let mut rest = ranges.ranges().iter().skip(ranges.ranges().partition_point(|range| range.ends_before(head)));
-        let touched = match (rest.next().map(|range| &range.low), heads.get(number + 1)) {
-            (None, _) => return Ok(()),
-            (Some(Bound::Included(low) | Bound::Excluded(low)), Some(next)) => low < next,
-            (Some(_), _) => true,
+        let Some(first) = rest.next() else { return Ok(()) };
+        let next = heads.get(number + 1);
+        if next.is_some_and(|next| first.contains(head) && first.contains(next)) {
+            leaf.rows_of_segment(number)?.into_iter().try_for_each(|(rows, held)| visit(rows, held))?;
+            continue;
+        }
+        let touched = match (&first.low, next) {
+            (Bound::Included(low) | Bound::Excluded(low), Some(next)) => low < next,
+            _ => true,
         };
         if touched {
             for entry in leaf.segment(number)?.into_iter().filter(|entry| ranges.contains(&entry.key)) {
-                visit(entry)?;
+                visit(entry.rows, entry.held)?;
             }
         }
     }
@@ -144,12 +152,12 @@ pub(super) fn count_rows(
     directory: &SegmentDirectory,
     ranges: &KeyRanges,
 ) -> Result<u64> {
-    let mut rows = 0;
-    each_entry(&decode_leaf(bytes, block, directory)?, ranges, |entry| {
-        rows += u64::from(entry.rows);
+    let mut count = 0;
+    each_held(&decode_leaf(bytes, block, directory)?, ranges, |rows, _| {
+        count += u64::from(rows);
         Ok(())
     })?;
-    Ok(rows)
+    Ok(count)
 }
 
 /// Long postings lie before the leaf that names them.
@@ -184,20 +192,21 @@ pub fn entries_of_leaf(
     let leaf = decode_leaf(bytes, block, directory)?;
     let (mut entries, mut total) = (Vec::new(), 0u64);
     let mut decoder = Decoder::default();
-    each_entry(&leaf, &KeyRanges::all(), |entry| {
-        total += u64::from(entry.rows);
-        let rows = match entry.held {
-            Held::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
-            Held::Inline(posting) => {
-                let mut rows = Vec::new();
-                decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
-                EntryRows::Known(rows)
-            }
-            Held::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
-        };
-        entries.push((entry.key, rows));
-        Ok(())
-    })?;
+    for number in 0..leaf.heads().len() {
+        for entry in leaf.segment(number)? {
+            total += u64::from(entry.rows);
+            let rows = match entry.held {
+                Held::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
+                Held::Inline(posting) => {
+                    let mut rows = Vec::new();
+                    decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
+                    EntryRows::Known(rows)
+                }
+                Held::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
+            };
+            entries.push((entry.key, rows));
+        }
+    }
     if total != block.rows {
         return Err(FormatError::invalid("the rows of a leaf", total, block.rows));
     }

@@ -10,6 +10,7 @@ use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
 use tokio::task::JoinSet;
 
+use super::choice::Choice;
 use super::is_same_data;
 use super::stages::first_asked;
 use crate::cache::Cache;
@@ -88,12 +89,12 @@ pub(super) struct Question {
 }
 
 impl Answers {
-    /// Answers every leaf for every file that was not counted already; of leaves that are `left_out` no segment is searched.
+    /// Answers every leaf for every file that was not counted already; of leaves that the choice leaves out no segment is searched.
     pub(crate) async fn gather(
         snapshot: &Snapshot,
         predicate: &Predicate,
         counted: &[Option<u64>],
-        left_out: &[bool],
+        choice: &Choice,
         (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Result<Self> {
         let leaves = predicate.leaves();
@@ -113,7 +114,7 @@ impl Answers {
         let mut questions = Vec::with_capacity(leaves.len());
         for (place, leaf) in leaves.iter().enumerate() {
             let mut of_leaf = answers.questions(snapshot, place, leaf);
-            if left_out.get(place).copied().unwrap_or(false) {
+            if choice.left_out.get(place).copied().unwrap_or(false) {
                 for file in of_leaf.drain(..).flat_map(|question| question.files) {
                     answers.set(place, file, Answer::Unknown(Reason::ScanIsCheaper));
                 }
@@ -121,7 +122,7 @@ impl Answers {
             questions.push(of_leaf);
         }
         answers.leave_out_needless(predicate, &mut questions);
-        if let Some(first) = first_asked(predicate, &leaves, &questions) {
+        if let Some(first) = first_asked(predicate, &leaves, &questions, &choice.shares) {
             let only = questions.iter_mut().enumerate();
             let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
             let only = only.collect();

@@ -67,28 +67,30 @@ fn stepping_from_row_to_row_is_paid_for_in_each_column() {
     let of = |share: f64, count: f64| left_out(&leaf("a"), &[spread(share)], &columns(4.0 * count, 4.0));
     // Between the rows of a hundredth the reader steps, which takes less than to decode what lies between.
     assert_eq!([of(0.01, 1.0), of(0.01, 4.0), of(0.01, 16.0)], [[false], [false], [false]]);
-    // With twice as many it decodes all rows and throws most away, which takes longer in sixteen columns than to test them all.
-    assert_eq!([of(0.03, 1.0), of(0.03, 4.0), of(0.03, 16.0)], [[false], [true], [true]]);
-    let read = |share: f64, count: f64| {
+    // Of three times as many it decodes all rows and throws most away, after so many runs were planned for: testing takes less.
+    assert_eq!([of(0.03, 1.0), of(0.03, 4.0), of(0.03, 16.0)], [[true], [true], [true]]);
+    // 9,990 runs of a row (a row is on its own); what is planned and found is not read.
+    let (share, runs) = (0.001, 9_990.0);
+    let read = |count: f64| {
         let (guesses, reading) = ([spread(share)], columns(4.0 * count, 4.0));
         let question = Question { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0 };
         let (parts, found) = (question.parts(), question.guesses[0].unwrap().search_cost(1.0));
-        question.cost(&parts, 1, ROWS) - found
+        question.cost(&parts, 1, ROWS) - found - runs * PLAN_RUN
     };
-    // 9,990 runs of a row (a row is on its own), in one column and in three; the rest of the cost is to decompress pages.
-    let (one, three) = (read(0.001, 1.0), read(0.001, 3.0));
+    // In one column and in three; the rest of the cost is to decompress pages.
+    let (one, three) = (read(1.0), read(3.0));
     assert!((three / one - 3.0).abs() < 1e-9, "{one} {three}");
     assert!(
-        (one - (9_990.0 * STEP + 0.001 * ROWS * 4.0 + 0.999 * ROWS * 4.0 * UNPACK_SHARE)).abs() < 1e-3 * one,
+        (one - (runs * STEP + share * ROWS * 4.0 + (1.0 - share) * ROWS * 4.0 * UNPACK_SHARE)).abs() < 1e-3 * one,
         "{one}"
     );
 }
 
 #[test]
 fn a_posting_for_each_row_makes_a_search_dear() {
-    let of = |guess| left_out(&leaf("a"), &[guess], &columns(4.0, 4.0));
+    let of = |guess| left_out(&leaf("a"), &[guess], &columns(4.0, 12.0));
     assert_eq!([of(spread(0.01)), of(unique(0.01))], [[false], [false]]);
-    assert_eq!([of(spread(0.04)), of(unique(0.04))], [[false], [true]]);
+    assert_eq!([of(spread(0.05)), of(unique(0.05))], [[false], [true]]);
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     let beside = |guess| left_out(&both, &[spread(0.000_1), guess], &columns(4.0, 4.0));
     assert_eq!([beside(spread(0.000_5)), beside(unique(0.3))], [[false, false], [false, true]]);
@@ -119,7 +121,33 @@ fn a_limit_that_a_few_batches_satisfy_needs_no_search() {
     };
     assert_eq!(of(0.1, 10.0), [true]);
     assert_eq!(of(0.000_001, 10.0), [false]);
+    // Rows that another condition leaves few of: what is planned for all of them is paid for, read is a fiftieth.
+    let both = Predicate::And(vec![leaf("a"), leaf("b")]);
+    let few = Reading { limit: Some(10.0), ..columns(18.0, 18.0) };
+    assert_eq!(left_out(&both, &[spread(0.002_6), unique(0.026)], &few), [true, true]);
     assert_eq!(of(0.001, 1_000_000.0), [false]);
+    // Rows that are certain are cut down to the limit before they are planned for.
+    assert_eq!(of(0.001, 1_000.0), [false]);
+}
+
+#[test]
+fn bounds_between_which_the_choice_is_the_same_tell_enough() {
+    let of = |least: f64, most: f64| {
+        let bounds = [Some((spread(least).unwrap(), spread(most).unwrap()))];
+        decided(&bounds, |guesses| left_out(&leaf("a"), guesses, &columns(4.0, 4.0)))
+    };
+    assert_eq!([of(0.0, 0.01), of(0.1, 0.3)], [Some(vec![false]), Some(vec![true])]);
+    assert_eq!(of(0.01, 0.2), None);
+    // Hardly any rows and hardly any others are found by a search, half of them are not.
+    assert_eq!([of(0.0, 0.0), of(1.0, 1.0), of(0.0, 1.0)], [Some(vec![false]), Some(vec![false]), None]);
+    // If `a` is true of few rows, `b` need not be searched, and which of them that is may be what the bounds do not tell.
+    let both = Predicate::And(vec![leaf("a"), leaf("b")]);
+    let of = |least: f64, most: f64| {
+        let bounds = [(sorted(least), sorted(most)), (spread(0.0), spread(0.02))];
+        let bounds = bounds.map(|(least, most)| least.zip(most));
+        decided(&bounds, |guesses| left_out(&both, guesses, &columns(4.0, 8.0)))
+    };
+    assert_eq!([of(0.0, 1.0), of(0.3, 1.0)], [None, Some(vec![false, false])]);
 }
 
 #[test]

@@ -87,17 +87,37 @@ impl Answers {
     }
 }
 
-/// The leaf to ask before all others, if that may save many questions: a condition that every chosen row meets, and likely few rows do.
-pub(super) fn first_asked(predicate: &Predicate, leaves: &[&Leaf], questions: &[Vec<Question>]) -> Option<usize> {
-    let conjuncts = conjuncts(predicate);
+/// The leaf to ask before all others, if that may save many questions: a condition that every chosen row meets, and likely few rows
+/// do. That is single keys of an index that finds such, and what was estimated (`shares` of the rows, for each leaf) where
+/// reading was weighed against searching; where nothing was, a test of few values is taken to be true of few rows.
+pub(super) fn first_asked(
+    predicate: &Predicate,
+    leaves: &[&Leaf],
+    questions: &[Vec<Question>],
+    shares: &[Option<f64>],
+) -> Option<usize> {
     let asked = |place: usize| questions.get(place).map_or(0, Vec::len);
-    let first = conjuncts.into_iter().filter(|place| asked(*place) > 0).min_by_key(|place| {
+    let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| asked(*place) > 0).collect();
+    let share = |place: &usize| shares.get(*place).copied().flatten();
+    let is_estimated = conjuncts.iter().all(|place| share(place).is_some());
+    let finds_keys = |place: &usize| {
         let has_keys = |question: &Question| Kind::of(&question.index) == Some(Kind::Key);
-        let is_unique = questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys));
-        (leaves.get(*place).map(|leaf| width(&leaf.test)), !is_unique)
-    })?;
-    let others: usize = questions.iter().map(Vec::len).sum::<usize>() - asked(first);
-    (others > FEW_SEGMENTS).then_some(first)
+        questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
+    };
+    let by_test = |place: &usize| (leaves.get(*place).map(|leaf| width(&leaf.test)), !finds_keys(place));
+    let by_estimate = |place: &usize| {
+        // A single key is in one row or none, whatever the leaf that it is in holds.
+        let is_key = matches!(by_test(place), (Some((false, _)), false));
+        if is_estimated { (!is_key, share(place).unwrap_or(1.0)) } else { (false, 1.0) }
+    };
+    let order = |one: &&usize, other: &&usize| {
+        let ((no_key, share), (no_other_key, other_share)) = (by_estimate(one), by_estimate(other));
+        let by_estimate = no_key.cmp(&no_other_key).then(share.total_cmp(&other_share));
+        by_estimate.then_with(|| by_test(one).cmp(&by_test(other)))
+    };
+    let first = conjuncts.iter().min_by(order)?;
+    let others: usize = questions.iter().map(Vec::len).sum::<usize>() - asked(*first);
+    (others > FEW_SEGMENTS).then_some(*first)
 }
 
 /// The more, the more rows a test is likely true of.

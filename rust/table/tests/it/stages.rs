@@ -1,12 +1,13 @@
 //! Files that one condition rules out are not asked about the others.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
-use lakemark_index::Predicate;
-use lakemark_table::{BuildOptions, FileProbe, IndexSpec};
+use lakemark_index::{KeyRanges, Predicate};
+use lakemark_table::{BuildOptions, Columns, FileProbe, IndexSpec, ProbeOptions, Reading};
 
-use crate::fixture::{certain, equals, k_values, open, probe, rows_of, spec_with, write};
+use crate::fixture::{certain, equals, int_key, k_values, leaf, open, probe, rows_of, spec_with, write};
 
 const FILES: usize = 20;
 const ROWS: usize = 250;
@@ -64,6 +65,22 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
         assert_eq!(found, id_reads + of_one_file);
         assert_eq!(certain(&files[7]), [23]);
         assert!(files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+    }
+
+    // Where reading is weighed against searching, what was estimated says which is asked first: a range of two keys here, though a
+    // test of one value looks narrower. Both directories say so, which are remembered.
+    let range = KeyRanges::between(Bound::Included(int_key(7 * 250 + 23)), Bound::Included(int_key(7 * 250 + 24)));
+    let of_range = leaf("id", range);
+    let columns = Columns { count: 1.0, decode: 4.0 };
+    let reading = Some(Reading { output: columns, filter: columns, limit: None });
+    for (reading, expected) in [(None, k_reads + id_reads), (reading, id_reads + of_one_file)] {
+        for predicate in [both(&of_range, &of_k), both(&of_k, &of_range)] {
+            let options = ProbeOptions { use_cache: false, reading, ..ProbeOptions::default() };
+            let found = snapshot.probe(&predicate, &options).await.unwrap();
+            assert_eq!(found.report.index_reads, expected, "{reading:?}");
+            assert_eq!(certain(&found.files[7]), [23]);
+            assert!(found.files.iter().enumerate().all(|(file, found)| file == 7 || certain(found).is_empty()));
+        }
     }
 
     // Any row may have one of them: all are asked.
