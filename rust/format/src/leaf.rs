@@ -392,8 +392,8 @@ impl<'a> Leaf<'a> {
         Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| Entry { key, rows, held }).collect())
     }
 
-    /// The rows of all keys of an embedded segment, and how many there are, without the keys: numbers are stepped over, and rows
-    /// that follow each other from key to key are one run.
+    /// The rows of all keys of an embedded segment, and how many there are, without the keys, which are not checked: numbers are
+    /// stepped over. Where the rows of all keys follow each other they are one run.
     ///
     /// # Errors
     /// Bytes that are not one.

@@ -123,8 +123,16 @@ fn leaf(
     let leaf = Leaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
     assert!(leaf.heads().is_sorted_by(|a, b| a < b));
     for number in 0..leaf.heads().len() {
+        let without_keys = leaf.rows_of_segment(number);
+        for (rows, held) in without_keys.iter().flatten() {
+            let Held::Run(first) = held else { continue };
+            assert!(first.checked_add(*rows).is_some_and(|end| end <= universe));
+        }
         let entries = leaf.segment(number)?;
         assert!(entries.is_sorted_by(|a, b| a.key < b.key));
+        let count = |rows: u32| u64::from(rows);
+        let rows_without: u64 = without_keys?.iter().map(|(rows, _)| count(*rows)).sum();
+        assert_eq!(rows_without, entries.iter().map(|entry| count(entry.rows)).sum::<u64>());
         for entry in entries {
             match entry.held {
                 Held::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),

@@ -116,8 +116,8 @@ pub(super) fn decode_leaf<'a>(
     Leaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
 }
 
-/// Visits the rows of the keys of a leaf that are in the ranges, and how many there are of each key: decodes only the embedded
-/// segments that the ranges touch, and the keys of those alone that they cut.
+/// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other: decodes
+/// only the embedded segments that the ranges touch, and none of their keys where a range holds the next segment's first one as well.
 fn each_held<'a>(
     leaf: &Leaf<'a>,
     ranges: &KeyRanges,

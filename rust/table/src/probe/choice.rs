@@ -15,7 +15,7 @@
 //! not there is mostly more than that; `benchmarks/never_worse.py` shows it.
 
 use futures::{StreamExt, stream};
-use lakemark_format::{ManifestIndex, ManifestSegment};
+use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{Estimate, Weight};
 use lakemark_index::{Leaf, Predicate, Truth};
 
@@ -30,6 +30,8 @@ const MIN_ROWS: f64 = 65_536.0;
 const NEAR: f64 = 0.01;
 /// Between the bounds of shares the choice is made so many times: where it is the same each time, the bounds tell enough as well.
 const BETWEEN: u32 = 4;
+/// Of more conditions than these the blocks at the edges are read, instead of asking what they would change.
+const MOST_OPEN: usize = 8;
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;
 
@@ -42,8 +44,10 @@ const DECODE_BYTE: f64 = 5.0;
 /// To read a byte of postings and to check it.
 const READ_BYTE: f64 = 1.0;
 /// To find a posting, whatever it holds: to decode its value and length, and to begin with it. It took 90 to 170 in a column in
-/// which nearly every row has a value of its own, be it in value blocks or in the leaves of a packed tree.
+/// which nearly every row has a value of its own.
 const DECODE_POSTING: f64 = 120.0;
+/// To find the rows of a key of a packed tree, whose leaves are decoded as a whole and mostly without their keys.
+const DECODE_KEY: f64 = 30.0;
 /// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
 /// rows, so that the runs of neighbouring values are one.
 const RUN_POSTING: f64 = 8.0;
@@ -81,6 +85,8 @@ pub(super) struct Guess {
     pub rows: f64,
     /// Segments that would be searched.
     pub segments: usize,
+    /// They are packed trees.
+    pub packed: bool,
 }
 
 impl Guess {
@@ -114,7 +120,9 @@ impl Guess {
     /// Runs of consecutive rows, no more than bytes.
     fn runs(&self) -> f64 {
         let Weight { rows, bytes, postings } = self.decoded();
-        let are_runs = rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
+        // Keys in the order of rows take a bit or two each, rows anywhere a byte at least.
+        let in_order = self.packed && bytes * 4.0 < rows;
+        let are_runs = in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
         if are_runs { bytes.min(self.segments as f64) } else { bytes }
     }
 
@@ -122,7 +130,7 @@ impl Guess {
     fn search_cost(&self, cores: f64) -> f64 {
         let decoded = self.decoded();
         let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
-        let find = decoded.postings * DECODE_POSTING;
+        let find = decoded.postings * if self.packed { DECODE_KEY } else { DECODE_POSTING };
         (find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
     }
 }
@@ -187,6 +195,10 @@ fn decided(bounds: &[Option<(Guess, Guess)>], left_out: impl Fn(&[Option<Guess>]
     let is_open =
         |bounds: &Option<(Guess, Guess)>| bounds.is_some_and(|(least, most)| most.share() - least.share() > NEAR);
     let open: Vec<usize> = (0..).zip(bounds).filter(|(_, bounds)| is_open(bounds)).map(|(leaf, _)| leaf).collect();
+    // There are as many corners as conditions, each as dear as they are many.
+    if open.len() > MOST_OPEN {
+        return None;
+    }
     let corners = if open.len() > 1 { open.as_slice() } else { &[] };
     let is_same = (0..BETWEEN).all(|part| at(&|_| f64::from(part) / f64::from(BETWEEN)) == most)
         && corners.iter().all(|one| {
@@ -234,7 +246,8 @@ async fn guess(
             } else {
                 estimate.bounds()
             };
-            let guess = |passing| Guess { passing, all: estimate.all(), rows: estimate.rows(), segments: 1 };
+            let packed = opened.directory.encoding == Encoding::Packed;
+            let guess = |passing| Guess { passing, all: estimate.all(), rows: estimate.rows(), segments: 1, packed };
             Some((guess(least), guess(most)))
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -246,6 +259,7 @@ async fn guess(
         all: one.all.plus(other.all),
         rows: one.rows + other.rows,
         segments: one.segments + other.segments,
+        packed: one.packed && other.packed,
     };
     found
         .into_iter()
@@ -328,7 +342,8 @@ impl Question<'_> {
         let taken = match self.reading.limit {
             Some(limit) if certain => (limit / (answer * rows).max(1.0)).min(1.0),
             Some(limit) => {
-                let batch = BATCH_ROWS.max(Reading::LEAST_BATCH_ROWS as f64 / found.max(1.0 / rows));
+                let least = (Reading::LEAST_BATCH_ROWS as f64).max(limit).min(BATCH_ROWS);
+                let batch = BATCH_ROWS.max(least / found.max(1.0 / rows));
                 ((limit / answer.max(1.0 / rows) + batch * self.cores) / rows).min(1.0)
             }
             None => 1.0,

@@ -14,7 +14,7 @@ fn leaf(column: &str) -> Predicate {
 }
 
 fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<Guess> {
-    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8 })
+    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8, packed: false })
 }
 
 /// Every row on its own, 200 rows a value: a row is a byte and a bit.
@@ -104,6 +104,13 @@ fn values_of_one_run_each_follow_each_other() {
     let runs = |guess: Option<Guess>| guess.unwrap().runs();
     assert_eq!([runs(sorted(0.000_001)), runs(sorted(0.01)), runs(sorted(1.0))], [0.01, 8.0, 0.0]);
     assert_eq!([runs(spread(0.01)), runs(unique(0.01))].map(f64::round), [110_000.0, 120_000.0]);
+    // Keys of a packed tree that are in the order of rows are found as one run, and in no order they are cheaper than postings.
+    let keys = |bytes: f64| guess(0.1, |rows| Weight { rows, bytes: rows * bytes, postings: rows });
+    let keys = |bytes: f64| keys(bytes).map(|guess| Guess { packed: true, ..guess });
+    assert_eq!([runs(keys(0.1)), runs(keys(5.0))], [8.0, 5_000_000.0]);
+    assert_eq!(left_out(&leaf("a"), &[keys(0.1)], &columns(4.0, 4.0)), [false]);
+    let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
+    assert_eq!(cost(keys(0.1)), (1_000_000.0 * DECODE_KEY + 100_000.0 * (DECODE_BYTE + READ_BYTE)) / 2.0);
     // Rows that lie together need no second search for the columns that are tested in them.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     assert_eq!(left_out(&both, &[sorted(0.005), spread(0.4)], &columns(4.0, 8.0)), [false, true]);

@@ -88,8 +88,8 @@ impl Answers {
 }
 
 /// The leaf to ask before all others, if that may save many questions: a condition that every chosen row meets, and likely few rows
-/// do. That is single keys of an index that finds such, and what was estimated (`shares` of the rows, for each leaf) where
-/// reading was weighed against searching; where nothing was, a test of few values is taken to be true of few rows.
+/// do. Where reading was weighed against searching that is a single key of an index that finds such, or what was estimated to be true of
+/// the fewest (`shares` of the rows, for each leaf); where it was not, a test of few values is taken to be true of few rows.
 pub(super) fn first_asked(
     predicate: &Predicate,
     leaves: &[&Leaf],
@@ -99,15 +99,15 @@ pub(super) fn first_asked(
     let asked = |place: usize| questions.get(place).map_or(0, Vec::len);
     let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| asked(*place) > 0).collect();
     let share = |place: &usize| shares.get(*place).copied().flatten();
-    let is_estimated = conjuncts.iter().all(|place| share(place).is_some());
+    let is_estimated = conjuncts.iter().any(|place| share(place).is_some());
     let finds_keys = |place: &usize| {
         let has_keys = |question: &Question| Kind::of(&question.index) == Some(Kind::Key);
         questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
     };
     let by_test = |place: &usize| (leaves.get(*place).map(|leaf| width(&leaf.test)), !finds_keys(place));
     let by_estimate = |place: &usize| {
-        // A single key is in one row or none, whatever the leaf that it is in holds.
-        let is_key = matches!(by_test(place), (Some((false, _)), false));
+        // A single key is in few rows, however many the leaf has that it is in.
+        let is_key = by_test(place) == (Some((false, 1)), false);
         if is_estimated { (!is_key, share(place).unwrap_or(1.0)) } else { (false, 1.0) }
     };
     let order = |one: &&usize, other: &&usize| {
