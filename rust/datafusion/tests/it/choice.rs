@@ -115,8 +115,7 @@ async fn a_limit_is_satisfied_by_a_small_batch_of_the_rows_that_were_found() {
     assert_eq!(tested(&session, &format!("SELECT sum(id) {of}")).await, 404);
     // A batch of all rows would reach over 8,192 rows, of which eight have been found: 64 are the fewest.
     assert_eq!(tested(&session, &format!("SELECT id {of} LIMIT 3")).await, 64);
-    // No more rows than the limit at a time are wanted anyway; rows that lie together are read as they lie.
-    assert_eq!(tested(&session, "SELECT id FROM t WHERE spread = 5 AND abs(id) >= 0 LIMIT 120").await, 120);
+    // Rows that lie together are read as they lie.
     let together = "SELECT id FROM t WHERE sorted < 20 AND abs(id) % 2 = 0 LIMIT 3";
     assert_eq!(tested(&session, together).await, 8_000);
     assert_eq!(rows(&session, &format!("SELECT id {of} LIMIT 150")).await.len(), 150);
