@@ -27,8 +27,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use lakemark_index::Predicate;
-use lakemark_table::{FileProbe, Probe, Snapshot};
+use lakemark_index::{Predicate, Reason};
+use lakemark_table::{FileProbe, Probe, ProbeOptions, Reading, Snapshot};
 
 pub use exec::IndexAggregateExec;
 use question::Question;
@@ -43,6 +43,8 @@ pub(crate) struct Facts {
     pub(crate) predicate: Predicate,
     /// One entry per file of the snapshot.
     pub(crate) files: Vec<FileProbe>,
+    /// How the scan probed, if it left conditions out as reading is cheaper.
+    left_out: Option<ProbeOptions>,
 }
 
 impl Facts {
@@ -52,6 +54,7 @@ impl Facts {
         predicate: Predicate,
         probe: &Probe,
         projection: Option<&Vec<usize>>,
+        options: &ProbeOptions,
     ) -> Option<Arc<Self>> {
         let schema = snapshot.schema();
         let known =
@@ -59,12 +62,38 @@ impl Facts {
         if !projection?.iter().any(|column| known(*column)) {
             return None;
         }
-        Some(Arc::new(Self { snapshot: Arc::clone(snapshot), predicate, files: probe.files.clone() }))
+        let is_left = probe.report.leaves.iter().any(|leaf| leaf.reason == Some(Reason::ScanIsCheaper));
+        let left_out = is_left.then_some(*options);
+        Some(Arc::new(Self { snapshot: Arc::clone(snapshot), predicate, files: probe.files.clone(), left_out }))
     }
 
     /// Whether the index may know rows of these files at all.
     fn knows_rows(&self) -> bool {
         self.files.iter().any(has_rows)
+    }
+
+    /// Whether it may if more conditions are searched for.
+    fn may_know_rows(&self) -> bool {
+        self.left_out.is_some() || self.knows_rows()
+    }
+
+    /// The facts where the values of so many columns would be told and not read, so that more conditions may be worth a search. Files of which
+    /// rows remain uncertain are read as a whole then. None if the scan is still cheaper.
+    async fn for_telling(&self, columns: usize) -> lakemark_table::Result<Option<Self>> {
+        let Some(options) = self.left_out else { return Ok(None) };
+        let reading = options.reading.map(|reading| Reading { told: Some(columns), ..reading });
+        let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
+        let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
+        let (snapshot, predicate) = (Arc::clone(&self.snapshot), self.predicate.clone());
+        let is_known = files.iter().any(|file| matches!(file, FileProbe::Known { .. }));
+        Ok(is_known.then_some(Self { snapshot, predicate, files, left_out: None }))
+    }
+}
+
+fn certain_or_unknown(file: FileProbe) -> FileProbe {
+    match file {
+        FileProbe::Known { uncertain, .. } if !uncertain.is_empty() => FileProbe::Unknown,
+        other => other,
     }
 }
 

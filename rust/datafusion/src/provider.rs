@@ -110,13 +110,15 @@ impl TableProvider for LakemarkTable {
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let snapshot = self.current().await.map_err(to_engine)?;
         let predicate = translate(filters, &snapshot.schema());
+        let reading = reading(&snapshot.schema(), projection, filters, limit);
         let options = ProbeOptions {
             count_only: projection.is_some_and(Vec::is_empty),
-            reading: Some(reading(&snapshot.schema(), projection, filters, limit)),
+            reading: Some(reading),
             ..probe_options(state)
         };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection)).flatten();
+        let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection, &options));
+        let facts = facts.flatten();
         let prober = options.reading.filter(|_| options.use_index && snapshot.has_indexes()).map(|reading| {
             // What a join will not find is tested by the join: no column is read for that alone.
             let reading = Reading { filter: Columns::default(), limit: None, ..reading };

@@ -27,6 +27,7 @@ pub(crate) fn reading(
         output: cost(&mut wanted.iter().copied()),
         filter: cost(&mut tested.difference(&wanted).copied()),
         limit: limit.map(|limit| limit as f64),
+        told: None,
     }
 }
 
@@ -47,9 +48,12 @@ mod tests {
         let filters = [col("name").eq(lit("x")), col("on").eq(col("id").gt(lit(3)))];
         let both = reading(&schema, Some(&vec![0]), &filters, Some(7));
         let columns = |count: f64, decode: f64| Columns { count, decode };
-        assert_eq!(both, Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0) });
+        assert_eq!(
+            both,
+            Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0), told: None }
+        );
         let all = reading(&schema, None, &filters, None);
-        assert_eq!(all, Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None });
+        assert_eq!(all, Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None, told: None });
     }
 
     #[test]

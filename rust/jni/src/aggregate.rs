@@ -168,6 +168,15 @@ impl<'a> Groups<'a> {
         self.question.groups.iter().chain(measured).collect()
     }
 
+    /// Whether nothing is asked of a column but sums and how many rows hold a value.
+    fn is_summed(&self, column: &String) -> bool {
+        let mut of_column =
+            self.question.measures.iter().filter(|measure| measure.column.as_ref() == Some(column)).peekable();
+        !self.question.groups.contains(column)
+            && of_column.peek().is_some()
+            && of_column.all(|measure| matches!(measure.function, Function::Sum | Function::Count))
+    }
+
     /// Adds pending rows, which a filter chose; false if they are too many.
     async fn add_pending(&mut self, pinned: &Pinned, chosen: &Chosen) -> Result<bool> {
         let columns = self.columns();
@@ -187,7 +196,8 @@ impl<'a> Groups<'a> {
     /// Adds the values of some columns; false if they are not known for every file.
     async fn ask(&mut self, pinned: &Pinned, filter: &str, probe: &Probe, columns: &[String]) -> Result<bool> {
         let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
-        let request = TallyRequest { columns, predicate: &predicate, files: &probe.files };
+        let summed = columns.iter().find(|column| self.is_summed(column)).map(String::as_str);
+        let request = TallyRequest { columns, predicate: &predicate, files: &probe.files, summed };
         let tally = pinned.snapshot.tally(&request).await?;
         let values: usize = tally.parts.iter().map(|part| part.rows.len()).sum();
         if values > MAX_VALUES || !tally.answered.iter().all(|answered| *answered) {

@@ -141,6 +141,8 @@ pub struct Reading {
     pub filter: Columns,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
+    /// Of how many columns marks would tell the values, in place of reading, if they decide for every row whether it is wanted.
+    pub told: Option<usize>,
 }
 
 /// Columns that are read together.

@@ -21,6 +21,7 @@ mod narrow;
 mod pairs;
 mod sources;
 mod stages;
+mod sums;
 mod tally;
 mod top;
 

@@ -25,7 +25,7 @@ use object_store::path::Path;
 use tokio::sync::OnceCell;
 
 use super::question::Question;
-use super::rest::rest_of;
+use super::rest::{Told, rest_of};
 use super::states::{of_bounds, of_values};
 use super::{Facts, has_rows};
 use crate::error::to_engine;
@@ -83,15 +83,29 @@ impl Asker {
         let Some(facts) = Facts::below(&self.input) else {
             return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
         };
-        let (mut states, mut answered) = self.ask_bounds(&facts).await?;
-        if states.is_empty() {
-            (states, answered) = self.ask_values(&facts, batch_rows.max(1)).await?;
+        if let Some(facts) = facts.for_telling(self.question.columns.len()).await.map_err(to_engine)? {
+            let (states, answered) = self.ask_index(&facts, batch_rows).await?;
+            return self.answer(&facts, states, &answered, Told::Files);
         }
-        let told = facts.files.iter().zip(facts.snapshot.files()).zip(&answered);
-        let told = told.filter(|((probe, _), answered)| **answered && has_rows(probe));
-        let told: HashSet<Path> = told.map(|((_, file), _)| file.meta.location.clone()).collect();
-        self.count("files_answered", told.len() as u64);
-        let rest = rest_of(&self.input, &told)?;
+        if !facts.knows_rows() {
+            return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
+        }
+        let (states, answered) = self.ask_index(&facts, batch_rows).await?;
+        self.answer(&facts, states, &answered, Told::CertainRows)
+    }
+
+    async fn ask_index(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let (states, answered) = self.ask_bounds(facts).await?;
+        if states.is_empty() { self.ask_values(facts, batch_rows.max(1)).await } else { Ok((states, answered)) }
+    }
+
+    /// The states of the files that were answered, and the plan for what is left.
+    fn answer(&self, facts: &Facts, states: Vec<RecordBatch>, answered: &[bool], told: Told) -> Result<Answer> {
+        let files = facts.files.iter().zip(facts.snapshot.files()).zip(answered);
+        let files: Vec<_> = files.filter(|(_, answered)| **answered).map(|(file, _)| file).collect();
+        self.count("files_answered", files.iter().filter(|(probe, _)| has_rows(probe)).count() as u64);
+        let files: HashSet<Path> = files.into_iter().map(|(_, file)| file.meta.location.clone()).collect();
+        let rest = rest_of(&self.input, &files, told)?;
         Ok(Answer { states, rest })
     }
 
@@ -116,7 +130,8 @@ impl Asker {
         let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
         let mut magnitudes = vec![0.0; self.question.measures.len()];
         for columns in asked {
-            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files };
+            let summed = self.question.summed(columns, &facts.snapshot.schema());
+            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed };
             let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
             self.count("index_reads", tally.index_reads);
             self.count("index_bytes", tally.index_bytes);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::functions_aggregate::average::Avg;
@@ -12,14 +12,14 @@ use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use lakemark_format::column;
-use lakemark_table::BoundsRequest;
+use lakemark_table::{BoundsRequest, field_of};
 
 use super::Facts;
 use super::sums::can_be_exact;
@@ -149,7 +149,7 @@ impl Question {
         let question = Self { groups, measures, columns };
         let answerable =
             (1..=2).contains(&question.columns.len()) || question.is_separable() || question.bounds().is_some();
-        (answerable && facts.knows_rows()).then_some(question)
+        (answerable && facts.may_know_rows()).then_some(question)
     }
 
     /// Whether the values of one column at a time tell everything: one group, and no measure reads two columns.
@@ -157,6 +157,23 @@ impl Question {
         self.groups.is_empty()
             && !self.columns.is_empty()
             && self.measures.iter().all(|measure| measure.columns().len() <= 1)
+    }
+
+    /// The one of `columns` of which nothing is asked but sums and how many rows hold a value, if there is one.
+    pub(crate) fn summed<'a>(&self, columns: &'a [String], schema: &Schema) -> Option<&'a str> {
+        let grouped: BTreeSet<String> =
+            self.groups.iter().flat_map(collect_columns).map(|column| column.name().to_owned()).collect();
+        let is_summed = |column: &&String| {
+            let mut reading = self.measures.iter().filter(|measure| measure.columns().contains(*column)).peekable();
+            !grouped.contains(*column)
+                && reading.peek().is_some()
+                && reading.all(|measure| match measure {
+                    Measure::Count(_) => measure.column() == Some(column),
+                    Measure::Sum(argument) | Measure::Mean(argument) => is_column(argument, column, schema),
+                    Measure::Distinct(_) | Measure::Least(_) | Measure::Greatest(_) => false,
+                })
+        };
+        columns.iter().find(is_summed).map(String::as_str)
     }
 
     /// The columns whose bounds are all that is asked for; none if there are groups or expressions.
@@ -234,4 +251,18 @@ impl Facts {
             None => plan.children().into_iter().find_map(Self::below),
         }
     }
+}
+
+/// Whether an expression has the column's values, as they are or as the wider numbers that sums of integers are made of.
+fn is_column(expr: &Arc<dyn PhysicalExpr>, name: &str, schema: &Schema) -> bool {
+    let is_named =
+        |expr: &Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some_and(|column| column.name() == name);
+    let Some(cast) = expr.downcast_ref::<CastExpr>() else { return is_named(expr) };
+    let widens = match (field_of(schema, name).map(|field| field.data_type().clone()), cast.cast_type()) {
+        (Some(from), DataType::Int64) => from.is_signed_integer(),
+        (Some(from), DataType::UInt64) => from.is_unsigned_integer(),
+        (Some(from), DataType::Float64) => from.is_integer(),
+        _ => false,
+    };
+    widens && is_named(cast.expr())
 }

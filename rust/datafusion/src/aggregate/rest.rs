@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -13,19 +13,33 @@ use object_store::path::Path;
 
 use crate::exec::LakemarkScanExec;
 
-/// The plan without the certain rows of the files that were answered; none if nothing is left to be read.
+/// What was told of files that were answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Told {
+    /// Their rows that are certain for the scan; others are left to be read.
+    CertainRows,
+    /// All of their rows.
+    Files,
+}
+
+/// The plan without what was told of the files that were answered; none if nothing is left to be read.
 ///
-/// Rows that were not certain stay in it, and so do its partitions, some of which may have nothing to do.
+/// Its partitions stay, some of which may have nothing to do.
 pub(super) fn rest_of(
     plan: &Arc<dyn ExecutionPlan>,
     answered: &HashSet<Path>,
+    told: Told,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut left = true;
     let rest = Arc::clone(plan)
         .transform_down(|node| match node.downcast_ref::<LakemarkScanExec>() {
             None => Ok(Transformed::no(node)),
             Some(scan) => {
-                let rest = without(scan, answered)?;
+                let mut rest = scan.clone();
+                rest.parts.certain = left_of(rest.parts.certain.take(), answered)?;
+                if told == Told::Files {
+                    rest.parts.checked = left_of(rest.parts.checked.take(), answered)?;
+                }
                 left = rest.parts.certain.is_some() || rest.parts.checked.is_some() || !rest.parts.pending.is_empty();
                 Ok(Transformed::new(Arc::new(rest), true, TreeNodeRecursion::Jump))
             }
@@ -34,22 +48,26 @@ pub(super) fn rest_of(
     Ok(left.then_some(rest))
 }
 
-fn without(scan: &LakemarkScanExec, answered: &HashSet<Path>) -> Result<LakemarkScanExec> {
-    let mut rest = scan.clone();
-    if let Some(certain) = &scan.parts.certain {
-        let source = certain.downcast_ref::<DataSourceExec>();
-        let config = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>());
-        let config = config.ok_or_else(|| internal_datafusion_err!("certain rows are read by {}", certain.name()))?;
+/// A part of a scan without some files; none if it has no others.
+fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(part) = part else { return Ok(None) };
+    let mut left = false;
+    let rest = part.transform_down(|node| {
+        let source = node.downcast_ref::<DataSourceExec>();
+        let Some(config) = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>()) else {
+            return Ok(Transformed::no(node));
+        };
         let unanswered = |file: &&PartitionedFile| !answered.contains(&file.object_meta.location);
         let groups: Vec<FileGroup> = config
             .file_groups
             .iter()
             .map(|group| FileGroup::new(group.files().iter().filter(unanswered).cloned().collect()))
             .collect();
-        let empty = groups.iter().all(|group| group.files().is_empty());
+        left |= groups.iter().any(|group| !group.files().is_empty());
         let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
-        let certain: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
-        rest.parts.certain = (!empty).then_some(certain);
-    }
-    Ok(rest)
+        let source: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
+        Ok(Transformed::new(source, true, TreeNodeRecursion::Jump))
+    });
+    let rest = rest.data()?;
+    Ok(left.then_some(rest))
 }

@@ -1,26 +1,11 @@
 //! Aggregates from the index alone: the answers are those of a scan, and no data is read for them.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use datafusion::physical_plan::{ExecutionPlan, displayable};
-use lakemark_datafusion::{IndexAggregateExec, LakemarkSession};
+use lakemark_datafusion::LakemarkSession;
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, batch, both, folder, mark, metric, ran, rows, scans, session, write};
-
-/// The operators of a plan that ask the index.
-fn answering(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
-    let own = plan.downcast_ref::<IndexAggregateExec>().map(|_| Arc::clone(plan));
-    own.into_iter().chain(plan.children().into_iter().flat_map(answering)).collect()
-}
-
-/// What the only one of them says of itself.
-fn told(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
-    let found = answering(plan);
-    assert_eq!(found.len(), 1, "{}", displayable(plan.as_ref()).indent(false));
-    found[0].metrics().unwrap().sum_by_name(name).map_or(0, |value| value.as_usize())
-}
+use crate::fixture::{FILE_ROWS, answering, batch, both, folder, mark, metric, ran, rows, scans, session, told, write};
 
 /// Runs a statement that the index has to answer on its own, and checks it against a scan.
 async fn from_the_index_alone(session: &LakemarkSession, sql: &str) -> Vec<String> {

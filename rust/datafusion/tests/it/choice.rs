@@ -11,7 +11,7 @@ use lakemark_table::Reason;
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 
-use crate::fixture::{both, mark, open, ran, rows, scans, session};
+use crate::fixture::{both, mark, metric, open, ran, rows, scans, session, told};
 
 const ROWS: usize = 400_000;
 
@@ -94,6 +94,44 @@ async fn a_count_is_made_of_the_marks_whatever_its_share() {
     // A report of the marks alone says what they know.
     let report = explain(&table, filter, &options).await.unwrap();
     assert!(report.leaves.iter().all(|leaf| leaf.reason.is_none() && leaf.rows.is_some()), "{report}");
+}
+
+/// A scan leaves these searches out; values that marks tell need no reading, so that they are worth it.
+#[tokio::test]
+async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
+    let (folder, session) = marked().await;
+    let by_marks = [
+        "SELECT half, count(*) FROM t WHERE spread < 400 GROUP BY half",
+        "SELECT sum(spread), avg(spread), count(*) FROM t WHERE half = 1",
+        "SELECT min(spread), count(DISTINCT state) FROM t WHERE half = 1 AND spread < 700",
+        "SELECT state, sum(half) FROM t WHERE spread < 400 AND half = 0 GROUP BY state",
+    ];
+    for sql in by_marks {
+        assert!(!left_out(&session, sql).await.is_empty(), "{sql}");
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!((told(&plan, "files_answered"), metric(&plan, "bytes_scanned")), (1, 0), "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    // `id` has no mark, and the other condition has to be evaluated for each row.
+    for sql in [
+        "SELECT sum(id), sum(spread) FROM t WHERE half = 1",
+        "SELECT half, count(*) FROM t WHERE spread < 400 AND abs(spread) % 2 = 0 GROUP BY half",
+    ] {
+        let (plan, _) = ran(&session, sql).await;
+        assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    // A file that nobody has marked yet is read beside.
+    std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
+    for sql in by_marks {
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!(told(&plan, "files_answered"), 1, "{sql}");
+        assert!(metric(&plan, "bytes_scanned") > 0, "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
 }
 
 /// Rows that the reader hands to the filter.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::physical_plan::{ExecutionPlan, collect};
-use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
+use lakemark_datafusion::{IndexAggregateExec, LakemarkScanExec, LakemarkSession};
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -150,5 +150,18 @@ pub fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let found = scans(plan);
     assert_eq!(found.len(), 1, "the plan has {} scans", found.len());
+    found[0].metrics().unwrap().sum_by_name(name).map_or(0, |value| value.as_usize())
+}
+
+/// The operators of a plan that ask the index.
+pub fn answering(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let own = plan.downcast_ref::<IndexAggregateExec>().map(|_| Arc::clone(plan));
+    own.into_iter().chain(plan.children().into_iter().flat_map(answering)).collect()
+}
+
+/// What the only one of them says of itself.
+pub fn told(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    let found = answering(plan);
+    assert_eq!(found.len(), 1, "{}", displayable(plan.as_ref()).indent(false));
     found[0].metrics().unwrap().sum_by_name(name).map_or(0, |value| value.as_usize())
 }

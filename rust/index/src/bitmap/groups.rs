@@ -9,6 +9,9 @@
 //!
 //! without postings       ─▶ bitmap_ranges()            the bitmaps of the coarse level
 //!   bytes of those       ─▶ Mask::count_ranks()        how many rows of each rank are chosen
+//!
+//! sums of slices         ─▶ Dense::slice_ranges()      the slices, if no value is missing between the least and the greatest
+//!   bytes of those       ─▶ Dense::sum()               the sum of the chosen rows' ranks
 //! ```
 //!
 //! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the chosen ones.
@@ -24,6 +27,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use super::bins;
 use super::place::{Place, places};
 use super::search::decode_block;
+use super::slices::Slice;
 use crate::ranges::KeyRanges;
 use crate::rows::RowSet;
 
@@ -213,6 +217,26 @@ impl Mask {
             }
         }
         Ok(before - self.rows)
+    }
+
+    /// The chosen rows that a posting of `rows` rows has.
+    ///
+    /// # Errors
+    /// Bytes that are no posting of so many rows.
+    pub fn among(&self, bytes: &[u8], rows: u32) -> Result<Self> {
+        Ok(self.and(Slice::decode(bytes, rows, self.universe)?.words()))
+    }
+
+    /// The rows that are chosen here and there.
+    #[must_use]
+    pub fn both(&self, other: &Self) -> Self {
+        self.and(&other.words)
+    }
+
+    fn and(&self, words: &[u64]) -> Self {
+        let words: Vec<u64> = self.words.iter().zip(words).map(|(chosen, bits)| chosen & bits).collect();
+        let rows = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        Self { universe: self.universe, words, rows }
     }
 
     /// How many rows are chosen.

@@ -14,7 +14,7 @@
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
-//! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, `unpack` takes them apart for a verification. [`cost`]
+//! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, [`sums`] counts their bits, `unpack` takes them apart for a verification. [`cost`]
 //! predicts the bytes of each encoding. With the encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory
 //! and whose leaves hold keys and rows (`leaves`).
 
@@ -35,6 +35,7 @@ mod plan;
 pub mod ranks;
 pub mod search;
 mod slices;
+pub mod sums;
 mod unpack;
 
 pub use bins::entries_of_bin;
@@ -48,4 +49,5 @@ pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;
 pub use search::{LeafRows, Search};
+pub use sums::Dense;
 pub use unpack::RowBins;

@@ -9,5 +9,6 @@ mod groups;
 mod key;
 mod lists;
 mod rows;
+mod sums;
 mod values;
 mod zones;

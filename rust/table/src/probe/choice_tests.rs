@@ -35,7 +35,7 @@ fn sorted(share: f64) -> Option<Guess> {
 /// Numbers: so many columns as nanoseconds are four of.
 fn columns(output: f64, filter: f64) -> Reading {
     let columns = |decode: f64| Columns { count: decode / 4.0, decode };
-    Reading { output: columns(output), filter: columns(filter), limit: None }
+    Reading { output: columns(output), filter: columns(filter), limit: None, told: None }
 }
 
 fn left_out(predicate: &Predicate, guesses: &[Option<Guess>], reading: &Reading) -> Vec<bool> {
@@ -175,4 +175,21 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
     let both = Predicate::And(vec![unknown, leaf("b")]);
     assert_eq!(left_out(&both, &[spread(0.000_1)], &columns(4.0, 4.0)), [false]);
     assert_eq!(left_out(&both, &[spread(0.5)], &columns(4.0, 4.0)), [true]);
+}
+
+/// Marks that tell the values, too, need no reading, if no condition is left for the rows.
+#[test]
+fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
+    let told = |number| Reading { told: Some(number), ..columns(8.0, 4.0) };
+    let of = |guess, reading: &Reading| left_out(&leaf("a"), &[guess], reading);
+    for share in [0.05, 0.2, 0.5] {
+        assert_eq!(of(spread(share), &columns(8.0, 4.0)), [true], "{share}");
+        assert_eq!(of(spread(share), &told(1)), [false], "{share}");
+    }
+    // A key of its own for each row is dearer to find than to read.
+    assert_eq!(of(unique(0.5), &told(1)), [true]);
+    assert_eq!(of(spread(0.2), &told(9)), [true], "nine columns to tell, and three to read");
+    let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(b)".into() };
+    let both = Predicate::And(vec![leaf("a"), unknown]);
+    assert_eq!(left_out(&both, &[spread(0.2)], &told(1)), [true], "the rows have to be read for the other condition");
 }

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
-use super::sources::{Cover, CoveredFile, Sources};
+use super::sources::{Cover, CoveredFile, Sources, shared_files};
 use super::tally::{
     Allowed, CHEAP_ROWS, CONCURRENT_COUNTS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
     list_range, total_of, touched_rows, values_of,
@@ -28,17 +28,17 @@ const CHEAP_PAIRS: u64 = 4096;
 /// With fewer rows than this for each pair that could be, rows are as quickly read as pairs counted.
 const ROWS_PER_PAIR: u64 = 16;
 
-/// Enters the pairs of two columns.
+/// Enters the pairs of two columns in the files that are left.
 pub(super) async fn add_pairs(
     snapshot: &Snapshot,
     request: &TallyRequest<'_>,
     [first, second]: [&str; 2],
+    left: &[bool],
     counter: &Arc<ReadCounter>,
     tally: &mut Tally,
 ) -> Result<()> {
-    let known: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
-    let Some(first_sources) = Sources::find(snapshot, first, &known, counter).await else { return Ok(()) };
-    let Some(second_sources) = Sources::find(snapshot, second, &known, counter).await else { return Ok(()) };
+    let Some(first_sources) = Sources::find(snapshot, first, left, counter).await else { return Ok(()) };
+    let Some(second_sources) = Sources::find(snapshot, second, left, counter).await else { return Ok(()) };
     tally.add_constants(&first_sources, Some(&second_sources), request.files)?;
     let predicate = request.predicate.clone().simplify();
     let sides = [
@@ -141,13 +141,6 @@ fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
         }
     }
     jobs
-}
-
-/// Files that both segments have at the same place of the same row space.
-fn shared_files<'a>(one: &'a Cover, other: &'a Cover) -> impl Iterator<Item = &'a CoveredFile> {
-    let same_space = one.segment.directory.universe == other.segment.directory.universe;
-    let places: HashMap<usize, u32> = other.files.iter().map(|covered| (covered.file, covered.base)).collect();
-    one.files.iter().filter(move |covered| same_space && places.get(&covered.file) == Some(&covered.base))
 }
 
 /// The chosen rows with their numbers, and what the numbers stand for.

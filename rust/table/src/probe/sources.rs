@@ -149,6 +149,13 @@ impl Sources {
     }
 }
 
+/// Files that both segments have at the same place of the same row space.
+pub(crate) fn shared_files<'a>(one: &'a Cover, other: &'a Cover) -> impl Iterator<Item = &'a CoveredFile> {
+    let same_space = one.segment.directory.universe == other.segment.directory.universe;
+    let places: HashMap<usize, u32> = other.files.iter().map(|covered| (covered.file, covered.base)).collect();
+    one.files.iter().filter(move |covered| same_space && places.get(&covered.file) == Some(&covered.base))
+}
+
 /// Opens a segment and keeps the files that are still what was indexed.
 async fn cover(
     snapshot: &Snapshot,

@@ -5,6 +5,7 @@
 //! the predicate is a test of this column    value blocks alone, the values that pass
 //! some rows are chosen                      postings, counted against a bitmap of the chosen rows;
 //!                                           without postings the bitmaps of the coarse level
+//! only a sum is asked for               slices (`sums`)
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
@@ -23,6 +24,7 @@ use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decod
 
 use super::pairs::add_pairs;
 use super::sources::{Cover, CoveredFile, Sources};
+use super::sums::add_sums;
 use crate::error::{Error, Result};
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Snapshot};
@@ -30,7 +32,7 @@ use crate::snapshot::{FileProbe, Snapshot};
 /// Segments that are counted at a time.
 pub(super) const CONCURRENT_COUNTS: usize = 8;
 /// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
-const BITMAP_BYTES: u64 = 256 << 20;
+pub(super) const BITMAP_BYTES: u64 = 256 << 20;
 /// Bytes of postings that are in memory at a time, for each segment that is counted.
 const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
@@ -49,6 +51,10 @@ pub struct TallyRequest<'a> {
     pub predicate: &'a Predicate,
     /// What the probe said of every file.
     pub files: &'a [FileProbe],
+    /// One of the columns, if nothing is asked of it but how many rows hold a value, and their sum: the values that are told may be
+    /// others then, as many and with the same sum in each group, of which none lie further apart. Where they are told by bit slices, that
+    /// takes a look at no row.
+    pub summed: Option<&'a str>,
 }
 
 /// How many rows hold each value.
@@ -79,9 +85,14 @@ impl Snapshot {
     pub async fn tally(&self, request: &TallyRequest<'_>) -> Result<Tally> {
         let counter = Arc::new(ReadCounter::default());
         let mut tally = Tally { answered: request.files.iter().map(has_nothing).collect(), ..Tally::default() };
+        let summed = request.summed.filter(|summed| request.columns.iter().any(|column| column == summed));
+        let mut left: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
+        if let (Some(summed), [_] | [_, _]) = (summed, request.columns) {
+            add_sums(self, request, summed, &counter, &mut left, &mut tally).await?;
+        }
         match request.columns {
-            [column] => add_values(self, request, column, &counter, &mut tally).await?,
-            [first, second] => add_pairs(self, request, [first, second], &counter, &mut tally).await?,
+            [column] => add_values(self, request, column, &left, &counter, &mut tally).await?,
+            [first, second] => add_pairs(self, request, [first, second], &left, &counter, &mut tally).await?,
             _ => {}
         }
         (tally.index_reads, tally.index_bytes) = counter.totals();
@@ -89,16 +100,16 @@ impl Snapshot {
     }
 }
 
-/// Enters the values of one column.
+/// Enters the values of one column in the files that are left.
 async fn add_values(
     snapshot: &Snapshot,
     request: &TallyRequest<'_>,
     column: &str,
+    left: &[bool],
     counter: &Arc<ReadCounter>,
     tally: &mut Tally,
 ) -> Result<()> {
-    let known: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
-    let Some(sources) = Sources::find(snapshot, column, &known, counter).await else { return Ok(()) };
+    let Some(sources) = Sources::find(snapshot, column, left, counter).await else { return Ok(()) };
     tally.add_constants(&sources, None, request.files)?;
     let Sources { covers, data_type, .. } = sources;
     let allowed = Allowed::by(&request.predicate.clone().simplify(), column);

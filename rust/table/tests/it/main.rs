@@ -20,6 +20,7 @@ mod nested;
 mod probing;
 mod sharing;
 mod stages;
+mod sums;
 mod tallies;
 mod top;
 mod transactions;

@@ -74,6 +74,10 @@ impl Others {
         what: Rewrite,
     ) -> bool {
         let mut names = self.names();
+        // A folder without any file is no table.
+        if what == Rewrite::Remove && !self.is_delta && names.len() < 2 {
+            return false;
+        }
         while names.len() > if what == Rewrite::Compact { 2 } else { 1 } {
             names.remove(random.random_range(0..names.len()));
         }

@@ -1,0 +1,320 @@
+//! Sums of a column over a probe's certain rows, of all of them or by the values of another column, from the bits of slices.
+//!
+//! ```text
+//! every row of a segment is chosen     the directory alone
+//! some rows are chosen                 the slices, against a bitmap of the chosen rows
+//! by a constant of each file           against a bitmap of each file's chosen rows
+//! by the values of another segment     against the chosen rows of each posting, if values are few
+//! ```
+//!
+//! A sum is told as a tally tells everything: some values with rows. They are other values than the rows hold, as many, with the same sum.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::compute::{concat, take};
+use arrow::datatypes::DataType;
+use futures::{StreamExt, stream};
+use lakemark_format::column;
+use lakemark_index::bitmap::{Dense, GroupValue, Mask, each_posting, posting_ranges};
+use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
+
+use super::sources::{CoveredFile, Sources, shared_files};
+use super::tally::{
+    Allowed, BITMAP_BYTES, CHEAP_ROWS, CONCURRENT_COUNTS, Counted, Tally, TallyPart, TallyRequest, batches, certain,
+    drop_opaque, list_range, total_of, touched_rows, values_of,
+};
+use crate::error::{Error, Result};
+use crate::segments::{Damage, ReadCounter, Segment};
+use crate::snapshot::Snapshot;
+
+/// Slices that are counted for all groups together: a scan adds up rows in the time that more of them take.
+const SLICES_OF_ALL_GROUPS: usize = 512;
+
+/// Enters the sums of `summed`, and takes the files of which they are told from those that are left.
+pub(super) async fn add_sums(
+    snapshot: &Snapshot,
+    request: &TallyRequest<'_>,
+    summed: &str,
+    counter: &Arc<ReadCounter>,
+    left: &mut [bool],
+    tally: &mut Tally,
+) -> Result<()> {
+    let Some(sources) = Sources::find(snapshot, summed, left, counter).await else { return Ok(()) };
+    if !sources.covers.iter().any(|cover| Dense::of(&cover.segment.directory).is_some()) {
+        return Ok(());
+    }
+    let group = request.columns.iter().find(|column| *column != summed);
+    let groups = match group {
+        Some(group) => match Sources::find(snapshot, group, left, counter).await {
+            Some(groups) => Some(groups),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    let group_allowed = group.map(|group| Allowed::by(&request.predicate.clone().simplify(), group));
+    let jobs = jobs(request, &sources, groups.as_ref().zip(group_allowed.as_ref()));
+    let summed_first = request.columns.first().is_some_and(|column| column == summed);
+    let mut sums = stream::iter(jobs)
+        .map(|job| {
+            let counter = Arc::clone(counter);
+            tokio::spawn(async move { job.run(&counter).await })
+        })
+        .buffer_unordered(CONCURRENT_COUNTS);
+    while let Some(sum) = sums.next().await {
+        match sum.map_err(|error| Error::task(&error))? {
+            Ok(Some(mut counted)) => {
+                for file in &counted.files {
+                    if let Some(left) = left.get_mut(*file) {
+                        *left = false;
+                    }
+                }
+                if !summed_first {
+                    counted.part.values.reverse();
+                }
+                tally.add(counted);
+            }
+            Ok(None) => {}
+            Err(damage) => {
+                let reason = damage.reason.code();
+                tracing::warn!(
+                    column = %column::shown(summed),
+                    reason,
+                    problem = damage.problem,
+                    "a mark cannot be used; its files are counted by value or scanned"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the rows of a sum are grouped by.
+enum Grouping {
+    /// Nothing: one sum.
+    None,
+    /// One value for each of the chosen files.
+    Constants(Vec<ArrayRef>),
+    /// The values of a segment over the same rows.
+    Values { segment: Segment, allowed: Allowed, data_type: DataType },
+}
+
+/// The sums of one segment.
+struct Job {
+    segment: Segment,
+    data_type: DataType,
+    chosen: Vec<(CoveredFile, RowSet)>,
+    grouping: Grouping,
+}
+
+fn jobs(request: &TallyRequest<'_>, sources: &Sources, groups: Option<(&Sources, &Allowed)>) -> Vec<Job> {
+    let rows = |covered: &CoveredFile| {
+        let rows = request.files.get(covered.file).and_then(certain)?;
+        (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
+    };
+    let mut jobs = Vec::new();
+    for cover in sources.covers.iter().filter(|cover| Dense::of(&cover.segment.directory).is_some()) {
+        let mut add = |chosen: Vec<(CoveredFile, RowSet)>, grouping: Grouping| {
+            if !chosen.is_empty() {
+                let (segment, data_type) = (cover.segment.clone(), sources.data_type.clone());
+                jobs.push(Job { segment, data_type, chosen, grouping });
+            }
+        };
+        let Some((groups, allowed)) = groups else {
+            add(cover.files.iter().filter_map(rows).collect(), Grouping::None);
+            continue;
+        };
+        let constants: HashMap<usize, &ArrayRef> =
+            groups.constants.iter().map(|(file, value)| (*file, value)).collect();
+        let fixed = cover.files.iter().filter_map(|covered| {
+            let value = constants.get(&covered.file)?;
+            Some((rows(covered)?, Arc::clone(value)))
+        });
+        let (chosen, values): (Vec<_>, Vec<ArrayRef>) = fixed.unzip();
+        add(chosen, Grouping::Constants(values));
+        for other in &groups.covers {
+            let (segment, data_type) = (other.segment.clone(), groups.data_type.clone());
+            let chosen = shared_files(cover, other).filter_map(rows).collect();
+            add(chosen, Grouping::Values { segment, allowed: allowed.clone(), data_type });
+        }
+    }
+    jobs
+}
+
+/// Sums while they are put together: rows of a group with a value of the column, or with NULL.
+#[derive(Default)]
+struct Sums {
+    keys: Vec<LiteralKey>,
+    groups: Vec<u32>,
+    rows: Vec<u64>,
+}
+
+impl Sums {
+    fn add(&mut self, group: u32, key: LiteralKey, rows: u64) {
+        if rows > 0 {
+            self.keys.push(key);
+            self.groups.push(group);
+            self.rows.push(rows);
+        }
+    }
+
+    /// Rows with values, whose ranks have a sum.
+    fn add_spread(&mut self, group: u32, dense: &Dense<'_>, rows: u64, ranks: u128) -> Result<(), Damage> {
+        for (key, rows) in dense.spread(rows, ranks).map_err(Damage::corrupt)? {
+            self.add(group, LiteralKey::Key(key), rows);
+        }
+        Ok(())
+    }
+}
+
+/// The chosen rows of a segment, taken apart, and its slices.
+struct Slices<'a> {
+    dense: &'a Dense<'a>,
+    valued: Mask,
+    nulls: Mask,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Slices<'_> {
+    /// Adds the sum of a group: of the chosen rows that `part` leaves.
+    fn add(&self, sums: &mut Sums, group: u32, part: impl Fn(&Mask) -> Result<Mask, Damage>) -> Result<(), Damage> {
+        let valued = part(&self.valued)?;
+        sums.add(group, LiteralKey::Null, part(&self.nulls)?.rows());
+        let ranks = self.dense.sum(&valued, &self.bytes).map_err(Damage::corrupt)?;
+        sums.add_spread(group, self.dense, valued.rows(), ranks)
+    }
+}
+
+impl Job {
+    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+        let segment = self.segment.clone();
+        let Some(dense) = Dense::of(&segment.directory) else { return Ok(None) };
+        let (mut sums, total) = (Sums::default(), total_of(&self.chosen));
+        if matches!(self.grouping, Grouping::None) && total == segment.directory.rows() {
+            let nulls = u64::from(segment.directory.nulls.rows);
+            sums.add(0, LiteralKey::Null, nulls);
+            let valued = total.checked_sub(nulls).ok_or_else(|| Damage::corrupt("more NULLs than rows"))?;
+            sums.add_spread(0, &dense, valued, dense.sum_of_all())?;
+            return self.finish(sums, None);
+        }
+        if let Grouping::Values { segment, .. } = &self.grouping {
+            let list = segment.directory.opaque;
+            if list.rows > 0 {
+                let bytes = segment.read(&[list_range(list)], counter).await?;
+                drop_opaque(&mut self.chosen, bytes.first().map_or(&[], Vec::as_slice), list, &segment.directory)?;
+            }
+        }
+        if !self.is_worth_it(&dense) {
+            return Ok(None);
+        }
+        let groups = match &self.grouping {
+            Grouping::Values { segment, allowed, .. } => {
+                let values = values_of(segment, allowed, &self.chosen, counter).await?;
+                match values.filter(|values| self.are_few(values.len() + 1, &dense) && are_clear(values, segment)) {
+                    Some(values) => values,
+                    None => return Ok(None),
+                }
+            }
+            Grouping::Constants(values) if !self.are_few(values.len(), &dense) => return Ok(None),
+            Grouping::Constants(_) | Grouping::None => Vec::new(),
+        };
+        let slices = self.slices(&dense, counter).await?;
+        let constants = self.sum(&slices, &groups, &mut sums, counter).await?;
+        self.finish(sums, constants)
+    }
+
+    /// Whether rows are dearer to read than the slices.
+    fn is_worth_it(&self, dense: &Dense<'_>) -> bool {
+        let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
+        let bytes: u64 = dense.slice_ranges().iter().map(|range| range.end - range.start).sum();
+        let rows = u64::from(self.segment.directory.universe);
+        !self.chosen.is_empty() && bytes <= BITMAP_BYTES && rows <= touched.saturating_mul(2).max(CHEAP_ROWS)
+    }
+
+    fn are_few(&self, groups: usize, dense: &Dense<'_>) -> bool {
+        groups.saturating_mul(dense.slice_ranges().len().max(1)) <= SLICES_OF_ALL_GROUPS
+    }
+
+    async fn slices<'a>(&self, dense: &'a Dense<'a>, counter: &ReadCounter) -> Result<Slices<'a>, Damage> {
+        let nulls = self.segment.directory.nulls;
+        let mut wanted = vec![list_range(nulls)];
+        wanted.extend(dense.slice_ranges().iter().cloned());
+        let mut bytes = self.segment.read(&wanted, counter).await?.into_iter();
+        let null_bytes = bytes.next().ok_or_else(|| Damage::corrupt("lists are missing"))?;
+        let mut valued = Mask::new(self.segment.directory.universe);
+        self.chosen.iter().for_each(|(covered, rows)| valued.insert(covered.base, rows));
+        let nulls_of = valued.among(&null_bytes, nulls.rows).map_err(Damage::corrupt)?;
+        valued.remove(&null_bytes, nulls).map_err(Damage::corrupt)?;
+        Ok(Slices { dense, valued, nulls: nulls_of, bytes: bytes.collect() })
+    }
+
+    /// Adds the sums of all groups, and gives the groups' values.
+    async fn sum(
+        &self,
+        slices: &Slices<'_>,
+        values: &[GroupValue],
+        sums: &mut Sums,
+        counter: &ReadCounter,
+    ) -> Result<Option<ArrayRef>, Damage> {
+        match &self.grouping {
+            Grouping::None => {
+                slices.add(sums, 0, |rows| Ok(rows.clone()))?;
+                Ok(None)
+            }
+            Grouping::Constants(values) => {
+                for ((covered, rows), group) in self.chosen.iter().zip(0..) {
+                    let mut file = Mask::new(self.segment.directory.universe);
+                    file.insert(covered.base, rows);
+                    slices.add(sums, group, |rows| Ok(rows.both(&file)))?;
+                }
+                let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
+                concat(&values).map(Some).map_err(Damage::corrupt)
+            }
+            Grouping::Values { segment, allowed, data_type } => {
+                let (mut group, mut damage) = (0, None);
+                for batch in batches(values) {
+                    let bytes = segment.read(&posting_ranges(batch), counter).await?;
+                    each_posting(batch, &bytes, |value, posting| {
+                        let part = |rows: &Mask| rows.among(posting, value.rows).map_err(Damage::corrupt);
+                        damage = damage.take().or(slices.add(sums, group, part).err());
+                        group += 1;
+                        Ok(())
+                    })
+                    .map_err(Damage::corrupt)?;
+                }
+                let nulls = segment.directory.nulls;
+                if allowed.nulls && nulls.rows > 0 {
+                    let bytes = segment.read(&[list_range(nulls)], counter).await?;
+                    let posting = bytes.first().map_or(&[][..], Vec::as_slice);
+                    slices.add(sums, group, |rows| rows.among(posting, nulls.rows).map_err(Damage::corrupt))?;
+                }
+                if let Some(damage) = damage {
+                    return Err(damage);
+                }
+                let keys = values.iter().map(|value| LiteralKey::Key(value.key.clone())).chain([LiteralKey::Null]);
+                decode_keys(&keys.collect::<Vec<_>>(), data_type).map(Some).map_err(Damage::corrupt)
+            }
+        }
+    }
+
+    /// What was summed, the column's own values first.
+    fn finish(&self, sums: Sums, groups: Option<ArrayRef>) -> Result<Option<Counted>, Damage> {
+        let (found, expected) = (sums.rows.iter().sum::<u64>(), total_of(&self.chosen));
+        if found != expected {
+            return Err(Damage::corrupt(format_args!("{found} rows are in groups where {expected} are")));
+        }
+        let mut values = vec![decode_keys(&sums.keys, &self.data_type).map_err(Damage::corrupt)?];
+        if let Some(groups) = groups {
+            values.push(take(&groups, &UInt32Array::from(sums.groups), None).map_err(Damage::corrupt)?);
+        }
+        let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
+        Ok(Some(Counted { files, part: TallyPart { values, rows: sums.rows } }))
+    }
+}
+
+/// Whether values are told by their postings, and none of them stands for two that SQL tells apart.
+fn are_clear(values: &[GroupValue], segment: &Segment) -> bool {
+    let key_type = &segment.directory.key_type;
+    values.iter().all(|value| !value.posting.is_empty() && !is_ambiguous(&value.key, key_type))
+}
