@@ -8,6 +8,8 @@ nothing remembered, rounds interleaved, warm, medians. All must give equal answe
 KSEQ is indexed to a precision of two digits, as in the paper, but for `auto`, which is told nothing; `auto, told` is
 told that of KSEQ, too, so that it differs from the others in what it chose. `range` and `interval` keep a bitmap for
 nearly every value: they are for columns of at most a hundred, others get `equality`.
+
+Sums are asked as SQL of every store, and of DataFusion and DuckDB, in one interleaved run.
 """
 
 from __future__ import annotations
@@ -17,13 +19,17 @@ import re
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import measure
+import sqb_peers
 import sqb_table
 
 import lakemark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -41,6 +47,16 @@ PAPER_ROWS = 100_000_000
 PAPER_MB = {
     "data3": {"binary": 6_226, "equality": 947, "interval-equality": 1_939, "range-equality": 1_651},
     "turing": {"binary": 1_819, "equality": 1_255, "interval-equality": 2_335, "range-equality": 2_006},
+}
+# Sums of columns, Q3 of the benchmark among them, each a single number.
+SUMS = {
+    "all rows": 'SELECT sum("K100K") AS n FROM bench',
+    "a half": 'SELECT sum("K1K") AS n FROM bench WHERE "K2" = 2',
+    "a fifth": 'SELECT sum("K100K") AS n FROM bench WHERE "K5" = 3',
+    "a tenth, by mean": 'SELECT avg("K40K") AS n FROM bench WHERE "K10" = 7',
+    "a twentieth of a half": 'SELECT sum("K10K") AS n FROM bench WHERE "K2" = 2 AND "K25" < 3',
+    "by five groups": 'SELECT max(s) AS n FROM (SELECT sum("K100K") AS s FROM bench GROUP BY "K5")',
+    "Q3A": 'SELECT sum("K1K") AS n FROM bench WHERE "KSEQ" BETWEEN 400000 AND 500000 AND "K10" = 3',
 }
 # Ranges of a tenth of the rows, for which the paper's second level pays.
 WIDE_RANGES = ("K10K BETWEEN 2000 AND 3000", "K1K BETWEEN 850 AND 950")
@@ -136,6 +152,14 @@ def ask(table: lakemark.Table, conditions: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def session_of(table: lakemark.Table) -> Callable[[str], Any]:
+    """Asks SQL of the table, with no rows remembered."""
+    session = lakemark.connect()
+    session.register("bench", table)
+    session.sql("SET lakemark.use_cache = false")
+    return lambda sql: session.sql(sql).to_arrow()["n"][0].as_py()
+
+
 def run(rows: int, rounds: int) -> dict[str, Any]:
     """Writes, marks, asks and measures."""
     folder = CACHE / f"sqb-{rows}"
@@ -160,6 +184,11 @@ def run(rows: int, rounds: int) -> dict[str, Any]:
     for group, chosen in groups(names).items():
         for encoding, cost in measure.medians(costs, [names.index(name) for name in chosen]).items():
             found[encoding].setdefault("medians", {})[group] = cost
+    summing = {encoding: session_of(table) for encoding, table in tables.items()}
+    asked = {**summing, "datafusion": sqb_peers.datafusion_parquet(folder)}
+    asked |= {"duckdb": sqb_peers.duckdb_parquet(folder), "duckdb native": sqb_peers.duckdb_native(folder)}
+    _, costs = measure.interleave(asked, list(SUMS.values()), rounds)
+    sums = {name: measure.medians(costs, [place]) for place, name in enumerate(SUMS)}
     return {
         "benchmark": "Set Query Benchmark, the 75 counts by encoding",
         "rows": rows,
@@ -169,6 +198,7 @@ def run(rows: int, rounds: int) -> dict[str, Any]:
         "bytes_per_row_goals": BYTES_PER_ROW_GOALS,
         "paper_mb_read": PAPER_MB,
         "encodings": found,
+        "sums": sums,
         "auto_against_best": {
             auto: {kind: loss(found, auto, *place) for kind, place in MEASURES.items()} for auto in (AUTO_TOLD, AUTO)
         },
@@ -222,6 +252,12 @@ def report(result: dict[str, Any]) -> None:
         print(
             f"{text:30}" + "".join(f"{n} {one['wide_ranges'][text]['bytes'] / 1e6:.2f}  " for n, one in found.items())
         )
+    print("\nsums, wall ms / CPU ms")
+    engines = list(next(iter(result["sums"].values())))
+    print(f"{'':24}" + "".join(f"{engine:>19}" for engine in engines))
+    for name, costs in result["sums"].items():
+        cells = (f"{cost['wall_seconds'] * 1e3:.1f} / {cost['cpu_seconds'] * 1e3:.1f}" for cost in costs.values())
+        print(f"{name:24}" + "".join(f"{cell:>19}" for cell in cells))
     for auto, kinds in result["auto_against_best"].items():
         for kind, against in kinds.items():
             verdict = "met" if against["ratio"] <= AUTO_LOSS else "missed"

@@ -9,7 +9,8 @@
 //!
 //! Planning reads nothing for it. When the operator runs it asks the index for the values of the column and how many rows
 //! hold each, makes *partial states* of them, and runs the partial aggregate below over whatever the index could not tell:
-//! uncovered files, uncertain rows, NaN, damage. DataFusion's final aggregate adds the parts, so that types, names, order
+//! uncovered files, uncertain rows, NaN, damage. Where the scan left searches out, as reading its rows is cheaper, they are weighed once more
+//! against telling the values. DataFusion's final aggregate adds the parts, so that types, names, order
 //! and everything above are what they were.
 
 mod exec;
@@ -27,8 +28,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use lakemark_index::{Predicate, Reason};
-use lakemark_table::{FileProbe, Probe, ProbeOptions, Reading, Snapshot};
+use lakemark_index::Predicate;
+use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, Telling};
 
 pub use exec::IndexAggregateExec;
 use question::Question;
@@ -62,8 +63,10 @@ impl Facts {
         if !projection?.iter().any(|column| known(*column)) {
             return None;
         }
-        let is_left = probe.report.leaves.iter().any(|leaf| leaf.reason == Some(Reason::ScanIsCheaper));
-        let left_out = is_left.then_some(*options);
+        // Rows that marks cannot decide have to be read in any case.
+        let is_decided =
+            predicate.unknowns().is_empty() && predicate.leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column));
+        let left_out = (probe.left_out && is_decided).then_some(*options);
         Some(Arc::new(Self { snapshot: Arc::clone(snapshot), predicate, files: probe.files.clone(), left_out }))
     }
 
@@ -77,16 +80,16 @@ impl Facts {
         self.left_out.is_some() || self.knows_rows()
     }
 
-    /// The facts where the values of so many columns would be told and not read, so that more conditions may be worth a search. Files of which
-    /// rows remain uncertain are read as a whole then. None if the scan is still cheaper.
-    async fn for_telling(&self, columns: usize) -> lakemark_table::Result<Option<Self>> {
+    /// The facts where values would be told and not read, so that more conditions may be worth a search, and what these searches read. Files of
+    /// which rows remain uncertain are unknown then. None if the scan is still cheaper.
+    async fn for_telling(&self, told: Telling) -> lakemark_table::Result<Option<(Self, ProbeReport)>> {
         let Some(options) = self.left_out else { return Ok(None) };
-        let reading = options.reading.map(|reading| Reading { told: Some(columns), ..reading });
+        let reading = options.reading.map(|reading| Reading { told: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
         let (snapshot, predicate) = (Arc::clone(&self.snapshot), self.predicate.clone());
-        let is_known = files.iter().any(|file| matches!(file, FileProbe::Known { .. }));
-        Ok(is_known.then_some(Self { snapshot, predicate, files, left_out: None }))
+        let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
+        Ok(is_known.then_some((Self { snapshot, predicate, files, left_out: None }, probe.report)))
     }
 }
 

@@ -295,6 +295,28 @@ impl RowSet {
         Ranges { set: self, next: 0, index: 0 }
     }
 
+    /// Hands on the chosen rows 64 at a time: the number of a word, ascending, and its rows as bits. Words without a row may be left out.
+    pub fn for_each_word(&self, mut visit: impl FnMut(usize, u64)) {
+        match &self.form {
+            Form::Empty => {}
+            Form::Full => {
+                let whole = self.universe as usize / WORD_BITS;
+                (0..whole).for_each(|word| visit(word, u64::MAX));
+                let rest = self.universe as usize % WORD_BITS;
+                if rest > 0 {
+                    visit(whole, (1 << rest) - 1);
+                }
+            }
+            Form::Bitmap { words, .. } => words.iter().enumerate().for_each(|(word, bits)| visit(word, *bits)),
+            Form::List(rows) => {
+                for rows in rows.chunk_by(|one, next| *one as usize / WORD_BITS == *next as usize / WORD_BITS) {
+                    let bits = rows.iter().fold(0, |bits, row| bits | 1 << (*row as usize % WORD_BITS));
+                    rows.first().into_iter().for_each(|row| visit(*row as usize / WORD_BITS, bits));
+                }
+            }
+        }
+    }
+
     fn to_words(&self) -> Vec<u64> {
         match &self.form {
             Form::Bitmap { words, .. } => words.to_vec(),

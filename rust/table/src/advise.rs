@@ -20,7 +20,7 @@ use lakemark_index::bitmap::cost::predicted_bytes;
 use lakemark_index::zones::FALSE_ZONES;
 
 use crate::error::Result;
-use crate::kind::{Kind, files_per_segment, zones_of};
+use crate::kind::{Kind, files_per_segment, precision_of, zones_of};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use sample::Sampler;
@@ -102,8 +102,9 @@ pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut Manif
 
 async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
-    let column = sampler.column(&index.column).await?;
-    let segments = column.segments(&sampler.segment_rows(files_per_segment(index))?);
+    let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
+    let segment_rows = sampler.segment_rows(files_per_segment(index))?;
+    let segments = column.segments(&segment_rows);
     let choice = choose(&segments.shapes);
     let distinct = segments.values();
     let unique = is_unique(&sampler, &column, distinct);
@@ -130,6 +131,7 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     }
     let predicted = match Encoding::from_name(&index.encoding) {
         Some(Encoding::Packed) => packed,
+        Some(Encoding::Binned) => column.binned_bytes(&segment_rows),
         // How many values a zone has is known where every row has its own.
         Some(encoding) if encoding.has_zones() => unique.then(|| filter_bytes(&sampler, &column, index)),
         Some(encoding) => choice.prediction(encoding).map(|prediction| segments.scaled(prediction.bytes)),

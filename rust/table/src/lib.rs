@@ -70,7 +70,7 @@ pub use options::{
     BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
     VacuumOptions,
 };
-pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, TopRequest};
+pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, Telling, TopRequest};
 pub use report::{
     BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
     ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use arrow::datatypes::DataType;
 
+use crate::probe::Telling;
+
 /// How a table is opened.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
@@ -141,8 +143,8 @@ pub struct Reading {
     pub filter: Columns,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
-    /// Of how many columns marks would tell the values, in place of reading, if they decide for every row whether it is wanted.
-    pub told: Option<usize>,
+    /// What marks would tell in place of reading, if they decide for every row whether it is wanted.
+    pub told: Option<Telling>,
 }
 
 /// Columns that are read together.

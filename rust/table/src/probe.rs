@@ -23,6 +23,7 @@ mod sources;
 mod stages;
 mod sums;
 mod tally;
+mod telling;
 mod top;
 
 use std::sync::{Arc, LazyLock};
@@ -44,6 +45,7 @@ pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
 use choice::Choice;
 pub(crate) use identity::is_same_data;
 pub use tally::{Tally, TallyPart, TallyRequest};
+pub use telling::Telling;
 pub use top::TopRequest;
 
 /// Files of the algebra that one task takes.
@@ -76,7 +78,8 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
     (report.index_reads, report.index_bytes) = counter.totals();
     report.seconds = started.elapsed().as_secs_f64();
-    Ok(Probe { files, pending_rows: pending_rows(snapshot), report })
+    let left_out = choice.left_out.contains(&true);
+    Ok(Probe { files, pending_rows: pending_rows(snapshot), left_out, report })
 }
 
 fn pending_rows(snapshot: &Snapshot) -> u64 {
@@ -97,6 +100,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     Probe {
         files,
         pending_rows: pending_rows(snapshot),
+        left_out: false,
         report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
     }
 }

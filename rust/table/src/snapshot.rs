@@ -49,6 +49,8 @@ pub struct Probe {
     pub files: Vec<FileProbe>,
     /// Rows that are in no data file yet, for which the predicate must be evaluated: see [`Snapshot::pending`].
     pub pending_rows: u64,
+    /// Whether searches were left out as reading is cheaper.
+    pub left_out: bool,
     /// How it came about and what it cost.
     pub report: ProbeReport,
 }

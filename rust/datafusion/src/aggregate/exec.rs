@@ -20,7 +20,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::TallyRequest;
+use lakemark_table::{TallyRequest, Telling};
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -83,7 +83,7 @@ impl Asker {
         let Some(facts) = Facts::below(&self.input) else {
             return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
         };
-        if let Some(facts) = facts.for_telling(self.question.columns.len()).await.map_err(to_engine)? {
+        if let Some(facts) = self.search_again(&facts).await? {
             let (states, answered) = self.ask_index(&facts, batch_rows).await?;
             return self.answer(&facts, states, &answered, Told::Files);
         }
@@ -92,6 +92,31 @@ impl Asker {
         }
         let (states, answered) = self.ask_index(&facts, batch_rows).await?;
         self.answer(&facts, states, &answered, Told::CertainRows)
+    }
+
+    /// The facts with searches that the scan left out, if values that are told make them worth it.
+    async fn search_again(&self, facts: &Facts) -> Result<Option<Facts>> {
+        if facts.left_out.is_none() {
+            return Ok(None);
+        }
+        let mut all = Telling::default();
+        for columns in self.asked() {
+            let summed = self.question.summed(columns, &facts.snapshot.schema());
+            match facts.snapshot.telling(columns, summed).await {
+                Some(told) => all = all.and(told),
+                None => return Ok(None),
+            }
+        }
+        let Some((found, report)) = facts.for_telling(all).await.map_err(to_engine)? else { return Ok(None) };
+        self.count("index_reads", report.index_reads);
+        self.count("index_bytes", report.index_bytes);
+        Ok(Some(found))
+    }
+
+    /// The columns whose values are asked for together.
+    fn asked(&self) -> Vec<&[String]> {
+        let columns = &self.question.columns;
+        if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
     }
 
     async fn ask_index(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
@@ -124,12 +149,9 @@ impl Asker {
 
     /// Values and pairs of values tell everything else.
     async fn ask_values(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
-        let columns = &self.question.columns;
-        let asked: Vec<&[String]> =
-            if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] };
         let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
         let mut magnitudes = vec![0.0; self.question.measures.len()];
-        for columns in asked {
+        for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
             let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed };
             let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
@@ -51,7 +51,8 @@ pub(super) fn rest_of(
 /// A part of a scan without some files; none if it has no others.
 fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(part) = part else { return Ok(None) };
-    let mut left = false;
+    let name = part.name().to_owned();
+    let (mut left, mut is_known) = (false, false);
     let rest = part.transform_down(|node| {
         let source = node.downcast_ref::<DataSourceExec>();
         let Some(config) = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>()) else {
@@ -63,11 +64,15 @@ fn left_of(part: Option<Arc<dyn ExecutionPlan>>, answered: &HashSet<Path>) -> Re
             .iter()
             .map(|group| FileGroup::new(group.files().iter().filter(unanswered).cloned().collect()))
             .collect();
+        is_known = true;
         left |= groups.iter().any(|group| !group.files().is_empty());
         let config = FileScanConfigBuilder::from(config.clone()).with_file_groups(groups).build();
         let source: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(config);
         Ok(Transformed::new(source, true, TreeNodeRecursion::Jump))
     });
     let rest = rest.data()?;
+    if !is_known {
+        return internal_err!("rows are read by {name}");
+    }
     Ok(left.then_some(rest))
 }

@@ -217,6 +217,37 @@ async fn slices_are_summed_by_their_bits() {
     assert_eq!(metric(&plan, "index_bytes"), 0, "directories have it");
 }
 
+/// A partition column has one value in each file, and a file may lack the column that rows are grouped by.
+#[tokio::test]
+async fn sums_are_grouped_by_what_is_constant_in_a_file() {
+    let folder = TempDir::new().unwrap();
+    let rows = |first: i32| first..first + 3_000;
+    let v = |first: i32| -> ArrayRef {
+        Arc::new(rows(first).map(|row| (row % 11 != 4).then_some(row * 13 % 250)).collect::<Int32Array>())
+    };
+    let g = |first: i32| -> ArrayRef { Arc::new(Int32Array::from_iter_values(rows(first).map(|row| row % 5))) };
+    for file in 0..6 {
+        let mut columns = vec![("v", v(file * 3_000), true)];
+        if file != 4 {
+            columns.push(("g", g(file * 3_000), true));
+        }
+        let path = folder.path().join(format!("p={}", file / 2)).join(format!("f{file}.parquet"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        write(&path, &RecordBatch::try_from_iter_with_nullable(columns).unwrap());
+    }
+    mark(folder.path(), &["v"], "binary").await;
+    mark(folder.path(), &["g"], "equality").await;
+    let session = session(folder.path()).await;
+    for sql in [
+        "SELECT p, sum(v), avg(v), count(v), count(*) FROM t GROUP BY p",
+        "SELECT p, sum(v) FROM t WHERE g = 2 GROUP BY p",
+        "SELECT g, sum(v), avg(v), count(v), count(*) FROM t GROUP BY g",
+        "SELECT g, sum(v), count(*) FROM t WHERE v IS NULL OR v > 100 GROUP BY g",
+    ] {
+        check(&session, sql, false).await;
+    }
+}
+
 /// Every hundredth of a unit from -150.00 to 149.99, in no order.
 fn prices(rows: std::ops::Range<i64>) -> Decimal128Array {
     let prices: Decimal128Array = rows.map(|row| Some(i128::from(row * 7919 % 30_000) - 15_000)).collect();

@@ -4,12 +4,14 @@
 //! rows of a sample ─▶ ColumnSample ─▶ ColumnShape of a segment ─┬─▶ sizes      bytes of every part, by encoding
 //!                                                               ├─▶ reads      bytes and reads of a search, by its shape
 //!                                                               └─▶ choice     the encoding of `auto`
+//!                   └─▶ BinSample ─▶ bytes                                     bins of a precision
 //! ```
 //!
 //! The formulas are those by which postings and value blocks are written. A shape has what they ask for: how many values have how
 //! many rows, in how many runs, over which span; how frequent values lie among the sorted ones; and how much the
 //! order of rows has to do with the order of values.
 
+pub mod bins;
 pub mod choice;
 mod leaves;
 mod positions;
@@ -20,6 +22,7 @@ pub mod shape;
 use lakemark_format::segment::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMAPS};
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 
+pub use bins::BinSample;
 pub use choice::{Choice, Prediction, choose};
 pub use reads::{QueryShape, Reads, WEIGHTS, predicted_reads};
 pub use sample::ColumnSample;
@@ -72,7 +75,7 @@ impl Sizes {
 }
 
 /// Bytes of a segment; none if the encoding cannot have so many values, or if they depend on the values themselves, as those of
-/// bins do.
+/// bins do ([`BinSample`]).
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
     if encoding == Encoding::Packed {

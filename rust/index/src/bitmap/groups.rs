@@ -191,15 +191,22 @@ impl Mask {
 
     /// Adds the rows of a data file whose first row is `base`. Files share no row.
     pub fn insert(&mut self, base: u32, rows: &RowSet) {
-        for range in rows.iter_ranges() {
-            let (start, end) = (base.saturating_add(range.start), base.saturating_add(range.end).min(self.universe));
-            for (word, bits) in words_of(start, end) {
-                if let Some(slot) = self.words.get_mut(word) {
-                    *slot |= bits;
-                }
+        let (first, shift) = ((base / WORD_BITS) as usize, base % WORD_BITS);
+        rows.for_each_word(|word, bits| {
+            self.put(first + word, bits << shift);
+            if shift != 0 {
+                self.put(first + word + 1, bits >> (WORD_BITS - shift));
             }
-            self.rows += u64::from(end.saturating_sub(start));
-        }
+        });
+    }
+
+    fn put(&mut self, word: usize, bits: u64) {
+        let Some(slot) = self.words.get_mut(word) else { return };
+        // Rows behind the universe are none.
+        let inside = self.universe - word as u32 * WORD_BITS;
+        let bits = if inside < WORD_BITS { bits & ((1 << inside) - 1) } else { bits };
+        self.rows += u64::from((bits & !*slot).count_ones());
+        *slot |= bits;
     }
 
     /// Takes the rows of a posting list away; tells how many of them were chosen.

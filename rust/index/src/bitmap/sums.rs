@@ -59,7 +59,7 @@ impl<'a> Dense<'a> {
     /// The sum of the ranks of all rows, which takes no bytes.
     #[must_use]
     pub fn sum_of_all(&self) -> u128 {
-        weighted(self.slices().iter().map(|slice| slice.rows.into()))
+        (0..).zip(self.slices()).map(|(number, slice)| u128::from(slice.rows) << number).sum()
     }
 
     /// The sum of the ranks of chosen rows; `bytes` holds the slices. Rows without a value add nothing.
@@ -67,12 +67,14 @@ impl<'a> Dense<'a> {
     /// # Errors
     /// Bytes that are not the slices of this segment.
     pub fn sum(&self, chosen: &Mask, bytes: &[Vec<u8>]) -> Result<u128> {
-        let slices = self.slices();
-        if bytes.len() != slices.len() {
-            return Err(FormatError::invalid("the ranges read", bytes.len(), slices.len()));
+        if bytes.len() != self.slices().len() {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), self.slices().len()));
         }
-        let counts = slices.iter().zip(bytes).map(|(slice, bytes)| chosen.count(bytes, *slice));
-        Ok(weighted(counts.collect::<Result<Vec<_>>>()?.into_iter()))
+        let weighed = (0..).zip(self.slices()).zip(bytes).map(|((number, slice), bytes)| {
+            let rows = chosen.count(bytes, *slice)?;
+            Ok(u128::from(rows) << number)
+        });
+        weighed.sum()
     }
 
     /// Values with rows, `rows` in all, whose ranks have the sum `ranks`: as many of the least and of the greatest as can be, and one
@@ -111,9 +113,4 @@ fn number(key: &Key) -> Option<u128> {
         Key::Fixed(key) => Some(u128::from(*key)),
         Key::Bytes(bytes) => bytes.as_slice().try_into().map(u128::from_be_bytes).ok(),
     }
-}
-
-/// Numbers of rows of slices, each with its weight.
-fn weighted(rows: impl Iterator<Item = u64>) -> u128 {
-    (0..).zip(rows).map(|(slice, rows)| u128::from(rows) << slice).sum()
 }

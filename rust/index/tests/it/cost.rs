@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array, Int64Array, StringArray};
+use arrow::array::{Array, ArrayRef, Date32Array, Float64Array, Int32Array, Int64Array, StringArray};
 use lakemark_format::Encoding;
 use lakemark_format::key::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::bitmap::ChunkBuilder;
-use lakemark_index::bitmap::cost::{ColumnSample, ColumnShape, QueryShape, choose, predicted_bytes, predicted_reads};
-use lakemark_index::{KeyRanges, Test, key_type_of};
+use lakemark_index::bitmap::cost::{
+    BinSample, ColumnSample, ColumnShape, QueryShape, choose, predicted_bytes, predicted_reads,
+};
+use lakemark_index::{KeyRanges, Precision, Test, key_type_of};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::bitmap::{Segment, build_as, ints};
+use crate::bitmap::{Segment, build_as, build_with, ints};
 
 const ROWS: usize = 200_000;
 
@@ -118,6 +120,48 @@ fn a_sample_tells_what_all_rows_will_take() {
             // Of a segment of a thousand bytes the value that the sample cuts in two is a part.
             if (predicted - actual).abs() > 0.15 * actual + 256.0 {
                 wrong.push(format!("{encoding:?} of {name}: {predicted} for {actual}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Bins of integers, floats, decimals' digits, days and months, of all rows and of a quarter of them.
+#[test]
+fn bins_of_a_precision_are_predicted() {
+    let mut rng = StdRng::seed_from_u64(8);
+    let wide = (0..ROWS).map(|_| rng.random_range(0..1_000_000_000i64)).collect::<Vec<_>>();
+    let log = (0..ROWS).map(|_| rng.random_range(0.0..12.0f64).exp()).collect::<Vec<_>>();
+    let prices = (0..ROWS).map(|_| rng.random_range(0..20_000)).collect::<Vec<_>>();
+    let days = (0..ROWS).map(|row| 18_000 + (row / 300) as i32).collect::<Vec<_>>();
+    let late = (0..ROWS).map(|row| 18_000 + (row as i32 + rng.random_range(0..5000)) / 300).collect::<Vec<_>>();
+    let months: Precision = "month".parse().unwrap();
+    let sequence = Int64Array::from_iter_values(0..ROWS as i64);
+    let columns: [(&str, ArrayRef, Precision); 8] = [
+        ("wide, 2 digits", Arc::new(Int64Array::from(wide.clone())), Precision::Digits(2)),
+        ("wide, 4 digits", Arc::new(Int64Array::from(wide)), Precision::Digits(4)),
+        ("logarithmic, 1 digit", Arc::new(Float64Array::from(log.clone())), Precision::Digits(1)),
+        ("logarithmic, 3 digits", Arc::new(Float64Array::from(log)), Precision::Digits(3)),
+        ("ten rows a value, 2 digits", Arc::new(Int32Array::from(prices)), Precision::Digits(2)),
+        ("a key, 2 digits", Arc::new(sequence), Precision::Digits(2)),
+        ("sorted days, month", Arc::new(Date32Array::from(days)), months),
+        ("nearly sorted days, month", Arc::new(Date32Array::from(late)), months),
+    ];
+    let mut wrong = Vec::new();
+    for (name, array, precision) in columns {
+        let part = ROWS / 8;
+        let pieces = [vec![Arc::clone(&array)], vec![array.slice(part, part), array.slice(5 * part, part)]];
+        let actual = build_with(&[vec![Arc::clone(&array)]], false, Encoding::Binned, None, Some(precision)).unwrap();
+        let actual = actual.summary.length as f64;
+        // A part of a key that counts rows has other bins than all of it; they take next to nothing.
+        for (arrays, (share, bytes)) in pieces.iter().zip([(0.03, 256.0), (0.15, 4096.0)]) {
+            let mut builder = ChunkBuilder::new(&key_type_of(array.data_type()).unwrap());
+            arrays.iter().for_each(|array| builder.push(array.as_ref()).unwrap());
+            let bins = BinSample::new(&builder.finish(), precision, key_type_of(array.data_type()).unwrap()).unwrap();
+            let predicted = bins.bytes(ROWS as u64) as f64;
+            println!("{name}: {predicted} for {actual} ({:+.1}%)", (predicted / actual - 1.0) * 100.0);
+            if (predicted - actual).abs() > share * actual + bytes {
+                wrong.push(format!("{name}: {predicted} for {actual}"));
             }
         }
     }

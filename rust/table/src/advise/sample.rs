@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lakemark_format::column;
-use lakemark_index::bitmap::cost::{ColumnSample, ColumnShape};
+use lakemark_index::bitmap::cost::{BinSample, ColumnSample, ColumnShape};
+use lakemark_index::{Precision, key_type_of};
 
 use crate::build::group::cut;
 use crate::columns::{SampledPart, column_bytes, page_rows, read_sample};
@@ -46,6 +47,7 @@ struct Part {
 #[derive(Clone)]
 pub(crate) struct SampledColumn {
     pub sample: ColumnSample,
+    bins: Option<BinSample>,
 }
 
 /// The shapes of an index's segments, or of some that stand for all.
@@ -135,6 +137,11 @@ impl<'a> Sampler<'a> {
 
     /// Reads and measures a column or field, named as it is in the files.
     pub(crate) async fn column(&self, stored: &str) -> Result<SampledColumn> {
+        self.binned_column(stored, None).await
+    }
+
+    /// The same, and its bins of a precision.
+    pub(crate) async fn binned_column(&self, stored: &str, precision: Option<Precision>) -> Result<SampledColumn> {
         let field = self.snapshot.stored_field(stored);
         let field = field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::shown(stored))))?;
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -149,13 +156,23 @@ impl<'a> Sampler<'a> {
         }
         let chunk = read_sample(self.snapshot.object_store().as_ref(), &parts, &field).await?;
         let pieces = self.pieces;
-        let measured = tokio::task::spawn_blocking(move || ColumnSample::new(&chunk, pieces));
-        let sample = measured.await.map_err(|error| Error::task(&error))?;
-        Ok(SampledColumn { sample })
+        let key_type = key_type_of(field.data_type());
+        let measured = tokio::task::spawn_blocking(move || {
+            let cut = precision.zip(key_type);
+            // A precision that the column cannot have is refused when the index is declared.
+            let bins = cut.and_then(|(precision, key_type)| BinSample::new(&chunk, precision, key_type).ok());
+            SampledColumn { sample: ColumnSample::new(&chunk, pieces), bins }
+        });
+        measured.await.map_err(|error| Error::task(&error))
     }
 }
 
 impl SampledColumn {
+    /// Bytes of segments of so many rows with bins of the precision, if one was given.
+    pub(crate) fn binned_bytes(&self, rows: &[u64]) -> Option<u64> {
+        self.bins.as_ref().map(|bins| rows.iter().map(|rows| bins.bytes(*rows)).sum())
+    }
+
     /// The shapes of segments of so many rows.
     pub(crate) fn segments(&self, rows: &[u64]) -> Segments {
         if rows.len() <= SEGMENTS {

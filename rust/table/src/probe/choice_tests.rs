@@ -5,6 +5,7 @@ use lakemark_index::{KeyRanges, Reason, Test};
 
 use super::*;
 use crate::options::Columns;
+use crate::probe::Telling;
 
 const ROWS: f64 = 10_000_000.0;
 
@@ -180,16 +181,20 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
 /// Marks that tell the values, too, need no reading, if no condition is left for the rows.
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
-    let told = |number| Reading { told: Some(number), ..columns(8.0, 4.0) };
+    let told = |milliseconds: f64| {
+        let told = Some(Telling { nanoseconds: milliseconds * 1e6, least_share: 0.1 });
+        Reading { told, ..columns(8.0, 4.0) }
+    };
     let of = |guess, reading: &Reading| left_out(&leaf("a"), &[guess], reading);
-    for share in [0.05, 0.2, 0.5] {
+    assert_eq!(of(spread(0.09), &told(1.0)), [true], "of too few rows nothing is told");
+    for share in [0.11, 0.2, 0.5] {
         assert_eq!(of(spread(share), &columns(8.0, 4.0)), [true], "{share}");
-        assert_eq!(of(spread(share), &told(1)), [false], "{share}");
+        assert_eq!(of(spread(share), &told(1.0)), [false], "{share}");
     }
     // A key of its own for each row is dearer to find than to read.
-    assert_eq!(of(unique(0.5), &told(1)), [true]);
-    assert_eq!(of(spread(0.2), &told(9)), [true], "nine columns to tell, and three to read");
+    assert_eq!(of(unique(0.5), &told(1.0)), [true]);
+    assert_eq!(of(spread(0.2), &told(90.0)), [true], "so much that reading is cheaper");
     let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(b)".into() };
     let both = Predicate::And(vec![leaf("a"), unknown]);
-    assert_eq!(left_out(&both, &[spread(0.2)], &told(1)), [true], "the rows have to be read for the other condition");
+    assert_eq!(left_out(&both, &[spread(0.2)], &told(1.0)), [true], "the rows have to be read for the other condition");
 }

@@ -24,9 +24,9 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 
 /// Pairs that are counted for any number of rows.
-const CHEAP_PAIRS: u64 = 4096;
+pub(super) const CHEAP_PAIRS: u64 = 4096;
 /// With fewer rows than this for each pair that could be, rows are as quickly read as pairs counted.
-const ROWS_PER_PAIR: u64 = 16;
+pub(super) const ROWS_PER_PAIR: u64 = 16;
 
 /// Enters the pairs of two columns in the files that are left.
 pub(super) async fn add_pairs(

@@ -4,7 +4,7 @@
 //! every row of a segment is chosen     the directory alone
 //! some rows are chosen                 the slices, against a bitmap of the chosen rows
 //! by a constant of each file           against a bitmap of each file's chosen rows
-//! by the values of another segment     against the chosen rows of each posting, if values are few
+//! by the values of another segment     against the chosen rows of each posting, if groups × slices are 512 at most
 //! ```
 //!
 //! A sum is told as a tally tells everything: some values with rows. They are other values than the rows hold, as many, with the same sum.
@@ -17,7 +17,7 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::column;
-use lakemark_index::bitmap::{Dense, GroupValue, Mask, each_posting, posting_ranges};
+use lakemark_index::bitmap::{Dense, GroupValue, Groups, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
 use super::sources::{CoveredFile, Sources, shared_files};
@@ -30,7 +30,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 
 /// Slices that are counted for all groups together: a scan adds up rows in the time that more of them take.
-const SLICES_OF_ALL_GROUPS: usize = 512;
+pub(super) const SLICES_OF_ALL_GROUPS: usize = 512;
 
 /// Enters the sums of `summed`, and takes the files of which they are told from those that are left.
 pub(super) async fn add_sums(
@@ -180,7 +180,9 @@ impl Slices<'_> {
     /// Adds the sum of a group: of the chosen rows that `part` leaves.
     fn add(&self, sums: &mut Sums, group: u32, part: impl Fn(&Mask) -> Result<Mask, Damage>) -> Result<(), Damage> {
         let valued = part(&self.valued)?;
-        sums.add(group, LiteralKey::Null, part(&self.nulls)?.rows());
+        if self.nulls.rows() > 0 {
+            sums.add(group, LiteralKey::Null, part(&self.nulls)?.rows());
+        }
         let ranks = self.dense.sum(&valued, &self.bytes).map_err(Damage::corrupt)?;
         sums.add_spread(group, self.dense, valued.rows(), ranks)
     }
@@ -210,8 +212,12 @@ impl Job {
         }
         let groups = match &self.grouping {
             Grouping::Values { segment, allowed, .. } => {
+                let limit = Groups::new(&segment.directory, allowed.ranges.clone()).value_limit();
+                if !usize::try_from(limit).is_ok_and(|values| self.are_few(values.saturating_add(1), &dense)) {
+                    return Ok(None);
+                }
                 let values = values_of(segment, allowed, &self.chosen, counter).await?;
-                match values.filter(|values| self.are_few(values.len() + 1, &dense) && are_clear(values, segment)) {
+                match values.filter(|values| are_clear(values, segment)) {
                     Some(values) => values,
                     None => return Ok(None),
                 }

@@ -5,7 +5,7 @@
 //! the predicate is a test of this column    value blocks alone, the values that pass
 //! some rows are chosen                      postings, counted against a bitmap of the chosen rows;
 //!                                           without postings the bitmaps of the coarse level
-//! only a sum is asked for               slices (`sums`)
+//! only a sum is asked for           slices (`sums`)
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
@@ -16,12 +16,13 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::{column, posting};
 use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
+use super::CORES;
 use super::pairs::add_pairs;
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
@@ -33,12 +34,12 @@ use crate::snapshot::{FileProbe, Snapshot};
 pub(super) const CONCURRENT_COUNTS: usize = 8;
 /// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
 pub(super) const BITMAP_BYTES: u64 = 256 << 20;
-/// Bytes of postings that are in memory at a time, for each segment that is counted.
+/// Bytes of postings that are in memory at a time, for each segment that is counted and each core.
 const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
 pub(super) const CHEAP_ROWS: u64 = 1 << 16;
 /// With fewer rows than this for each value, rows are as quickly read as values.
-const ROWS_PER_VALUE: u64 = 4;
+pub(super) const ROWS_PER_VALUE: u64 = 4;
 /// Rows that a scan decodes to get at one: about a page.
 const PAGE_ROWS: u32 = 8192;
 
@@ -284,7 +285,7 @@ impl Job {
         (total > 0).then(|| Self { segment, data_type: data_type.clone(), allowed, by_value, chosen })
     }
 
-    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
         if self.by_value {
             return self.count_by_values(counter).await;
         }
@@ -300,7 +301,7 @@ impl Job {
             mask.insert(covered.base, rows);
         }
         let nulls = if self.allowed.nulls { mask.remove(nulls, lists[0]).map_err(Damage::corrupt)? } else { 0 };
-        self.count_by_postings(&mask, nulls, counter).await
+        self.count_by_postings(mask, nulls, counter).await
     }
 
     async fn count_by_values(&self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
@@ -314,9 +315,9 @@ impl Job {
 
     async fn count_by_postings(
         &self,
-        mask: &Mask,
+        mask: Mask,
         nulls: u64,
-        counter: &ReadCounter,
+        counter: &Arc<ReadCounter>,
     ) -> Result<Option<Counted>, Damage> {
         let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, counter).await? else {
             return Ok(None);
@@ -331,14 +332,22 @@ impl Job {
             if lengths.sum::<u64>() > BITMAP_BYTES {
                 return Ok(None);
             }
-            return self.count_by_ranks(values, &bitmaps, mask, nulls, counter).await;
+            return self.count_by_ranks(values, &bitmaps, &mask, nulls, counter).await;
         }
-        let mut counts = Vec::with_capacity(values.len());
-        for batch in batches(&values) {
-            let bytes = self.segment.read(&posting_ranges(batch), counter).await?;
-            counts.extend(mask.count_each(batch, &bytes).map_err(Damage::corrupt)?);
-        }
-        self.finish(values, counts, nulls)
+        let mask = Arc::new(mask);
+        let counts: Vec<Vec<u64>> = stream::iter(batches(&values).map(<[GroupValue]>::to_vec).collect::<Vec<_>>())
+            .map(|batch| {
+                let (segment, mask, counter) = (self.segment.clone(), Arc::clone(&mask), Arc::clone(counter));
+                tokio::spawn(async move {
+                    let bytes = segment.read(&posting_ranges(&batch), &counter).await?;
+                    mask.count_each(&batch, &bytes).map_err(Damage::corrupt)
+                })
+            })
+            .buffered(*CORES)
+            .map(|counted| counted.map_err(Damage::corrupt)?)
+            .try_collect()
+            .await?;
+        self.finish(values, counts.concat(), nulls)
     }
 
     async fn count_by_ranks(

@@ -134,8 +134,10 @@ async fn what_is_named_is_taken_and_predicted() {
     let table = open(folder.path()).await;
     table.create_index(spec_with("id", "encoding", "binary"), false).await.unwrap();
     table.create_index(IndexSpec { kind: "bitmap".into(), ..spec("city") }, false).await.unwrap();
+    let bins = IndexSpec { name: Some("id_bins".into()), ..spec_with("id", "precision", "3") };
+    table.create_index(bins, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
-    for (name, encoding) in [("id_bitmap", "binary"), ("city_bitmap", "equality")] {
+    for (name, encoding) in [("id_bitmap", "binary"), ("city_bitmap", "equality"), ("id_bins", "binned")] {
         let index = index_of(&table, name).await;
         assert_eq!((index.encoding.as_str(), index.chosen_by.as_str()), (encoding, "user"));
         assert_eq!(index.reason, None);

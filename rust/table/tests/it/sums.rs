@@ -1,16 +1,17 @@
 //! Sums by slices in place of values: as many rows with the same sum in each group, and hardly a byte read for them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
 use arrow::util::display::array_value_to_string;
-use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{BuildOptions, IndexSpec, Snapshot, Table, Tally, TallyRequest};
+use lakemark_index::{KeyRanges, Predicate, RowSet};
+use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Snapshot, Table, Tally, TallyRequest};
 use tempfile::TempDir;
 
-use crate::fixture::{equals, int_key, is_null, leaf, open, probe, write};
+use crate::fixture::{equals, int_key, is_null, leaf, open, probe, segments, write};
 
 const ROWS: i64 = 2_000;
 
@@ -158,4 +159,29 @@ async fn the_sum_of_all_rows_is_in_the_directory() {
     // Where values are missing between others they are read, and counted by rank.
     let gaps = tally(&snapshot, &["gaps"], Some("gaps"), &whole()).await;
     assert_eq!(gaps.parts.iter().map(|part| part.rows.len()).sum::<usize>(), 50);
+}
+
+#[tokio::test]
+async fn law_5_slices_that_are_damaged_are_not_summed() {
+    let (folder, table) = marked(1, "16").await;
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(tally(&snapshot, &["v"], Some("v"), &equals("k", 3)).await.answered, [true]);
+    // Of every segment the first half, so that slices and postings are hit and the directories at the end are not.
+    for path in segments(folder.path()) {
+        let mut bytes = fs::read(&path).unwrap();
+        let half = bytes.len() / 2;
+        bytes.iter_mut().take(half).skip(64).step_by(100).for_each(|byte| *byte ^= 0x55);
+        fs::write(&path, bytes).unwrap();
+    }
+    let files = probe(&snapshot, &whole()).await.files;
+    let columns = ["v".to_owned()];
+    let some = FileProbe::Known {
+        row_groups: vec![100; 20],
+        certain: RowSet::from_rows((0..ROWS as u32).step_by(3).collect(), ROWS as u32),
+        uncertain: RowSet::empty(ROWS as u32),
+    };
+    assert!(matches!(&files[0], FileProbe::Known { certain, .. } if certain.is_full()));
+    let request = TallyRequest { columns: &columns, predicate: &whole(), files: &[some], summed: Some("v") };
+    let damaged = snapshot.tally(&request).await.unwrap();
+    assert_eq!((damaged.answered, damaged.parts.len()), (vec![false], 0));
 }

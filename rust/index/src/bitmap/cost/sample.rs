@@ -246,7 +246,7 @@ fn key_shape(lists: &[(&Key, &[u32])], unread: usize) -> (f64, f64) {
     (gaps.chunks(MAX_BLOCK_VALUES).map(width).sum::<f64>() / count, f64::INFINITY)
 }
 
-fn runs_of(rows: &[u32]) -> f64 {
+pub(super) fn runs_of(rows: &[u32]) -> f64 {
     let breaks = rows.iter().zip(rows.iter().skip(1)).filter(|(a, b)| *a + 1 != **b).count();
     if rows.is_empty() { 0.0 } else { breaks as f64 + 1.0 }
 }
