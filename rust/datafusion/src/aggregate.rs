@@ -82,14 +82,17 @@ impl Facts {
 
     /// The facts where values would be told and not read, so that more conditions may be worth a search, and what these searches read. Files of
     /// which rows remain uncertain are unknown then. None if the scan is still cheaper.
-    async fn for_telling(&self, told: Telling) -> lakemark_table::Result<Option<(Self, ProbeReport)>> {
-        let Some(options) = self.left_out else { return Ok(None) };
+    async fn for_telling(
+        &self,
+        options: ProbeOptions,
+        told: Telling,
+    ) -> lakemark_table::Result<(Option<Self>, ProbeReport)> {
         let reading = options.reading.map(|reading| Reading { told: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
         let (snapshot, predicate) = (Arc::clone(&self.snapshot), self.predicate.clone());
         let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
-        Ok(is_known.then_some((Self { snapshot, predicate, files, left_out: None }, probe.report)))
+        Ok((is_known.then_some(Self { snapshot, predicate, files, left_out: None }), probe.report))
     }
 }
 

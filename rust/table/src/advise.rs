@@ -140,7 +140,7 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     if let Some(bytes) = predicted {
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
-        if unique && index.kind == Kind::Bitmap.name() {
+        if unique && index.kind == Kind::Bitmap.name() && index.encoding != Encoding::Binned.name() {
             tracing::warn!(
                 index = index.name,
                 column = %column::shown(&index.column),

@@ -96,21 +96,19 @@ impl Asker {
 
     /// The facts with searches that the scan left out, if values that are told make them worth it.
     async fn search_again(&self, facts: &Facts) -> Result<Option<Facts>> {
-        if facts.left_out.is_none() {
-            return Ok(None);
-        }
+        let Some(options) = facts.left_out else { return Ok(None) };
         let mut all = Telling::default();
         for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
-            match facts.snapshot.telling(columns, summed).await {
+            match facts.snapshot.telling(columns, summed, &facts.predicate).await {
                 Some(told) => all = all.and(told),
                 None => return Ok(None),
             }
         }
-        let Some((found, report)) = facts.for_telling(all).await.map_err(to_engine)? else { return Ok(None) };
-        self.count("index_reads", report.index_reads);
-        self.count("index_bytes", report.index_bytes);
-        Ok(Some(found))
+        let (found, report) = facts.for_telling(options, all).await.map_err(to_engine)?;
+        self.count("index_reads", all.index_reads + report.index_reads);
+        self.count("index_bytes", all.index_bytes + report.index_bytes);
+        Ok(found)
     }
 
     /// The columns whose values are asked for together.

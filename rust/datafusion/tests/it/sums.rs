@@ -192,18 +192,18 @@ async fn slices_are_summed_by_their_bits() {
         "SELECT sum(v), avg(price), count(*) FROM t WHERE g <> 2",
         "SELECT sum(id) FROM t WHERE id BETWEEN -5 AND 120000 AND v = 3",
         "SELECT g, sum(id), avg(id), count(*), count(id) FROM t GROUP BY g",
-        "SELECT g, sum(v) + 1, avg(v), count(v), count(*) FROM t WHERE v > 3 OR v IS NULL GROUP BY g",
         "SELECT g % 2, sum(price), avg(price) FROM t GROUP BY 1",
         // A scan would find these rows faster than marks do, which tell their sums without reading them.
         "SELECT sum(v), count(*) FROM t WHERE g = 2 AND h = 0",
         "SELECT sum(v), count(v), count(*) FROM t WHERE g = 2 AND h = 1",
-        "SELECT g, sum(v), count(*) FROM t WHERE g > 0 AND h = 1 GROUP BY g",
     ] {
         check(&session, sql, false).await;
     }
     // What reads more of a value than its sum needs the value; of 200,000 that are different the data is read.
     for sql in [
         "SELECT sum(id), avg(v) FROM t WHERE g = 77",
+        "SELECT g, sum(v) + 1, avg(v), count(v), count(*) FROM t WHERE v > 3 OR v IS NULL GROUP BY g",
+        "SELECT g, sum(v), count(*) FROM t WHERE g > 0 AND h = 1 GROUP BY g",
         "SELECT sum(id), max(id) FROM t WHERE g = 2",
         "SELECT sum(id % 7) FROM t",
         "SELECT g, sum(CAST(price AS INT)) FROM t GROUP BY g",

@@ -388,4 +388,20 @@ mod tests {
         assert_eq!(mask.count(&bytes, list).unwrap(), 0);
         assert!(mask.contains(129) && !mask.contains(128));
     }
+
+    #[test]
+    fn rows_are_chosen_from_any_base_and_none_behind_the_universe() {
+        for form in [vec![0, 5, 63, 64, 99], (0..100).collect(), (0..100).filter(|row| row % 3 != 1).collect()] {
+            let rows = RowSet::from_rows(form.clone(), 100);
+            for base in [0, 1, 63, 64, 130, 250, 290, 299, 300, 1000] {
+                let mut mask = Mask::new(300);
+                mask.insert(base, &rows);
+                let expected: Vec<u32> = form.iter().map(|row| row + base).filter(|row| *row < 300).collect();
+                let chosen: Vec<u32> = (0..400).filter(|row| mask.contains(*row)).collect();
+                assert_eq!((chosen, mask.rows()), (expected.clone(), expected.len() as u64), "{base}");
+                mask.insert(base, &rows);
+                assert_eq!(mask.rows(), expected.len() as u64, "a row counts once");
+            }
+        }
+    }
 }

@@ -170,7 +170,12 @@ impl<'a> Sampler<'a> {
 impl SampledColumn {
     /// Bytes of segments of so many rows with bins of the precision, if one was given.
     pub(crate) fn binned_bytes(&self, rows: &[u64]) -> Option<u64> {
-        self.bins.as_ref().map(|bins| rows.iter().map(|rows| bins.bytes(*rows)).sum())
+        let bins = self.bins.as_ref()?;
+        if rows.len() <= SEGMENTS {
+            return Some(rows.iter().map(|rows| bins.bytes(*rows)).sum());
+        }
+        let count = rows.len() as u64;
+        Some(bins.bytes(rows.iter().sum::<u64>() / count) * count)
     }
 
     /// The shapes of segments of so many rows.

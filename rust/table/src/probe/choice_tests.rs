@@ -182,7 +182,7 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let told = |milliseconds: f64| {
-        let told = Some(Telling { nanoseconds: milliseconds * 1e6, least_share: 0.1 });
+        let told = Some(Telling { nanoseconds: milliseconds * 1e6, least_share: 0.1, ..Telling::default() });
         Reading { told, ..columns(8.0, 4.0) }
     };
     let of = |guess, reading: &Reading| left_out(&leaf("a"), &[guess], reading);

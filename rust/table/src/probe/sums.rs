@@ -3,7 +3,7 @@
 //! ```text
 //! every row of a segment is chosen     the directory alone
 //! some rows are chosen                 the slices, against a bitmap of the chosen rows
-//! by a constant of each file           against a bitmap of each file's chosen rows
+//! by a constant of each file           against a bitmap of each file's chosen rows, if files × slices are 512 at most
 //! by the values of another segment     against the chosen rows of each posting, if groups × slices are 512 at most
 //! ```
 //!
@@ -17,6 +17,7 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::column;
+use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{Dense, GroupValue, Groups, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
@@ -212,12 +213,14 @@ impl Job {
         }
         let groups = match &self.grouping {
             Grouping::Values { segment, allowed, .. } => {
+                // The blocks at both ends may hold few values that are asked for; those between are asked for as a whole.
                 let limit = Groups::new(&segment.directory, allowed.ranges.clone()).value_limit();
-                if !usize::try_from(limit).is_ok_and(|values| self.are_few(values.saturating_add(1), &dense)) {
+                let least = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(2 * MAX_BLOCK_VALUES);
+                if !self.are_few(least, &dense) {
                     return Ok(None);
                 }
                 let values = values_of(segment, allowed, &self.chosen, counter).await?;
-                match values.filter(|values| are_clear(values, segment)) {
+                match values.filter(|values| self.are_few(values.len() + 1, &dense) && are_clear(values, segment)) {
                     Some(values) => values,
                     None => return Ok(None),
                 }

@@ -5,7 +5,7 @@
 //! the predicate is a test of this column    value blocks alone, the values that pass
 //! some rows are chosen                      postings, counted against a bitmap of the chosen rows;
 //!                                           without postings the bitmaps of the coarse level
-//! only a sum is asked for           slices (`sums`)
+//! only a sum is asked for                   the bits of slices (`sums`)
 //! NaN, the zeros of floats, damage          not answered: the caller reads these files
 //! ```
 
@@ -22,7 +22,6 @@ use lakemark_format::{column, posting};
 use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
-use super::CORES;
 use super::pairs::add_pairs;
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
@@ -34,8 +33,10 @@ use crate::snapshot::{FileProbe, Snapshot};
 pub(super) const CONCURRENT_COUNTS: usize = 8;
 /// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
 pub(super) const BITMAP_BYTES: u64 = 256 << 20;
-/// Bytes of postings that are in memory at a time, for each segment that is counted and each core.
-const POSTING_BYTES: u64 = 4 << 20;
+/// Batches of postings of a segment that are counted at a time.
+pub(super) const CONCURRENT_BATCHES: usize = 4;
+/// Bytes of postings of a batch.
+pub(super) const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
 pub(super) const CHEAP_ROWS: u64 = 1 << 16;
 /// With fewer rows than this for each value, rows are as quickly read as values.
@@ -334,20 +335,29 @@ impl Job {
             }
             return self.count_by_ranks(values, &bitmaps, &mask, nulls, counter).await;
         }
-        let mask = Arc::new(mask);
-        let counts: Vec<Vec<u64>> = stream::iter(batches(&values).map(<[GroupValue]>::to_vec).collect::<Vec<_>>())
-            .map(|batch| {
-                let (segment, mask, counter) = (self.segment.clone(), Arc::clone(&mask), Arc::clone(counter));
+        let ends: Vec<usize> = batches(&values)
+            .scan(0, |end, batch| {
+                *end += batch.len();
+                Some(*end)
+            })
+            .collect();
+        let starts = std::iter::once(0).chain(ends.clone());
+        let (mask, values) = (Arc::new(mask), Arc::new(values));
+        let counts: Vec<Vec<u64>> = stream::iter(starts.zip(ends))
+            .map(|(start, end)| {
+                let (segment, counter) = (self.segment.clone(), Arc::clone(counter));
+                let (mask, values) = (Arc::clone(&mask), Arc::clone(&values));
                 tokio::spawn(async move {
-                    let bytes = segment.read(&posting_ranges(&batch), &counter).await?;
-                    mask.count_each(&batch, &bytes).map_err(Damage::corrupt)
+                    let batch = values.get(start..end).unwrap_or_default();
+                    let bytes = segment.read(&posting_ranges(batch), &counter).await?;
+                    mask.count_each(batch, &bytes).map_err(Damage::corrupt)
                 })
             })
-            .buffered(*CORES)
+            .buffered(CONCURRENT_BATCHES)
             .map(|counted| counted.map_err(Damage::corrupt)?)
             .try_collect()
             .await?;
-        self.finish(values, counts.concat(), nulls)
+        self.finish(Arc::unwrap_or_clone(values), counts.concat(), nulls)
     }
 
     async fn count_by_ranks(

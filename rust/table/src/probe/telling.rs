@@ -1,15 +1,15 @@
-//! Whether marks could tell the values of columns at all, and of how many rows, before anything is searched.
+//! Whether marks could tell the values of columns at all, of how many rows, and what that takes, before anything is searched.
 
 use std::sync::Arc;
 
-use lakemark_index::KeyRanges;
-use lakemark_index::bitmap::{Dense, Groups};
+use lakemark_index::bitmap::{Dense, Groups, MAX_CODES};
+use lakemark_index::{KeyRanges, Predicate};
 
 use super::CORES;
 use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
-use super::sources::Sources;
+use super::sources::{Cover, Sources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
-use super::tally::{CHEAP_ROWS, ROWS_PER_VALUE};
+use super::tally::{Allowed, CHEAP_ROWS, CONCURRENT_BATCHES, POSTING_BYTES, ROWS_PER_VALUE};
 use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
 
@@ -17,7 +17,9 @@ use crate::snapshot::Snapshot;
 /// and to hand it on (some 400).
 const TELL_ROW: f64 = 6.0;
 const TELL_VALUE: f64 = 400.0;
-/// To read a byte of slices and to count its bits among the chosen rows; a segment is the work of one core.
+/// To read a byte of a posting that is a bitmap or runs, which stands for many rows.
+const TELL_POSTING_BYTE: f64 = 5.0;
+/// To read a byte of slices and to count its bits among the chosen rows.
 const TELL_BYTE: f64 = 2.0;
 
 /// Values that marks would tell in place of reading them.
@@ -27,95 +29,137 @@ pub struct Telling {
     pub nanoseconds: f64,
     /// The part of all rows that has to be wanted at least: with fewer, rows are as quickly read as values told.
     pub least_share: f64,
+    /// What it read of directories to know.
+    pub index_reads: u64,
+    /// Bytes of these reads.
+    pub index_bytes: u64,
 }
 
 impl Telling {
     /// Both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { nanoseconds: self.nanoseconds + other.nanoseconds, least_share: self.least_share.max(other.least_share) }
+        Self {
+            nanoseconds: self.nanoseconds + other.nanoseconds,
+            least_share: self.least_share.max(other.least_share),
+            index_reads: self.index_reads + other.index_reads,
+            index_bytes: self.index_bytes + other.index_bytes,
+        }
     }
 }
 
-/// What a segment of a column could tell.
+/// What a segment of a column, or two over the same rows, could tell.
+#[derive(Clone, Copy)]
+struct Part {
+    files: usize,
+    /// The share of its rows from which on it does.
+    least_share: f64,
+    /// Nanoseconds of one core.
+    work: f64,
+    /// Cores that share the work.
+    cores: f64,
+}
+
+impl Snapshot {
+    /// What telling the values of one column, or the pairs of two, by [`Self::tally`] takes; none if it would be declined for more than half of
+    /// the files, whichever rows are wanted.
+    pub async fn telling(&self, columns: &[String], summed: Option<&str>, predicate: &Predicate) -> Option<Telling> {
+        let counter = Arc::new(ReadCounter::default());
+        let all = vec![true; self.files().len()];
+        let predicate = predicate.clone().simplify();
+        let mut sides = Vec::with_capacity(columns.len());
+        for column in columns {
+            let sources = Sources::find(self, column, &all, &counter).await?;
+            let limits = |cover: &Cover| {
+                Limits::of(cover, &Allowed::by(&predicate, column).ranges, summed == Some(column.as_str()))
+            };
+            sides.push(sources.covers.iter().map(|cover| (cover.clone(), limits(cover))).collect::<Vec<_>>());
+        }
+        let parts: Vec<Part> = match sides.as_slice() {
+            [one] => one.iter().filter_map(|(cover, limits)| limits.alone(cover.files.len())).collect(),
+            [first, second] => first
+                .iter()
+                .flat_map(|(one, limits)| second.iter().map(move |(other, others)| (one, limits, other, others)))
+                .filter_map(|(one, limits, other, others)| match shared_files(one, other).count() {
+                    0 => None,
+                    files => limits.beside(*others, files),
+                })
+                .collect(),
+            _ => return None,
+        };
+        if parts.iter().map(|part| part.files).sum::<usize>() * 2 < all.len() {
+            return None;
+        }
+        let cores = parts.iter().map(|part| part.cores).sum::<f64>().min(*CORES as f64);
+        let (index_reads, index_bytes) = counter.totals();
+        Some(Telling {
+            nanoseconds: parts.iter().map(|part| part.work).sum::<f64>() / cores.max(1.0),
+            least_share: parts.iter().map(|part| part.least_share).fold(0.0, f64::max),
+            index_reads,
+            index_bytes,
+        })
+    }
+}
+
+/// What is known of the values of a segment.
 #[derive(Clone, Copy)]
 struct Limits {
     rows: f64,
     values: f64,
+    posting_bytes: u64,
     /// Slices whose bits are counted, where only a sum is asked for, and their bytes.
     slices: Option<(usize, u64)>,
     has_postings: bool,
 }
 
-impl Snapshot {
-    /// What telling the values of one column, or the pairs of two, by [`Self::tally`] asks for; none if it would be declined for any rows.
-    pub async fn telling(&self, columns: &[String], summed: Option<&str>) -> Option<Telling> {
-        let mut segments: Vec<Vec<Limits>> = Vec::with_capacity(columns.len());
-        let mut nanoseconds = 0.0;
-        for column in columns {
-            let limits = self.limits(column, summed == Some(column)).await?;
-            nanoseconds += limits.iter().map(|segment| segment.cost(limits.len())).sum::<f64>();
-            segments.push(limits);
-        }
-        let shares: Vec<f64> = match segments.as_slice() {
-            [one] => one.iter().map(|segment| segment.share()).collect::<Option<_>>()?,
-            [first, second] => {
-                let pairs = first.iter().flat_map(|one| second.iter().map(|other| one.share_with(*other)));
-                pairs.collect::<Option<_>>()?
-            }
-            _ => return None,
-        };
-        Some(Telling { nanoseconds, least_share: shares.into_iter().fold(0.0, f64::max) })
-    }
-
-    async fn limits(&self, column: &str, is_summed: bool) -> Option<Vec<Limits>> {
-        let all = vec![true; self.files().len()];
-        let sources = Sources::find(self, column, &all, &Arc::new(ReadCounter::default())).await?;
-        let of_segment = |directory| {
-            let bytes = |dense: &Dense<'_>| dense.slice_ranges().iter().map(|range| range.end - range.start).sum();
-            let slices = Dense::of(directory).filter(|_| is_summed);
-            let slices = slices.map(|dense| (dense.slice_ranges().len(), bytes(&dense)));
-            let values = Groups::new(directory, KeyRanges::all()).value_limit() as f64;
-            Limits { rows: directory.rows() as f64, values, slices, has_postings: directory.encoding.has_postings() }
-        };
-        Some(sources.covers.iter().map(|cover| of_segment(&cover.segment.directory)).collect())
-    }
-}
-
 impl Limits {
-    /// What it takes to tell the values of one of so many segments.
-    fn cost(self, segments: usize) -> f64 {
-        let cores = *CORES as f64;
-        match self.slices {
-            Some((_, bytes)) => bytes as f64 * TELL_BYTE / cores.min(segments as f64),
-            None => (self.rows * TELL_ROW + self.values * TELL_VALUE) / cores,
+    fn of(cover: &Cover, ranges: &KeyRanges, is_summed: bool) -> Self {
+        let directory = &cover.segment.directory;
+        let bytes = |dense: &Dense<'_>| dense.slice_ranges().iter().map(|range| range.end - range.start).sum();
+        let slices = Dense::of(directory).filter(|_| is_summed);
+        Self {
+            rows: directory.rows() as f64,
+            values: Groups::new(directory, ranges.clone()).value_limit() as f64,
+            posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
+            slices: slices.map(|dense| (dense.slice_ranges().len(), bytes(&dense))),
+            has_postings: directory.encoding.has_postings(),
         }
     }
 
-    /// The share of its rows from which its values are told.
-    fn share(self) -> Option<f64> {
-        let least = if self.slices.is_some() || self.values <= CHEAP_ROWS as f64 {
-            0.0
-        } else {
-            self.values * ROWS_PER_VALUE as f64 / self.rows.max(1.0)
-        };
-        (least <= 1.0).then_some(least)
+    /// Telling the values of so many files.
+    fn alone(self, files: usize) -> Option<Part> {
+        if let Some((_, bytes)) = self.slices {
+            return Some(Part { files, least_share: 0.0, work: bytes as f64 * TELL_BYTE, cores: 1.0 });
+        }
+        let is_cheap = self.values <= CHEAP_ROWS as f64;
+        let least_share = if is_cheap { 0.0 } else { self.values * ROWS_PER_VALUE as f64 / self.rows.max(1.0) };
+        let batches = if self.has_postings { self.posting_bytes.div_ceil(POSTING_BYTES) as f64 } else { 1.0 };
+        let cores = batches.clamp(1.0, CONCURRENT_BATCHES as f64);
+        (least_share <= 1.0).then_some(Part { files, least_share, work: self.work(), cores })
     }
 
-    /// The share of its rows from which pairs with the values of another segment are told.
-    fn share_with(self, other: Self) -> Option<f64> {
-        let by_slices = |(slices, _): (usize, u64), groups: Self| {
-            let few = (groups.values + 1.0) * slices as f64 <= SLICES_OF_ALL_GROUPS as f64;
-            (few && groups.has_postings).then_some(0.0)
+    /// Telling pairs of these values and others.
+    fn beside(self, other: Self, files: usize) -> Option<Part> {
+        let by_slices = |slices: Option<(usize, u64)>, groups: Self| {
+            let (count, bytes) = slices.filter(|_| groups.has_postings)?;
+            let few = (groups.values + 1.0) * count as f64 <= SLICES_OF_ALL_GROUPS as f64;
+            let work = groups.work() + (groups.values + 1.0) * bytes as f64 * TELL_BYTE;
+            few.then_some(Part { files, least_share: 0.0, work, cores: 1.0 })
         };
-        if let Some(found) = other.slices.and_then(|slices| by_slices(slices, self)) {
-            return Some(found);
-        }
-        if let Some(found) = self.slices.and_then(|slices| by_slices(slices, other)) {
-            return Some(found);
+        if let Some(part) = by_slices(self.slices, other).or_else(|| by_slices(other.slices, self)) {
+            return Some(part);
         }
         let pairs = (self.values + 1.0) * (other.values + 1.0);
-        let least = if pairs <= CHEAP_PAIRS as f64 { 0.0 } else { pairs * ROWS_PER_PAIR as f64 / self.rows.max(1.0) };
-        (least <= 1.0 && self.has_postings && other.has_postings).then_some(least)
+        let is_cheap = pairs <= CHEAP_PAIRS as f64;
+        let least_share = if is_cheap { 0.0 } else { pairs * ROWS_PER_PAIR as f64 / self.rows.max(1.0) };
+        let are_told = self.has_postings && other.has_postings && self.values < MAX_CODES as f64;
+        let work = self.work() + other.work();
+        (are_told && least_share <= 1.0).then_some(Part { files, least_share, work, cores: 1.0 })
+    }
+
+    fn work(self) -> f64 {
+        let by_rows = self.rows * TELL_ROW;
+        let rows = if self.has_postings { by_rows.min(self.posting_bytes as f64 * TELL_POSTING_BYTE) } else { by_rows };
+        rows + self.values * TELL_VALUE
     }
 }

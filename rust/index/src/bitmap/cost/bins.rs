@@ -1,7 +1,7 @@
 //! What bins of a precision will take: those of the sample are made, measured, and thought of with more rows.
 //!
 //! ```text
-//! bytes = fixed + NULLs + rows × ( posting + order + block ) of the sample, each a row
+//! bytes = fixed + NULLs + rows × ( posting + order ) + bins × block, as in the sample
 //!
 //! f times the rows in the same bins     posting    as much a row: f times the rows in f times the span
 //!                                       order      log2 f bits more for the place of a row in its bin, and as many fewer for the gap to
