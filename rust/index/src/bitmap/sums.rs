@@ -56,6 +56,12 @@ impl<'a> Dense<'a> {
         &self.ranges
     }
 
+    /// Bytes of all slices.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// The sum of the ranks of all rows, which takes no bytes.
     #[must_use]
     pub fn sum_of_all(&self) -> u128 {

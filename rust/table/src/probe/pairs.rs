@@ -10,16 +10,16 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
-use futures::{StreamExt, stream};
+use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
 use super::sources::{Cover, CoveredFile, Sources, shared_files};
 use super::tally::{
-    Allowed, CHEAP_ROWS, CONCURRENT_COUNTS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
-    list_range, total_of, touched_rows, values_of,
+    Allowed, CHEAP_ROWS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque, list_range, total_of,
+    touched_rows, values_of,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 
@@ -45,29 +45,11 @@ pub(super) async fn add_pairs(
         Side { allowed: Allowed::by(&predicate, first), sources: &first_sources },
         Side { allowed: Allowed::by(&predicate, second), sources: &second_sources },
     ];
-    let jobs = jobs(&sides, request);
-    let mut counts = stream::iter(jobs)
-        .map(|job| {
-            let counter = Arc::clone(counter);
-            tokio::spawn(async move { job.run(&counter).await })
-        })
-        .buffer_unordered(CONCURRENT_COUNTS);
-    while let Some(counted) = counts.next().await {
-        match counted.map_err(|error| Error::task(&error))? {
-            Ok(Some(part)) => tally.add(part),
-            Ok(None) => {}
-            Err(damage) => {
-                let reason = damage.reason.code();
-                tracing::warn!(
-                    first,
-                    second,
-                    reason,
-                    problem = damage.problem,
-                    "marks cannot be used; files are scanned"
-                );
-            }
-        }
-    }
+    let jobs = jobs(&sides, request).into_iter().map(|job| {
+        let counter = Arc::clone(counter);
+        async move { job.run(&counter).await }
+    });
+    tally.gather(jobs.collect(), &format!("{}, {}", column::shown(first), column::shown(second))).await?;
     Ok(())
 }
 

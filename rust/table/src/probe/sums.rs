@@ -15,7 +15,6 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, UInt32Array};
 use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
-use futures::{StreamExt, stream};
 use lakemark_format::column;
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_index::bitmap::{Dense, GroupValue, Groups, Mask, each_posting, posting_ranges};
@@ -23,10 +22,10 @@ use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
 use super::sources::{CoveredFile, Sources, shared_files};
 use super::tally::{
-    Allowed, BITMAP_BYTES, CHEAP_ROWS, CONCURRENT_COUNTS, Counted, Tally, TallyPart, TallyRequest, batches, certain,
-    drop_opaque, list_range, total_of, touched_rows, values_of,
+    Allowed, BITMAP_BYTES, CHEAP_ROWS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
+    list_range, total_of, touched_rows, values_of,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 
@@ -57,35 +56,19 @@ pub(super) async fn add_sums(
     let group_allowed = group.map(|group| Allowed::by(&request.predicate.clone().simplify(), group));
     let jobs = jobs(request, &sources, groups.as_ref().zip(group_allowed.as_ref()));
     let summed_first = request.columns.first().is_some_and(|column| column == summed);
-    let mut sums = stream::iter(jobs)
-        .map(|job| {
-            let counter = Arc::clone(counter);
-            tokio::spawn(async move { job.run(&counter).await })
-        })
-        .buffer_unordered(CONCURRENT_COUNTS);
-    while let Some(sum) = sums.next().await {
-        match sum.map_err(|error| Error::task(&error))? {
-            Ok(Some(mut counted)) => {
-                for file in &counted.files {
-                    if let Some(left) = left.get_mut(*file) {
-                        *left = false;
-                    }
-                }
-                if !summed_first {
-                    counted.part.values.reverse();
-                }
-                tally.add(counted);
+    let jobs = jobs.into_iter().map(|job| {
+        let counter = Arc::clone(counter);
+        async move {
+            let mut counted = job.run(&counter).await?;
+            if let Some(counted) = counted.as_mut().filter(|_| !summed_first) {
+                counted.part.values.reverse();
             }
-            Ok(None) => {}
-            Err(damage) => {
-                let reason = damage.reason.code();
-                tracing::warn!(
-                    column = %column::shown(summed),
-                    reason,
-                    problem = damage.problem,
-                    "a mark cannot be used; its files are counted by value or scanned"
-                );
-            }
+            Ok(counted)
+        }
+    });
+    for file in tally.gather(jobs.collect(), &column::shown(summed)).await? {
+        if let Some(left) = left.get_mut(file) {
+            *left = false;
         }
     }
     Ok(())
@@ -236,9 +219,8 @@ impl Job {
     /// Whether rows are dearer to read than the slices.
     fn is_worth_it(&self, dense: &Dense<'_>) -> bool {
         let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
-        let bytes: u64 = dense.slice_ranges().iter().map(|range| range.end - range.start).sum();
         let rows = u64::from(self.segment.directory.universe);
-        !self.chosen.is_empty() && bytes <= BITMAP_BYTES && rows <= touched.saturating_mul(2).max(CHEAP_ROWS)
+        !self.chosen.is_empty() && dense.bytes() <= BITMAP_BYTES && rows <= touched.saturating_mul(2).max(CHEAP_ROWS)
     }
 
     fn are_few(&self, groups: usize, dense: &Dense<'_>) -> bool {

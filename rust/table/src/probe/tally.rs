@@ -30,7 +30,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Snapshot};
 
 /// Segments that are counted at a time.
-pub(super) const CONCURRENT_COUNTS: usize = 8;
+const CONCURRENT_COUNTS: usize = 8;
 /// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
 pub(super) const BITMAP_BYTES: u64 = 256 << 20;
 /// Batches of postings of a segment that are counted at a time.
@@ -122,33 +122,40 @@ async fn add_values(
         let allowed = Allowed { alone: allowed.alone && intact, ..allowed.clone() };
         Job::new(cover, request.files, allowed, &data_type)
     });
-    let mut counts = stream::iter(jobs.collect::<Vec<_>>())
-        .map(|job| {
-            let counter = Arc::clone(counter);
-            tokio::spawn(async move { job.run(&counter).await })
-        })
-        .buffer_unordered(CONCURRENT_COUNTS);
-    while let Some(counted) = counts.next().await {
-        match counted.map_err(|error| Error::task(&error))? {
-            Ok(Some(part)) => tally.add(part),
-            Ok(None) => {}
-            Err(damage) => {
-                let reason = damage.reason.code();
-                tracing::warn!(
-                    column = %column::shown(column),
-                    reason,
-                    problem = damage.problem,
-                    "a mark cannot be used; its files are scanned"
-                );
-            }
-        }
-    }
+    let jobs = jobs.map(|job| {
+        let counter = Arc::clone(counter);
+        async move { job.run(&counter).await }
+    });
+    tally.gather(jobs.collect(), &column::shown(column)).await?;
     Ok(())
 }
 
 impl Tally {
+    /// Runs the jobs of some segments of `columns`, a few at a time, and enters what they tell. Gives the files of which something was told.
+    pub(super) async fn gather<J>(&mut self, jobs: Vec<J>, columns: &str) -> Result<Vec<usize>>
+    where
+        J: Future<Output = std::result::Result<Option<Counted>, Damage>> + Send + 'static,
+    {
+        let mut told = Vec::new();
+        let mut counts = stream::iter(jobs).map(tokio::spawn).buffer_unordered(CONCURRENT_COUNTS);
+        while let Some(counted) = counts.next().await {
+            match counted.map_err(|error| Error::task(&error))? {
+                Ok(Some(counted)) => {
+                    told.extend_from_slice(&counted.files);
+                    self.add(counted);
+                }
+                Ok(None) => {}
+                Err(Damage { reason, problem, .. }) => {
+                    let reason = reason.code();
+                    tracing::warn!(column = %columns, reason, problem, "a mark cannot be used; its files are scanned");
+                }
+            }
+        }
+        Ok(told)
+    }
+
     /// Enters what a segment told.
-    pub(super) fn add(&mut self, counted: Counted) {
+    fn add(&mut self, counted: Counted) {
         for file in counted.files {
             if let Some(answered) = self.answered.get_mut(file) {
                 *answered = true;

@@ -115,13 +115,12 @@ struct Limits {
 impl Limits {
     fn of(cover: &Cover, ranges: &KeyRanges, is_summed: bool) -> Self {
         let directory = &cover.segment.directory;
-        let bytes = |dense: &Dense<'_>| dense.slice_ranges().iter().map(|range| range.end - range.start).sum();
         let slices = Dense::of(directory).filter(|_| is_summed);
         Self {
             rows: directory.rows() as f64,
             values: Groups::new(directory, ranges.clone()).value_limit() as f64,
             posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
-            slices: slices.map(|dense| (dense.slice_ranges().len(), bytes(&dense))),
+            slices: slices.map(|dense| (dense.slice_ranges().len(), dense.bytes())),
             has_postings: directory.encoding.has_postings(),
         }
     }
