@@ -9,7 +9,8 @@
 //! Parquet's reader takes a selection either stretch by stretch, which costs about a microsecond for each stretch and column, or it
 //! decodes what is around it and applies a mask. It decides by the average stretch of a row group, in which what is
 //! skipped before and behind a range counts as well, be it by us or by the bounds of pages: a range with thousands of gaps is then read
-//! stretch by stretch. It cannot be told otherwise through DataFusion.
+//! stretch by stretch. Nor is its mask cheap: DataFusion hands it every stretch, each of which costs some 70 ns on its way to the mask,
+//! a third of what pending changes add to a scan. A filter behind the reader copies the same values and makes its mask from our own rows.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -36,8 +37,6 @@ const ROWS_PER_GAP: u32 = 128;
 const LEAST_GAPS: u32 = 64;
 /// Fewer gaps one after the other are those of rows that a search finds anywhere, a few of them near each other by chance.
 const LEAST_IN_A_ROW: u32 = 32;
-/// Below this average of stretches Parquet's reader applies a mask by itself.
-const MASKED_BELOW: u32 = 32;
 /// The columns that tell rows apart.
 const FILE: &str = "__lakemark_file";
 const ROW: &str = "__lakemark_row";
@@ -53,16 +52,11 @@ pub(crate) struct ClosedGaps {
 }
 
 impl ClosedGaps {
-    /// For files of which these rows are chosen (all of them where none are named); `leaves_out_pages` says that bounds of pages are looked at, so that the reader
-    /// applies no masks. None if no gap is worth closing.
-    pub(crate) fn of<'a>(
-        schema: &TableSchema,
-        chosen: impl Iterator<Item = Option<&'a RowSet>>,
-        leaves_out_pages: bool,
-    ) -> Option<Self> {
+    /// For files of which these rows are chosen (all of them where none are named). None if no gap is worth closing.
+    pub(crate) fn of<'a>(schema: &TableSchema, chosen: impl Iterator<Item = Option<&'a RowSet>>) -> Option<Self> {
         let mut count = 0;
         let mut close = |rows: &RowSet| {
-            let (read, gaps) = closed(rows, !leaves_out_pages)?;
+            let (read, gaps) = closed(rows)?;
             count += u64::from(gaps);
             Some((rows.clone(), read))
         };
@@ -96,9 +90,9 @@ impl ClosedGaps {
 }
 
 /// The rows to read where gaps are worth closing, and how many are closed; none if none is.
-fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
+fn closed(rows: &RowSet) -> Option<(RowSet, u32)> {
     let mut read = RowSetBuilder::new(rows.universe());
-    let (mut stretch, mut ranges, mut closed) = (Vec::new(), 0u32, 0u32);
+    let (mut stretch, mut closed) = (Vec::new(), 0u32);
     let mut close = |stretch: &mut Vec<Range<u32>>| {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { return };
         let gaps = stretch.len() as u32 - 1;
@@ -111,15 +105,13 @@ fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
         stretch.clear();
     };
     for range in rows.iter_ranges() {
-        ranges += 1;
         if stretch.last().is_some_and(|last: &Range<u32>| range.start - last.end > WIDEST_GAP) {
             close(&mut stretch);
         }
         stretch.push(range);
     }
     close(&mut stretch);
-    let is_masked = rows.universe() / MASKED_BELOW < ranges.saturating_mul(2);
-    (closed >= LEAST_GAPS && !(reader_masks && is_masked)).then(|| (read.finish(), closed))
+    (closed >= LEAST_GAPS).then(|| (read.finish(), closed))
 }
 
 /// What the rows that were read are told apart by: two more columns, behind all others. None if the table has such columns itself.
@@ -238,34 +230,29 @@ mod tests {
     #[test]
     fn many_narrow_gaps_are_closed() {
         let rows = perforated(50_000..60_000, 1_000_000);
-        let (read, gaps) = closed(&rows, true).unwrap();
+        let (read, gaps) = closed(&rows).unwrap();
         assert_eq!(gaps, 1000);
         assert_eq!((read.iter_ranges().count(), read.iter_ranges().next()), (1, Some(50_000..60_000)));
         let apart = rows.or(&perforated(90_000..90_700, 1_000_000));
-        assert_eq!(closed(&apart, true).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
+        assert_eq!(closed(&apart).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
     }
 
     #[test]
     fn gaps_stay_open_where_they_are_few_or_wide_or_far_between() {
-        assert!(closed(&perforated(50_000..50_600, 1_000_000), false).is_none());
+        assert!(closed(&perforated(50_000..50_600, 1_000_000)).is_none());
         let wide = RowSet::from_rows((0..100_000).filter(|row| row % 100 < 30).collect(), 1_000_000);
-        assert!(closed(&wide, false).is_none());
+        assert!(closed(&wide).is_none());
         let far = RowSet::from_rows((0..500_000).filter(|row| row % 300 != 3).collect(), 1_000_000);
-        assert!(closed(&far, false).is_none());
+        assert!(closed(&far).is_none());
         // Pairs of rows that are near each other among many that are not, as a search finds them.
         let pairs = (0..2_000).map(|row| row * 400).chain((0..700).map(|row| row * 1_200 + 7));
         let pairs = RowSet::from_rows(pairs.collect(), 1_000_000);
-        assert!(closed(&pairs, false).is_none());
+        assert!(closed(&pairs).is_none());
         // Beside them a range of which rows are hidden is still read as a whole.
         let beside = pairs.or(&perforated(900_000..910_000, 1_000_000));
-        let (read, gaps) = closed(&beside, false).unwrap();
+        let (read, gaps) = closed(&beside).unwrap();
         assert_eq!((gaps, read), (1000, pairs.or(&RowSet::from_range(900_000..910_000, 1_000_000))));
-        // Parquet's reader applies a mask to these, if it sees all of them.
-        assert!(closed(&perforated(0..1_000_000, 1_000_000), true).is_none());
-        assert!(closed(&perforated(0..1_000_000, 1_000_000), false).is_some());
-        assert!(
-            closed(&RowSet::full(1_000_000), false).is_none() && closed(&RowSet::empty(1_000_000), false).is_none()
-        );
+        assert!(closed(&RowSet::full(1_000_000)).is_none() && closed(&RowSet::empty(1_000_000)).is_none());
     }
 
     #[test]

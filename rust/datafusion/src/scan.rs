@@ -31,7 +31,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{DataFile, FileProbe, PendingFile, PendingRows, Probe, ProbeReport, Reading, Snapshot};
+use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::access::{Piece, first_rows, pieces};
@@ -78,7 +78,7 @@ pub(crate) async fn plan_scan(
     }
     let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
-    let pending = planner.pending_scans(&work)?;
+    let (pending, gaps_of_pending) = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         schema: planner.output,
         counted: work.counted,
@@ -87,7 +87,7 @@ pub(crate) async fn plan_scan(
         checked,
         pending,
         held: planner.held,
-        gaps_closed: gaps_of_certain + gaps_of_checked,
+        gaps_closed: gaps_of_certain + gaps_of_checked + gaps_of_pending,
         fetch: request.limit,
         summary: summary(request, &report),
         report,
@@ -280,7 +280,8 @@ impl<'a> Planner<'a> {
         let rows: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
         let per_piece = rows.div_ceil(partitions as u64);
         let limit = self.request.limit;
-        let closed = self.closed_gaps(work.certain.iter().map(|(_, _, rows)| Some(rows)), None, limit);
+        let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
+        let closed = closed_gaps(&self.table_schema, chosen, limit);
         let mut parts = Vec::new();
         for (place, (file, row_groups, rows)) in work.certain.iter().enumerate() {
             let (whole, read) = opened(partitioned_file(file)?, place, Some(rows), closed.as_ref());
@@ -289,7 +290,8 @@ impl<'a> Planner<'a> {
             }
         }
         let end = End { limit, batch_rows: None };
-        let scan = self.file_scan(balance(parts, partitions), &self.columns, None, end, closed.as_ref())?;
+        let scan =
+            self.file_scan(self.data_files(), balance(parts, partitions), &self.columns, None, end, closed.as_ref())?;
         let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
         Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
     }
@@ -302,7 +304,7 @@ impl<'a> Planner<'a> {
         let partitions = self.state.config().target_partitions().max(1);
         let (read, prunable, limit) = self.reading();
         let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
-        let closed = self.closed_gaps(chosen, prunable.as_ref(), limit);
+        let closed = closed_gaps(&self.table_schema, chosen, limit);
         let mut files = Vec::with_capacity(work.checked.len());
         for (place, (file, chosen)) in work.checked.iter().enumerate() {
             let rows = chosen.as_ref().map(|(_, rows)| rows);
@@ -317,7 +319,7 @@ impl<'a> Planner<'a> {
         }
         let groups = FileGroup::new(files).split_files(partitions);
         let end = End { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
-        let scan = self.file_scan(groups, &read, prunable.as_ref(), end, closed.as_ref())?;
+        let scan = self.file_scan(self.data_files(), groups, &read, prunable.as_ref(), end, closed.as_ref())?;
         let scan = self.repartitioned(scan, partitions)?;
         let scan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
         Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
@@ -343,71 +345,99 @@ impl<'a> Planner<'a> {
         Some(((whole as f64 * share) as usize).max(limit).max(Reading::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
     }
 
-    /// Closes gaps of files of which these rows are chosen; not for a limit, which counts the rows that are read.
-    fn closed_gaps<'r>(
-        &self,
-        chosen: impl Iterator<Item = Option<&'r RowSet>>,
-        prunable: Option<&Arc<dyn PhysicalExpr>>,
-        limit: Option<usize>,
-    ) -> Option<ClosedGaps> {
-        if limit.is_some() { None } else { ClosedGaps::of(&self.table_schema, chosen, prunable.is_some()) }
+    /// Data files of the table.
+    fn data_files(&self) -> FileSource {
+        FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() }
     }
 
-    /// A scan of these columns of data files, and of those that tell rows apart if gaps are closed.
+    /// A scan of these columns of files, and of those that tell rows apart if gaps are closed.
     fn file_scan(
         &self,
+        from: FileSource,
         groups: Vec<FileGroup>,
         columns: &[usize],
         prunable: Option<&Arc<dyn PhysicalExpr>>,
         end: End,
         closed: Option<&ClosedGaps>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = closed.map_or(&self.table_schema, ClosedGaps::schema);
-        let of_table = self.table_schema.table_schema().fields().len();
-        let columns: Vec<usize> =
-            columns.iter().copied().chain(of_table..schema.table_schema().fields().len()).collect();
-        let source = FileSource { footers: self.footers.clone(), schema: schema.clone() };
-        self.parquet_scan(source, groups, &columns, prunable, end)
+        let own = from.schema.table_schema().fields().len();
+        let schema = closed.map_or(&from.schema, ClosedGaps::schema);
+        let columns = columns.iter().copied().chain(own..schema.table_schema().fields().len()).collect();
+        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
+        let mut source = ParquetSource::new(schema.clone())
+            .with_table_parquet_options(self.state.default_table_options().parquet)
+            .with_parquet_file_reader_factory(reader)
+            .with_enable_page_index(true);
+        if let Some(predicate) = prunable {
+            source = source.with_predicate(Arc::clone(predicate));
+        }
+        // The reader factory holds the table's own store; the URL only has to be one that every
+        // session knows.
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_limit(end.limit)
+            .with_batch_size(end.batch_rows)
+            .with_projection_indices(Some(columns))?
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
     }
 
-    /// Rows that are in no data file yet: those of runs, and those in memory.
-    fn pending_scans(&self, work: &Work<'_>) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+    /// The scans of rows that are in no data file yet, those of runs and those in memory, and how many gaps they close.
+    fn pending_scans(&self, work: &Work<'_>) -> Result<(Vec<Arc<dyn ExecutionPlan>>, u64)> {
         let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.pending_store()) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), 0));
         };
         let (read, prunable, limit) = self.reading();
-        let partitions = self.state.config().target_partitions().max(1);
         // In runs partition columns stand like all others.
         let all = self.table_schema.table_schema().fields().iter();
         let schema =
             Arc::new(Schema::new(all.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()));
-        let mut scans = Vec::new();
+        let (mut scans, mut gaps) = (Vec::new(), 0);
         if !pending.files.is_empty() {
-            let whole = |file: &PendingFile| PartitionedFile::new_from_meta(file.meta.clone());
-            let cut = |file: &PendingFile| {
-                let plans = pieces(&file.row_groups, &file.rows, u64::MAX).into_iter();
-                plans.map(|piece| whole(file).with_extension(piece.plan)).collect::<Vec<_>>()
-            };
-            let files = pending.files.iter().flat_map(cut).collect();
-            // Each partition holds a row group.
-            let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
-            let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
-            let groups = FileGroup::new(files).split_files(partitions);
             let source = FileSource {
                 footers: self.footers.pending(store, self.held.clone()),
                 schema: TableSchema::builder(Arc::clone(&schema)).build(),
             };
-            let end = End { limit, batch_rows: None };
-            let scan = self.parquet_scan(source, groups, &read, prunable.as_ref(), end)?;
-            let scan = self.repartitioned(scan, partitions)?;
-            scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
+            let (scan, closed) = self.run_scan(source, pending, &read, prunable.as_ref(), limit)?;
+            scans.push(scan);
+            gaps += closed;
         }
         if !pending.batches.is_empty() {
             let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
             let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
             scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
         }
-        Ok(scans)
+        Ok((scans, gaps))
+    }
+
+    /// The scan of the rows of runs that count, between which others may stand (deletes, and rows that are newer elsewhere), and how many gaps it closes.
+    fn run_scan(
+        &self,
+        source: FileSource,
+        pending: &PendingRows,
+        read: &[usize],
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
+        let chosen = pending.files.iter().map(|file| Some(&file.rows));
+        let closed = closed_gaps(&source.schema, chosen, limit);
+        let mut files = Vec::with_capacity(pending.files.len());
+        for (place, file) in pending.files.iter().enumerate() {
+            let whole = PartitionedFile::new_from_meta(file.meta.clone());
+            let (whole, rows) = opened(whole, place, Some(&file.rows), closed.as_ref());
+            let cut = pieces(&file.row_groups, rows.unwrap_or(&file.rows), u64::MAX);
+            files.extend(cut.into_iter().map(|piece| whole.clone().with_extension(piece.plan)));
+        }
+        // Each partition holds a row group.
+        let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
+        let partitions = self.state.config().target_partitions();
+        let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
+        let groups = FileGroup::new(files).split_files(partitions);
+        let end = End { limit, batch_rows: None };
+        let scan = self.file_scan(source, groups, read, prunable, end, closed.as_ref())?;
+        let scan = self.repartitioned(scan, partitions)?;
+        let scan = self.filtered(scan, read, self.predicate.as_ref(), closed.as_ref())?;
+        Ok((scan, closed.map_or(0, |closed| closed.count)))
     }
 
     /// Which columns a scan with the predicate reads, what zone maps may judge of it, and its limit.
@@ -459,33 +489,15 @@ impl<'a> Planner<'a> {
         let cut = scan.repartitioned(partitions, self.state.config_options())?;
         Ok(cut.unwrap_or(scan))
     }
+}
 
-    fn parquet_scan(
-        &self,
-        from: FileSource,
-        groups: Vec<FileGroup>,
-        columns: &[usize],
-        predicate: Option<&Arc<dyn PhysicalExpr>>,
-        end: End,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
-        let mut source = ParquetSource::new(from.schema)
-            .with_table_parquet_options(self.state.default_table_options().parquet)
-            .with_parquet_file_reader_factory(reader)
-            .with_enable_page_index(true);
-        if let Some(predicate) = predicate {
-            source = source.with_predicate(Arc::clone(predicate));
-        }
-        // The reader factory holds the table's own store; the URL only has to be one that every
-        // session knows.
-        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
-            .with_file_groups(groups)
-            .with_limit(end.limit)
-            .with_batch_size(end.batch_rows)
-            .with_projection_indices(Some(columns.to_vec()))?
-            .build();
-        Ok(DataSourceExec::from_data_source(config))
-    }
+/// Closes gaps of files of which these rows are chosen; not for a limit, which counts the rows that are read.
+fn closed_gaps<'r>(
+    schema: &TableSchema,
+    chosen: impl Iterator<Item = Option<&'r RowSet>>,
+    limit: Option<usize>,
+) -> Option<ClosedGaps> {
+    if limit.is_some() { None } else { ClosedGaps::of(schema, chosen) }
 }
 
 /// The rows that a reader passes to read these, but that it skips gaps of more than so many at once.

@@ -79,10 +79,12 @@ async fn ranges_with_many_hidden_rows_are_read_as_a_whole_and_give_the_same_rows
         rows(&session, &format!("SET datafusion.execution.parquet.pushdown_filters = {pushed}")).await;
         assert!(closes_gaps(&session, range).await);
         assert!(closes_gaps(&session, "SELECT name FROM t WHERE id >= 95000 AND id < 105000").await);
+        assert!(closes_gaps(&session, "SELECT k, name FROM t").await, "also where every row group is read");
         // A limit without a filter counts the rows that are read.
         assert!(!closes_gaps(&session, "SELECT * FROM t LIMIT 199000").await);
         for sql in [
             range,
+            "SELECT count(*), sum(k), min(name), max(name) FROM t",
             "SELECT name, p FROM t WHERE id >= 95000 AND id < 105000",
             "SELECT id FROM t WHERE id BETWEEN 69990 AND 70500 OR id BETWEEN 120000 AND 125000",
             "SELECT p, count(*), sum(k), min(name) FROM t WHERE id >= 95000 AND id < 105000 GROUP BY p",
@@ -97,6 +99,32 @@ async fn ranges_with_many_hidden_rows_are_read_as_a_whole_and_give_the_same_rows
     }
     let live = (70_000..80_000).filter(|id| !hidden(id) || id % 2 == 0).count();
     assert_eq!(rows(&session, range).await.len(), live);
+}
+
+/// Deletes stand between the other rows of a run, and so do rows that a newer run has.
+#[tokio::test]
+async fn runs_with_many_gaps_are_read_as_a_whole_and_give_the_same_rows() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("0.parquet"), &batch(0..10, "old"));
+    let table = keyed(folder.path(), &[]).await;
+    let session = session(folder.path()).await;
+    make(&table, Operation::Upsert, batch(1000..9000, "new")).await;
+    make(&table, Operation::Delete, batch((1000..12_000).filter(|id| id % 3 == 0), "").project(&[0]).unwrap()).await;
+    table.flush().await.unwrap();
+    make(&table, Operation::Upsert, batch((2000..3000).filter(|id| id % 7 == 0), "newer")).await;
+    table.flush().await.unwrap();
+    assert_eq!(table.snapshot().await.unwrap().pending().unwrap().files.len(), 2);
+    let deleted = |id: &i64| id % 3 == 0 && !(id % 7 == 0 && (2000..3000).contains(id));
+    let live = (1000..9000).filter(|id| !deleted(id)).count();
+    for sql in ["SELECT * FROM t WHERE id >= 1000", "SELECT name, id FROM t WHERE id BETWEEN 1990 AND 8000"] {
+        assert!(closes_gaps(&session, sql).await, "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    assert!(!closes_gaps(&session, "SELECT * FROM t LIMIT 5000").await);
+    assert_eq!(rows(&session, "SELECT id FROM t WHERE id >= 1000").await.len(), live);
+    let newer = rows(&session, "SELECT id FROM t WHERE name LIKE 'newer%' OR id % 21 = 0 AND id >= 1000").await.len();
+    assert_eq!(newer, (2000..3000).filter(|id| id % 7 == 0).count());
 }
 
 /// DESIGN section 6: the memory of a scan for runs is αM pages without those of the buffer.
