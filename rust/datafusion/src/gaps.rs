@@ -18,8 +18,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, BooleanBufferBuilder, RecordBatch};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::and_kleene;
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type, Int64Type, Schema};
-use datafusion::common::cast::as_primitive_array;
+use datafusion::common::cast::{as_boolean_array, as_primitive_array};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::table_schema::TableSchema;
@@ -37,6 +39,10 @@ const ROWS_PER_GAP: u32 = 128;
 const LEAST_GAPS: u32 = 64;
 /// Fewer gaps one after the other are those of rows that a search finds anywhere, a few of them near each other by chance.
 const LEAST_IN_A_ROW: u32 = 32;
+/// Below this average of stretches Parquet's reader applies a mask by itself.
+const MASKED_BELOW: u32 = 32;
+/// Where it would, so many stretches have to become one: what is left of them may be read one by one then.
+const STRETCHES_TO_ONE: u32 = 64;
 /// The columns that tell rows apart.
 const FILE: &str = "__lakemark_file";
 const ROW: &str = "__lakemark_row";
@@ -52,11 +58,16 @@ pub(crate) struct ClosedGaps {
 }
 
 impl ClosedGaps {
-    /// For files of which these rows are chosen (all of them where none are named). None if no gap is worth closing.
-    pub(crate) fn of<'a>(schema: &TableSchema, chosen: impl Iterator<Item = Option<&'a RowSet>>) -> Option<Self> {
+    /// For files of which these rows are chosen (all of them where none are named); `leaves_out_pages` says that bounds of pages are looked at, so that the reader
+    /// applies no masks. None if no gap is worth closing.
+    pub(crate) fn of<'a>(
+        schema: &TableSchema,
+        chosen: impl Iterator<Item = Option<&'a RowSet>>,
+        leaves_out_pages: bool,
+    ) -> Option<Self> {
         let mut count = 0;
         let mut close = |rows: &RowSet| {
-            let (read, gaps) = closed(rows)?;
+            let (read, gaps) = closed(rows, !leaves_out_pages)?;
             count += u64::from(gaps);
             Some((rows.clone(), read))
         };
@@ -81,18 +92,19 @@ impl ClosedGaps {
         self.files.get(place)?.as_ref().map(|(_, read)| read)
     }
 
-    /// What opens the gaps again: whether a row is chosen, of rows with the two columns of numbers behind `columns` others.
-    pub(crate) fn filter(&self, columns: usize) -> Arc<dyn PhysicalExpr> {
+    /// What opens the gaps again: whether a row is chosen and passes the predicate, of rows with the two columns of numbers behind
+    /// `columns` others.
+    pub(crate) fn filter(&self, columns: usize, predicate: Option<Arc<dyn PhysicalExpr>>) -> Arc<dyn PhysicalExpr> {
         let files = self.files.iter().map(|file| file.as_ref().map(|(chosen, _)| chosen.clone())).collect();
         let (file, row) = (Arc::new(Column::new(FILE, columns)), Arc::new(Column::new(ROW, columns + 1)));
-        Arc::new(IsChosen { files, file, row })
+        Arc::new(IsChosen { files, file, row, predicate })
     }
 }
 
 /// The rows to read where gaps are worth closing, and how many are closed; none if none is.
-fn closed(rows: &RowSet) -> Option<(RowSet, u32)> {
+fn closed(rows: &RowSet, reader_masks: bool) -> Option<(RowSet, u32)> {
     let mut read = RowSetBuilder::new(rows.universe());
-    let (mut stretch, mut closed) = (Vec::new(), 0u32);
+    let (mut stretch, mut ranges, mut closed) = (Vec::new(), 0u32, 0u32);
     let mut close = |stretch: &mut Vec<Range<u32>>| {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { return };
         let gaps = stretch.len() as u32 - 1;
@@ -105,13 +117,16 @@ fn closed(rows: &RowSet) -> Option<(RowSet, u32)> {
         stretch.clear();
     };
     for range in rows.iter_ranges() {
+        ranges += 1;
         if stretch.last().is_some_and(|last: &Range<u32>| range.start - last.end > WIDEST_GAP) {
             close(&mut stretch);
         }
         stretch.push(range);
     }
     close(&mut stretch);
-    (closed >= LEAST_GAPS).then(|| (read.finish(), closed))
+    let is_masked = reader_masks && rows.universe() / MASKED_BELOW < ranges.saturating_mul(2);
+    let is_better = !is_masked || (ranges - closed).saturating_mul(STRETCHES_TO_ONE) <= ranges;
+    (closed >= LEAST_GAPS && is_better).then(|| (read.finish(), closed))
 }
 
 /// What the rows that were read are told apart by: two more columns, behind all others. None if the table has such columns itself.
@@ -126,18 +141,41 @@ fn numbered(schema: &TableSchema) -> Option<TableSchema> {
     Some(builder.with_table_partition_cols(partitions).with_virtual_columns(vec![row]).build())
 }
 
-/// Whether a row of a file is one of those that were chosen.
+/// Whether a row of a file is one of those that were chosen, and passes the predicate if there is one. A row that was not chosen is none of
+/// the table: whatever its values are, no error comes of them.
 #[derive(Debug, Clone)]
 struct IsChosen {
     /// None of files of which all rows that are read are chosen.
     files: Arc<[Option<RowSet>]>,
     file: Arc<dyn PhysicalExpr>,
     row: Arc<dyn PhysicalExpr>,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+impl IsChosen {
+    /// The chosen ones of these rows.
+    fn chosen(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let file = self.file.evaluate(batch)?.into_array(batch.num_rows())?;
+        let rows = self.row.evaluate(batch)?.into_array(batch.num_rows())?;
+        let rows = as_primitive_array::<Int64Type>(&rows)?;
+        // All rows of a batch are of one file.
+        let Some(file) = as_primitive_array::<Int32Type>(&file)?.values().first().copied() else {
+            return Ok(BooleanArray::from(Vec::<bool>::new()));
+        };
+        match usize::try_from(file).ok().and_then(|file| self.files.get(file)) {
+            None => internal_err!("rows of a file that was not chosen"),
+            Some(None) => Ok(BooleanArray::new(BooleanBuffer::new_set(batch.num_rows()), None)),
+            Some(Some(chosen)) => mask(chosen, rows.values()),
+        }
+    }
 }
 
 impl PartialEq for IsChosen {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.files, &other.files) && *self.file == *other.file && *self.row == *other.row
+        Arc::ptr_eq(&self.files, &other.files)
+            && *self.file == *other.file
+            && *self.row == *other.row
+            && self.predicate == other.predicate
     }
 }
 
@@ -148,12 +186,14 @@ impl Hash for IsChosen {
         Arc::as_ptr(&self.files).hash(state);
         self.file.hash(state);
         self.row.hash(state);
+        self.predicate.hash(state);
     }
 }
 
 impl fmt::Display for IsChosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "is_chosen({}, {})", self.file, self.row)
+        write!(f, "is_chosen({}, {})", self.file, self.row)?;
+        self.predicate.as_ref().map_or(Ok(()), |predicate| write!(f, " AND {predicate}"))
     }
 }
 
@@ -162,36 +202,32 @@ impl PhysicalExpr for IsChosen {
         Ok(DataType::Boolean)
     }
 
-    fn nullable(&self, _schema: &Schema) -> Result<bool> {
-        Ok(false)
+    fn nullable(&self, schema: &Schema) -> Result<bool> {
+        self.predicate.as_ref().map_or(Ok(false), |predicate| predicate.nullable(schema))
     }
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
-        let file = self.file.evaluate(batch)?.into_array(batch.num_rows())?;
-        let rows = self.row.evaluate(batch)?.into_array(batch.num_rows())?;
-        // All rows of a batch are of one file.
-        let file = as_primitive_array::<Int32Type>(&file)?.values().first().copied();
-        let rows = as_primitive_array::<Int64Type>(&rows)?;
-        let Some(file) = file else {
-            return Ok(ColumnarValue::Array(Arc::new(BooleanArray::from(Vec::<bool>::new()))));
+        let chosen = self.chosen(batch)?;
+        let Some(predicate) = self.predicate.as_ref().filter(|_| chosen.has_true()) else {
+            return Ok(ColumnarValue::Array(Arc::new(chosen)));
         };
-        let chosen = usize::try_from(file).ok().and_then(|file| self.files.get(file));
-        match chosen {
-            None => internal_err!("rows of a file that was not chosen"),
-            Some(None) => Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(true)))),
-            Some(Some(chosen)) => Ok(ColumnarValue::Array(Arc::new(mask(chosen, rows.values())?))),
-        }
+        // Nearly all rows are chosen: to copy them for the predicate would cost more than to ask it of all, unless one that is hidden cannot
+        // be asked.
+        let passing = predicate.evaluate(batch).or_else(|_| predicate.evaluate_selection(batch, &chosen))?;
+        let passing = passing.into_array(batch.num_rows())?;
+        Ok(ColumnarValue::Array(Arc::new(and_kleene(&chosen, as_boolean_array(&passing)?)?)))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
-        vec![&self.file, &self.row]
+        [&self.file, &self.row].into_iter().chain(&self.predicate).collect()
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn PhysicalExpr>>) -> Result<Arc<dyn PhysicalExpr>> {
-        let Ok([file, row]) = <[_; 2]>::try_from(children) else {
+        let mut children = children.into_iter();
+        let (Some(file), Some(row), predicate) = (children.next(), children.next(), children.next()) else {
             return internal_err!("a row is told by its file and its number");
         };
-        Ok(Arc::new(Self { files: Arc::clone(&self.files), file, row }))
+        Ok(Arc::new(Self { files: Arc::clone(&self.files), file, row, predicate }))
     }
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,29 +266,31 @@ mod tests {
     #[test]
     fn many_narrow_gaps_are_closed() {
         let rows = perforated(50_000..60_000, 1_000_000);
-        let (read, gaps) = closed(&rows).unwrap();
+        let (read, gaps) = closed(&rows, true).unwrap();
         assert_eq!(gaps, 1000);
         assert_eq!((read.iter_ranges().count(), read.iter_ranges().next()), (1, Some(50_000..60_000)));
         let apart = rows.or(&perforated(90_000..90_700, 1_000_000));
-        assert_eq!(closed(&apart).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
+        assert_eq!(closed(&apart, true).unwrap().0.iter_ranges().collect::<Vec<_>>(), [50_000..60_000, 90_000..90_700]);
     }
 
     #[test]
     fn gaps_stay_open_where_they_are_few_or_wide_or_far_between() {
-        assert!(closed(&perforated(50_000..50_600, 1_000_000)).is_none());
+        assert!(closed(&perforated(50_000..50_600, 1_000_000), false).is_none());
         let wide = RowSet::from_rows((0..100_000).filter(|row| row % 100 < 30).collect(), 1_000_000);
-        assert!(closed(&wide).is_none());
+        assert!(closed(&wide, false).is_none());
         let far = RowSet::from_rows((0..500_000).filter(|row| row % 300 != 3).collect(), 1_000_000);
-        assert!(closed(&far).is_none());
+        assert!(closed(&far, false).is_none());
         // Pairs of rows that are near each other among many that are not, as a search finds them.
         let pairs = (0..2_000).map(|row| row * 400).chain((0..700).map(|row| row * 1_200 + 7));
         let pairs = RowSet::from_rows(pairs.collect(), 1_000_000);
-        assert!(closed(&pairs).is_none());
+        assert!(closed(&pairs, false).is_none());
         // Beside them a range of which rows are hidden is still read as a whole.
         let beside = pairs.or(&perforated(900_000..910_000, 1_000_000));
-        let (read, gaps) = closed(&beside).unwrap();
+        let (read, gaps) = closed(&beside, false).unwrap();
         assert_eq!((gaps, read), (1000, pairs.or(&RowSet::from_range(900_000..910_000, 1_000_000))));
-        assert!(closed(&RowSet::full(1_000_000)).is_none() && closed(&RowSet::empty(1_000_000)).is_none());
+        assert!(
+            closed(&RowSet::full(1_000_000), false).is_none() && closed(&RowSet::empty(1_000_000), false).is_none()
+        );
     }
 
     #[test]

@@ -281,7 +281,7 @@ impl<'a> Planner<'a> {
         let per_piece = rows.div_ceil(partitions as u64);
         let limit = self.request.limit;
         let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
-        let closed = closed_gaps(&self.table_schema, chosen, limit);
+        let closed = self.closed_gaps(&self.table_schema, chosen, None, limit);
         let mut parts = Vec::new();
         for (place, (file, row_groups, rows)) in work.certain.iter().enumerate() {
             let (whole, read) = opened(partitioned_file(file)?, place, Some(rows), closed.as_ref());
@@ -304,7 +304,7 @@ impl<'a> Planner<'a> {
         let partitions = self.state.config().target_partitions().max(1);
         let (read, prunable, limit) = self.reading();
         let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
-        let closed = closed_gaps(&self.table_schema, chosen, limit);
+        let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit);
         let mut files = Vec::with_capacity(work.checked.len());
         for (place, (file, chosen)) in work.checked.iter().enumerate() {
             let rows = chosen.as_ref().map(|(_, rows)| rows);
@@ -330,7 +330,7 @@ impl<'a> Planner<'a> {
     /// file are read, or the reader filters, whose batches are of rows that pass.
     fn batch_rows(&self, work: &Work<'_>, closed: Option<&ClosedGaps>) -> Option<usize> {
         let limit = self.request.limit?;
-        if self.state.default_table_options().parquet.global.pushdown_filters {
+        if self.reader_filters() {
             return None;
         }
         let whole = self.state.config().batch_size();
@@ -343,6 +343,25 @@ impl<'a> Planner<'a> {
         }
         let share = chosen as f64 / reached.max(1) as f64;
         Some(((whole as f64 * share) as usize).max(limit).max(Reading::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
+    }
+
+    /// Closes gaps of files of which these rows are chosen. Not for a limit, which counts the rows that are read, and not where the reader
+    /// filters: it would ask the predicate of rows that are hidden.
+    fn closed_gaps<'r>(
+        &self,
+        schema: &TableSchema,
+        chosen: impl Iterator<Item = Option<&'r RowSet>>,
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Option<ClosedGaps> {
+        if limit.is_some() || self.reader_filters() {
+            return None;
+        }
+        ClosedGaps::of(schema, chosen, prunable.is_some())
+    }
+
+    fn reader_filters(&self) -> bool {
+        self.state.default_table_options().parquet.global.pushdown_filters
     }
 
     /// Data files of the table.
@@ -420,7 +439,7 @@ impl<'a> Planner<'a> {
         limit: Option<usize>,
     ) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
         let chosen = pending.files.iter().map(|file| Some(&file.rows));
-        let closed = closed_gaps(&source.schema, chosen, limit);
+        let closed = self.closed_gaps(&source.schema, chosen, prunable, limit);
         let mut files = Vec::with_capacity(pending.files.len());
         for (place, file) in pending.files.iter().enumerate() {
             let whole = PartitionedFile::new_from_meta(file.meta.clone());
@@ -456,20 +475,19 @@ impl<'a> Planner<'a> {
         predicate: Option<&Arc<dyn PhysicalExpr>>,
         closed: Option<&ClosedGaps>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut filters: Vec<_> = closed.map(|closed| closed.filter(read.len())).into_iter().collect();
-        if let Some(predicate) = predicate {
-            filters.push(reassign_expr_columns(Arc::clone(predicate), &scan.schema())?);
-        }
-        if filters.is_empty() {
-            return Ok(scan);
-        }
+        let predicate = predicate.map(|predicate| reassign_expr_columns(Arc::clone(predicate), &scan.schema()));
+        let filter = match (closed, predicate.transpose()?) {
+            (Some(closed), predicate) => closed.filter(read.len(), predicate),
+            (None, Some(predicate)) => predicate,
+            (None, None) => return Ok(scan),
+        };
         let place = |column: &usize| {
             let place = read.iter().position(|have| have == column);
             place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
         };
         let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
         // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
-        let filter = FilterExecBuilder::new(physical_conjunction(filters), scan).apply_projection(Some(output))?;
+        let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
         Ok(Arc::new(filter.with_fetch(self.request.limit).build()?))
     }
 
@@ -489,15 +507,6 @@ impl<'a> Planner<'a> {
         let cut = scan.repartitioned(partitions, self.state.config_options())?;
         Ok(cut.unwrap_or(scan))
     }
-}
-
-/// Closes gaps of files of which these rows are chosen; not for a limit, which counts the rows that are read.
-fn closed_gaps<'r>(
-    schema: &TableSchema,
-    chosen: impl Iterator<Item = Option<&'r RowSet>>,
-    limit: Option<usize>,
-) -> Option<ClosedGaps> {
-    if limit.is_some() { None } else { ClosedGaps::of(schema, chosen) }
 }
 
 /// The rows that a reader passes to read these, but that it skips gaps of more than so many at once.

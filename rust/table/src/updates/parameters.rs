@@ -19,8 +19,8 @@ const CACHE_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 64 << 10;
 const ALPHA: f64 = 1.0;
 /// How much of a scan's memory a row group of a run may take: as many are read at once, by as many partitions. Each costs something beside
-/// its values: scans of a table of which a tenth is changed take 1.33 times as long with sixteenths, 1.25 times with quarters.
-const GROUPS_IN_MEMORY: u64 = 4;
+/// its values, so that larger ones are better until partitions of the data files wait for those few.
+const GROUPS_IN_MEMORY: u64 = 8;
 /// How many times the memory of the buffer and of scans a part of a large call takes: each part is looked up in all data files.
 const MEMORIES_OF_PART: u64 = 8;
 /// A row group below these bytes costs more to open than to read.
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((masm.buffer_pages, masm.merged_runs, masm.scanned_runs), (128, 97, 128));
         assert_eq!((masm.buffer_bytes(0), masm.buffer_bytes(1)), (16 << 20, (16 << 20) - 65536));
         assert_eq!((masm.buffer_bytes(128), masm.buffer_bytes(129)), (8 << 20, 8 << 20));
-        assert_eq!((masm.scan_bytes(), masm.row_group_bytes()), (8 << 20, 2 << 20));
+        assert_eq!((masm.scan_bytes(), masm.row_group_bytes()), (8 << 20, 1 << 20));
         assert_eq!(masm.writes_per_update(), 1.75);
     }
 
