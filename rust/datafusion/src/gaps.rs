@@ -142,7 +142,7 @@ fn numbered(schema: &TableSchema) -> Option<TableSchema> {
 }
 
 /// Whether a row of a file is one of those that were chosen, and passes the predicate if there is one. A row that was not chosen is none of
-/// the table: whatever its values are, no error comes of them.
+/// the table: an error that its values give is none of the query.
 #[derive(Debug, Clone)]
 struct IsChosen {
     /// None of files of which all rows that are read are chosen.
@@ -256,6 +256,11 @@ fn mask(chosen: &RowSet, rows: &[i64]) -> Result<BooleanArray> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, Int32Array, Int64Array};
+    use datafusion::common::DataFusionError;
+    use datafusion::logical_expr::Operator;
+    use datafusion::physical_expr::expressions::{binary, lit};
+
     use super::*;
 
     /// Every tenth row of a range is hidden.
@@ -291,6 +296,51 @@ mod tests {
         assert!(
             closed(&RowSet::full(1_000_000), false).is_none() && closed(&RowSet::empty(1_000_000), false).is_none()
         );
+    }
+
+    #[test]
+    fn where_the_reader_would_mask_gaps_are_closed_together_or_not_at_all() {
+        assert!(closed(&perforated(0..1_000_000, 1_000_000), true).is_some());
+        // Hits of a search, of which the reader would take one by one what stays open.
+        let mut state = 1u64;
+        let mut hit = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % 16 == 0
+        };
+        let hits = RowSet::from_rows((0..1_000_000).filter(|_| hit()).collect(), 1_000_000);
+        let (read, gaps) = closed(&hits, false).unwrap();
+        assert!(gaps > 40_000 && read.iter_ranges().count() > 1000, "{gaps} gaps are closed, and many are not");
+        assert!(closed(&hits, true).is_none());
+    }
+
+    #[test]
+    fn a_predicate_is_asked_of_chosen_rows_alone_where_it_fails() {
+        let chosen = RowSet::from_rows(vec![0, 1, 3, 4], 6);
+        let of = |k: [Option<i64>; 5]| {
+            let column = |name: &str, values: ArrayRef| (name.to_owned(), values);
+            RecordBatch::try_from_iter([
+                column("k", Arc::new(Int64Array::from(k.to_vec()))),
+                column(FILE, Arc::new(Int32Array::from(vec![0; 5]))),
+                column(ROW, Arc::new(Int64Array::from(vec![0, 1, 2, 3, 4]))),
+            ])
+            .unwrap()
+        };
+        let ask = |predicate: bool, batch: &RecordBatch| {
+            let ten = binary(lit(10i64), Operator::Divide, Arc::new(Column::new("k", 0)), &batch.schema()).unwrap();
+            let predicate = predicate.then(|| binary(ten, Operator::GtEq, lit(5i64), &batch.schema()).unwrap());
+            let (file, row) = (Arc::new(Column::new(FILE, 1)), Arc::new(Column::new(ROW, 2)));
+            let is_chosen = IsChosen { files: [Some(chosen.clone())].into(), file, row, predicate };
+            let passing = is_chosen.evaluate(batch)?.into_array(batch.num_rows())?;
+            Ok::<_, DataFusionError>(as_boolean_array(&passing)?.iter().collect::<Vec<_>>())
+        };
+        // Row 2 is hidden: its 0 is divided by nothing.
+        let hidden_zero = of([Some(1), Some(7), Some(0), None, Some(2)]);
+        assert_eq!(ask(true, &hidden_zero).unwrap(), [Some(true), Some(false), Some(false), None, Some(true)]);
+        assert_eq!(ask(false, &hidden_zero).unwrap(), [true, true, false, true, true].map(Some));
+        let no_zero = of([Some(1), Some(7), Some(1), None, Some(2)]);
+        assert_eq!(ask(true, &no_zero).unwrap(), ask(true, &hidden_zero).unwrap());
+        let error = ask(true, &of([Some(1), Some(0), Some(0), None, Some(2)])).unwrap_err();
+        assert!(error.to_string().contains("Divide by zero"), "{error}");
     }
 
     #[test]

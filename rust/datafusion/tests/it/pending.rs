@@ -142,7 +142,8 @@ async fn law_3_no_error_comes_of_rows_that_are_hidden() {
             make(&table, Operation::Upsert, batch(first..last, "new")).await;
             table.flush().await.unwrap();
         }
-        assert!(session.sql(asks).await.unwrap().collect().await.is_err(), "some k are 0");
+        let error = session.sql(asks).await.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("Divide by zero"), "some k are 0: {error}");
         rows(&session, "UPDATE t SET k = 7 WHERE k = 0 AND id % 20 = 0").await;
         rows(&session, "DELETE FROM t WHERE k = 0").await;
         for (flushed, pushed) in [(false, false), (true, false), (true, true)] {
@@ -150,7 +151,10 @@ async fn law_3_no_error_comes_of_rows_that_are_hidden() {
                 table.flush().await.unwrap();
             }
             rows(&session, &format!("SET datafusion.execution.parquet.pushdown_filters = {pushed}")).await;
-            assert_eq!(closes_gaps(&session, asks).await, !pushed);
+            // 500 rows of the file are deleted and 500 changed; of the run as many.
+            let gaps = metric(&ran(&session, asks).await.0, "gaps_closed");
+            let least = if first > 0 { 1500 } else { 900 };
+            assert!(if pushed { gaps == 0 } else { gaps >= least }, "{gaps} gaps are closed");
             let (with, without) = both(&session, asks).await;
             assert_eq!(with, without);
             let ids = (0..10_000i64).chain(first..last).filter(|id| [1, 2].contains(&(id % 10)));
