@@ -305,7 +305,7 @@ mod tests {
         let mut state = 1u64;
         let mut hit = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % 16 == 0
+            (state >> 33).is_multiple_of(16)
         };
         let hits = RowSet::from_rows((0..1_000_000).filter(|_| hit()).collect(), 1_000_000);
         let (read, gaps) = closed(&hits, false).unwrap();
