@@ -70,9 +70,8 @@ impl Snapshot {
         let mut sides = Vec::with_capacity(columns.len());
         for column in columns {
             let sources = Sources::find(self, column, &all, &counter).await?;
-            let limits = |cover: &Cover| {
-                Limits::of(cover, &Allowed::by(&predicate, column).ranges, summed == Some(column.as_str()))
-            };
+            let ranges = Allowed::by(&predicate, column).ranges;
+            let limits = |cover: &Cover| Limits::of(cover, &ranges, summed == Some(column.as_str()));
             sides.push(sources.covers.iter().map(|cover| (cover.clone(), limits(cover))).collect::<Vec<_>>());
         }
         let parts: Vec<Part> = match sides.as_slice() {
