@@ -15,6 +15,7 @@ Section 3.5.2 of the thesis (Athanassoulis 2014) on this engine and this machine
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import threading
@@ -26,7 +27,7 @@ import deltalake
 import matplotlib as mpl
 import measure
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 from updates_table import (
     CACHE,
     RECORD_BYTES,
@@ -56,19 +57,25 @@ SPEEDS = (2000, 4000, 6000, 8000, 10_000)
 # Pages of a run that one entry of its index stands for: the thesis calls these coarse and fine.
 PAGES = {"coarse": 64 << 10, "fine": 4 << 10}
 IN_PLACE_BATCH = 1000
+# A merge writes the whole table: the files before the last one are removed, those of the last one may still be read.
 IN_PLACE = """
-import sys, time
+import sys
 from pathlib import Path
 import deltalake
 import numpy as np
 from updates_table import records
 place, rows, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+current, replaced = set(deltalake.DeltaTable(place).file_uris()), set()
 print("ready", flush=True)
 for number in range(10**9):
     keys = np.random.default_rng([number, 1]).choice(2 * rows, min(batch, rows), replace=False)
     merge = deltalake.DeltaTable(place).merge(records(keys, number), "t.k = s.k", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     print(number + 1, flush=True)
+    for path in replaced:
+        Path(path).unlink()
+    before, current = current, set(deltalake.DeltaTable(place).file_uris())
+    replaced = before - current
 """
 BUFFERED = """
 import sys, time
@@ -92,6 +99,17 @@ for number in range(10**9):
 def cache_of(rows: int) -> int:
     """Bytes of the cache: a tenth of the table."""
     return max(rows * RECORD_BYTES // 10, 1 << 20)
+
+
+def linked(folder: Path, copy: Path) -> Path:
+    """The folder under another name, for a table that is migrated: its files are never changed, only replaced."""
+    return Path(shutil.copytree(folder, copy, copy_function=os.link))
+
+
+def write_delta(folder: Path, place: Path) -> Path:
+    """The records as a Delta table, in their order."""
+    deltalake.write_deltalake(str(place), ds.dataset(folder).scanner().to_reader())
+    return place
 
 
 def fill(table: lakemark.Table, rows: int, share: float, seed: int) -> int:
@@ -151,9 +169,7 @@ def fills(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]
 
 def schemes(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Figure 3.16: ranges while updates arrive at the rate that rewriting in place sustains."""
-    data = pq.read_table(folder)
-    in_place = scratch / "in-place"
-    deltalake.write_deltalake(str(in_place), data)
+    in_place = write_delta(folder, scratch / "in-place")
     result: dict[str, Any] = {"scans": {}}
     quiet = {"without": session_of(folder, fresh(scratch, "plain", folder))}
     parts = {"without": scans(quiet, rows, rounds, [folder])}
@@ -168,10 +184,10 @@ def schemes(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, An
         parts["in place"] = scans({"in place": newest}, rows, max(rounds // 2, 1), [in_place])
     finally:
         rate = writer.stop()
+        shutil.rmtree(in_place)
     result["batches_per_second"] = rate
     for name, page in PAGES.items():
-        copy = scratch / f"masm-{name}"
-        shutil.copytree(folder, copy)
+        copy = linked(folder, scratch / f"masm-{name}")
         table = lakemark.Table(copy)
         table.declare_key("k", cache_bytes=cache_of(rows), page_bytes=page)
         fill(table, rows, 0.5, 7)
@@ -180,6 +196,7 @@ def schemes(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, An
             parts[name] = scans({name: session_of(copy, copy / "_lakemark")}, rows, rounds, [copy])
         finally:
             result[f"batches_per_second, {name}"] = writer.stop()
+            shutil.rmtree(copy)
     for state in ("memory", "cold"):
         result["scans"][state] = {
             size: {engine: part[state][size][engine] for engine, part in parts.items()}
@@ -203,8 +220,7 @@ def speeds(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any
 
 def migration(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Figure 3.20: a migration of a cache that is half full against a scan, and scans while it runs."""
-    copy = scratch / "migrated"
-    shutil.copytree(folder, copy)
+    copy = linked(folder, scratch / "migrated")
     table = lakemark.Table(copy)
     table.declare_key("k", cache_bytes=cache_of(rows))
     changed = fill(table, rows, 0.5, 7)
@@ -244,8 +260,7 @@ def sustained(folder: Path, scratch: Path, rows: int, seconds: float) -> dict[st
     """Figure 3.21: updates a second, migrations included, by the size of the cache; and in place."""
     rates = {}
     for part in (4, 2, 1):
-        copy = scratch / f"sustained-{part}"
-        shutil.copytree(folder, copy)
+        copy = linked(folder, scratch / f"sustained-{part}")
         table = lakemark.Table(copy)
         cache = cache_of(rows) // part
         table.declare_key("k", cache_bytes=cache, page_bytes=PAGES["coarse" if cache >= 16 << 20 else "fine"])
@@ -260,10 +275,9 @@ def sustained(folder: Path, scratch: Path, rows: int, seconds: float) -> dict[st
                 table.migrate()
                 migrations += 1
         rates[named(cache)] = updated / (time.perf_counter() - began)
-    place = scratch / "sustained-in-place"
-    deltalake.write_deltalake(str(place), pq.read_table(folder))
-    writer = Writer(IN_PLACE, place, rows, IN_PLACE_BATCH)
-    time.sleep(max(seconds / 2, 5))
+        shutil.rmtree(copy)
+    writer = Writer(IN_PLACE, write_delta(folder, scratch / "sustained-in-place"), rows, IN_PLACE_BATCH)
+    writer.wait(max(seconds / 2, 5))
     rates["in place (delta-rs)"] = writer.stop() * IN_PLACE_BATCH
     return rates
 

@@ -29,6 +29,12 @@ class Writer:
         while self._next():
             self._batches += 1
 
+    def wait(self, seconds: float) -> None:
+        """Waits so long, and until a batch is done or the process ends."""
+        time.sleep(seconds)
+        while not self._batches and self._process.poll() is None:
+            time.sleep(0.1)
+
     def stop(self) -> float:
         """Stops it; returns the batches a second."""
         took = time.perf_counter() - self._began

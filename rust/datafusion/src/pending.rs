@@ -23,11 +23,12 @@ pub(crate) async fn counted(
     probe: Probe,
 ) -> Result<Option<u64>> {
     let Some(in_files) = probe.certain_rows_of_files() else { return Ok(None) };
-    if probe.pending_rows == 0 {
+    let pending = probe.pending_rows();
+    if pending == 0 {
         return Ok(Some(in_files));
     }
     let filter = match (asked, filter) {
-        (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + probe.pending_rows)),
+        (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + pending)),
         (Predicate::Const(_), _) => return Ok(Some(in_files)),
         (_, Some(filter)) => unnormalize_col(filter),
         (_, None) => return Ok(None),

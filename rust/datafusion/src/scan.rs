@@ -68,8 +68,8 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, report, .. } = probe;
-    let mut work = planner.sort_out(files).await?;
+    let Probe { files, pending, report, .. } = probe;
+    let mut work = planner.sort_out(files, pending.as_deref()).await?;
     if planner.output.fields().is_empty() && planner.predicate.is_none() {
         work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
     }
@@ -78,25 +78,25 @@ pub(crate) async fn plan_scan(
     }
     let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
-    let (pending, gaps_of_pending) = planner.pending_scans(&work)?;
+    let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         schema: planner.output,
         counted: work.counted,
         certain_rows: work.certain_rows(),
         certain,
         checked,
-        pending,
+        pending: of_pending,
         held: planner.held,
         gaps_closed: gaps_of_certain + gaps_of_checked + gaps_of_pending,
         fetch: request.limit,
-        summary: summary(request, &report),
+        summary: summary(request, &report, pending.as_deref()),
         report,
         facts: request.facts.clone(),
         prober: request.prober.clone(),
     })))
 }
 
-fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
+fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&PendingRows>) -> String {
     let mut text = format!(
         "table={}, files={}, files_pruned={}, files_unknown={}, rows_certain={}, rows_uncertain={}",
         request.location,
@@ -106,7 +106,7 @@ fn summary(request: &ScanRequest<'_>, report: &ProbeReport) -> String {
         report.rows_certain,
         report.rows_uncertain
     );
-    if let Some(pending) = request.snapshot.pending() {
+    if let Some(pending) = pending {
         text.push_str(&format!(", rows_pending={}", pending.row_count()));
     }
     if let Some(filter) = conjunction(request.filters.iter().cloned()) {
@@ -216,9 +216,11 @@ impl<'a> Planner<'a> {
         Ok(Self { state, request, footers, held: Held::default(), table_schema, output, columns, predicate })
     }
 
-    async fn sort_out(&self, probes: Vec<FileProbe>) -> Result<Work<'a>> {
+    async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p PendingRows>) -> Result<Work<'p>>
+    where
+        'a: 'p,
+    {
         let count_only = self.output.fields().is_empty();
-        let pending = self.request.snapshot.pending().map(AsRef::as_ref);
         let mut work = Work { pending, ..Work::default() };
         let mut unknown = Vec::new();
         for (file, probe) in self.request.snapshot.files().iter().zip(probes) {

@@ -157,6 +157,24 @@ impl Predicate {
         }
     }
 
+    /// Keys of a column: where its value has another one, this is not true.
+    #[must_use]
+    pub fn keys_of(&self, column: &str) -> KeyRanges {
+        match self {
+            Self::Const(Truth::False | Truth::Null) => KeyRanges::none(),
+            Self::Leaf(Leaf { column: tested, test: Test::Ranges(ranges), .. }) if tested == column => ranges.clone(),
+            Self::And(parts) => parts.iter().fold(KeyRanges::all(), |keys, part| keys.intersect(&part.keys_of(column))),
+            Self::Or(parts) => KeyRanges::union_all(parts.iter().map(|part| part.keys_of(column)).collect()),
+            Self::Not(inner) => match inner.as_ref() {
+                Self::Leaf(Leaf { column: tested, test: Test::Ranges(ranges), .. }) if tested == column => {
+                    ranges.complement()
+                }
+                _ => KeyRanges::all(),
+            },
+            Self::Const(Truth::True) | Self::Leaf(_) | Self::Unknown { .. } => KeyRanges::all(),
+        }
+    }
+
     /// Every leaf, in the order of the text.
     #[must_use]
     pub fn leaves(&self) -> Vec<&Leaf> {

@@ -168,6 +168,13 @@ impl KeyRanges {
         self.0.get(first).is_some_and(|range| range.contains(key))
     }
 
+    /// Whether a key from `low` to `high` may be in the set.
+    #[must_use]
+    pub fn meets(&self, low: &Key, high: &Key) -> bool {
+        let first = self.0.partition_point(|range| range.ends_before(low));
+        self.0.get(first).is_some_and(|range| range.begins_at_or_before(high))
+    }
+
     /// Keys in both sets.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {

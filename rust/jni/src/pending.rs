@@ -44,6 +44,7 @@ impl Chosen {
             let is_certain = *predicate == Predicate::Const(Truth::True);
             return Ok(Self { files: pending.files.clone(), batches: pending.batches.clone(), is_certain });
         }
+        let pending = pending.narrowed(predicate);
         let mut chosen = Self { is_certain: true, ..Self::default() };
         for batch in &pending.batches {
             let candidates = Candidates::among(predicate, &flattened(batch, &columns_of(predicate))?);

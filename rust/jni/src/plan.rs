@@ -107,7 +107,7 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> 
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
     let mut files = pinned.snapshot.probe(&predicate, &options).await?;
     // They are asked here.
-    files.pending_rows = 0;
+    files.pending = None;
     let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
     *slot = Some((filter.to_owned(), Arc::clone(&answer)));
@@ -127,10 +127,10 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
     }
     // Without a filter nothing was promised to Spark yet, and the cheaper question will do.
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
-    let mut probe = pinned.snapshot.probe(&predicate, &options).await?;
+    let probe = pinned.snapshot.probe(&predicate, &options).await?;
     // Without a filter pending rows need not be looked at to be counted.
-    let pending = std::mem::take(&mut probe.pending_rows);
-    Ok(probe.certain_rows().map(|rows| rows + pending))
+    let pending = probe.pending_rows();
+    Ok(probe.certain_rows_of_files().map(|rows| rows + pending))
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.

@@ -59,11 +59,12 @@ static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallel
 /// Probes a snapshot.
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
     let started = Instant::now();
+    if !options.use_index {
+        return Ok(disabled(snapshot, &snapshot.composed(predicate), started));
+    }
+    let pending = snapshot.pending().map(|pending| pending.narrowed(predicate));
     let predicate = snapshot.composed(predicate);
     let counter = Arc::new(ReadCounter::default());
-    if !options.use_index {
-        return Ok(disabled(snapshot, &predicate, started));
-    }
     let mut counted = vec![None; snapshot.files().len()];
     if options.count_only {
         count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
@@ -79,11 +80,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     (report.index_reads, report.index_bytes) = counter.totals();
     report.seconds = started.elapsed().as_secs_f64();
     let left_out = choice.left_out.contains(&true);
-    Ok(Probe { files, pending_rows: pending_rows(snapshot), left_out, report })
-}
-
-fn pending_rows(snapshot: &Snapshot) -> u64 {
-    snapshot.pending().map_or(0, |pending| pending.row_count())
+    Ok(Probe { files, pending, left_out, report })
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
@@ -99,7 +96,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     let seconds = started.elapsed().as_secs_f64();
     Probe {
         files,
-        pending_rows: pending_rows(snapshot),
+        pending: snapshot.pending().cloned(),
         left_out: false,
         report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
     }

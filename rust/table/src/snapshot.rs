@@ -47,8 +47,8 @@ pub struct DataFile {
 pub struct Probe {
     /// One entry per file.
     pub files: Vec<FileProbe>,
-    /// Rows that are in no data file yet, for which the predicate must be evaluated: see [`Snapshot::pending`].
-    pub pending_rows: u64,
+    /// Rows that are in no data file yet, for which the predicate must be evaluated: those of [`Snapshot::pending`] for which it may be true.
+    pub pending: Option<Arc<PendingRows>>,
     /// Whether searches were left out as reading is cheaper.
     pub left_out: bool,
     /// How it came about and what it cost.
@@ -59,7 +59,13 @@ impl Probe {
     /// The number of rows for which the predicate is true, if that is certain for every file and nothing is pending.
     #[must_use]
     pub fn certain_rows(&self) -> Option<u64> {
-        self.certain_rows_of_files().filter(|_| self.pending_rows == 0)
+        self.certain_rows_of_files().filter(|_| self.pending_rows() == 0)
+    }
+
+    /// How many rows of [`Self::pending`] there are.
+    #[must_use]
+    pub fn pending_rows(&self) -> u64 {
+        self.pending.as_ref().map_or(0, |pending| pending.row_count())
     }
 
     /// The number of rows of data files for which the predicate is true, if that is certain for every file. Pending rows are no rows

@@ -33,6 +33,7 @@ mod level;
 mod merge;
 mod migrate;
 mod overlay;
+mod pages;
 mod parameters;
 mod publication;
 mod resolve;

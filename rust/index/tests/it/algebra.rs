@@ -155,12 +155,28 @@ proptest! {
         }
     }
 
+    /// Law 2: no row is true whose value has another key.
+    #[test]
+    fn law_2_keys_of_a_column_are_those_of_all_rows_that_are_true(predicate in predicate(), row in [cell(), cell()]) {
+        for predicate in [predicate.clone(), predicate.simplify()] {
+            for (column, cell) in ["a", "b"].into_iter().zip(row) {
+                if let (Truth::True, Cell::Value(v) | Cell::Opaque(v)) = (holds(&predicate, &row), cell) {
+                    prop_assert!(predicate.keys_of(column).contains(&Key::Fixed(v)), "{predicate} {row:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn key_ranges_are_sets(a in ranges(), b in ranges()) {
         for key in (0..7).map(Key::Fixed) {
             prop_assert_eq!(a.intersect(&b).contains(&key), a.contains(&key) && b.contains(&key));
             prop_assert_eq!(a.union(&b).contains(&key), a.contains(&key) || b.contains(&key));
             prop_assert_eq!(a.complement().contains(&key), !a.contains(&key));
+            for high in (0..7).map(Key::Fixed) {
+                let both = KeyRanges::between(Bound::Included(key.clone()), Bound::Included(high.clone())).intersect(&a);
+                prop_assert!(key > high || a.meets(&key, &high) == (both != KeyRanges::none()), "{:?} {:?}", key, high);
+            }
         }
         prop_assert_eq!(a.complement().complement(), a);
     }

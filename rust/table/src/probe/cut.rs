@@ -37,7 +37,7 @@ impl Snapshot {
             };
             add_file(&mut report, file, row_groups);
         }
-        Probe { files, pending_rows: planned.pending_rows, left_out: planned.left_out, report }
+        Probe { files, pending: planned.pending.clone(), left_out: planned.left_out, report }
     }
 }
 

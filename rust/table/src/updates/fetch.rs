@@ -190,7 +190,7 @@ impl OpenFile {
     }
 
     /// Bounds of the pages of a column; none if the file does not tell.
-    fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
+    pub(super) fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
         let metadata = self.metadata.metadata();
         let (columns, offsets) = (metadata.column_index()?, metadata.offset_index()?);
         let converter =
@@ -215,10 +215,10 @@ impl OpenFile {
 }
 
 /// The rows of pages, and the least and the greatest value of a column in each.
-struct PageBounds {
-    rows: Vec<Range<u32>>,
-    low: ArrayRef,
-    high: ArrayRef,
+pub(super) struct PageBounds {
+    pub rows: Vec<Range<u32>>,
+    pub low: ArrayRef,
+    pub high: ArrayRef,
 }
 
 /// Row groups with a chosen row, and the rows to take of them.

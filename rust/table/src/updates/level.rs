@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::compute::take_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::row::Rows;
 use lakemark_format::{KeyFilter, Operation};
 use lakemark_index::RowSet;
 
 use super::fetch::OpenFile;
 use super::key::{KeyColumns, Keys};
+use super::pages::KeyPages;
 use super::rows::ChangeColumns;
 use crate::error::{Error, Result};
 use crate::footer::modified_ns;
@@ -59,6 +60,8 @@ pub(crate) struct Level {
     /// The keys of rows in memory as bytes, once they were looked at.
     encoded: OnceLock<Rows>,
     hits: Mutex<HashMap<FileIdentity, Arc<Hits>>>,
+    /// Where the keys of a file are, by the type that its first key column had then.
+    pages: Mutex<Option<(DataType, Option<Arc<KeyPages>>)>>,
     /// Rows of older levels that this one replaces, by their ids.
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
 }
@@ -67,7 +70,8 @@ impl Level {
     /// A level of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {
         let (filter, encoded) = (OnceLock::new(), OnceLock::new());
-        Self { id, rows, whole, partial, filter, encoded, hits: Mutex::default(), replaced: Mutex::default() }
+        let (hits, pages, replaced) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { id, rows, whole, partial, filter, encoded, hits, pages, replaced }
     }
 
     /// A level in memory.
@@ -96,6 +100,20 @@ impl Level {
     pub(crate) fn all_hits(&self) -> Vec<(FileIdentity, Arc<Hits>)> {
         let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.iter().map(|(file, hits)| (file.clone(), Arc::clone(hits))).collect()
+    }
+
+    /// Where the keys of a file are, if its pages tell.
+    pub(crate) fn pages(&self, key: &KeyColumns) -> Option<Arc<KeyPages>> {
+        let (LevelRows::File(file), Some(name), Some(of)) = (&self.rows, key.names.first(), key.types.first()) else {
+            return None;
+        };
+        let mut known = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pages)) = known.as_ref().filter(|(then, _)| then == of) {
+            return pages.clone();
+        }
+        let pages = KeyPages::of(file, name, of).map(Arc::new);
+        *known = Some((of.clone(), pages.clone()));
+        pages
     }
 
     /// Rows of an older level that this one replaces, if it was resolved.

@@ -19,6 +19,7 @@ use object_store::ObjectMeta;
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Hits, Level, LevelRows, chosen, identity};
+use super::pages::KeyPages;
 use super::parameters::Parameters;
 use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
@@ -52,6 +53,8 @@ pub struct PendingFile {
     pub row_groups: Vec<u32>,
     /// The rows that count.
     pub rows: RowSet,
+    /// Where its keys are, if that is known.
+    pub(super) keys: Option<Arc<KeyPages>>,
 }
 
 impl PendingRows {
@@ -337,7 +340,7 @@ impl<'a> Updated<'a> {
             }
             LevelRows::File(file) if !rows.is_empty() => {
                 let (meta, row_groups) = (file.meta().clone(), file.row_groups.clone());
-                pending.files.push(PendingFile { meta, row_groups, rows: rows.clone() });
+                pending.files.push(PendingFile { meta, row_groups, rows: rows.clone(), keys: level.pages(&self.key) });
             }
             LevelRows::Memory(_) | LevelRows::File(_) | LevelRows::None => {}
         }

@@ -3,6 +3,7 @@
 mod filters;
 mod migration;
 mod model;
+mod narrowing;
 mod publishing;
 mod reading;
 mod repeated;
@@ -191,7 +192,7 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
     make(&table, Operation::Upsert, batch(&[(6, Some(4), None)])).await.unwrap();
     let after = probe(&table.snapshot().await.unwrap(), &asked).await;
     assert_eq!((certain(&after.files[0]), certain(&after.files[1])), (vec![], vec![3]));
-    assert_eq!((after.certain_rows(), after.certain_rows_of_files(), after.pending_rows), (None, Some(1), 1));
+    assert_eq!((after.certain_rows(), after.certain_rows_of_files(), after.pending_rows()), (None, Some(1), 1));
     // Where only the number is asked for, too: hidden rows leave it before it is known.
     let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
     let counted = table.snapshot().await.unwrap().probe(&asked, &options).await.unwrap();
