@@ -208,11 +208,13 @@ def schemes(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, An
 def speeds(folder: Path, scratch: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Figure 3.18: ranges with updates that came since the last run, the cache half full."""
     asks = {"without": session_of(folder, fresh(scratch, "plain", folder))}
+    half = scratch / "half"
+    table = open_table(folder, half, cache_bytes=cache_of(rows))
+    fill(table, rows, 0.5, 7)
+    table.flush()
     for speed in SPEEDS:
-        store = scratch / f"speed-{speed}"
-        table = open_table(folder, store, cache_bytes=cache_of(rows))
-        fill(table, rows, 0.5, 7)
-        table.flush()
+        store = Path(shutil.copytree(half, scratch / f"speed-{speed}"))
+        table = lakemark.Table(folder, store=store)
         apply(table, changes(rows, min(speed, rows // 100), 99), commits=20)
         asks[f"{speed:,}"] = session_of(folder, store)
     return {"scans": scans(asks, rows, rounds, [folder, scratch])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -168,3 +169,52 @@ def test_a_renamed_column_keeps_its_index_and_a_dropped_one_loses_it(mapped: Pat
         assert table.count("city IS NULL", use_index=use_index) == len(ALL)
         assert table.count("city = 3", use_index=use_index) == 0
     assert table.explain("town = 'Oslo'").leaves[0].index == "city_bitmap"
+
+
+@pytest.mark.parametrize("state", ["buffered", "flushed", "merged"])
+def test_changes_keep_to_the_stored_names(mapped: Path, state: str) -> None:
+    # The nested columns are gone from the table, not from its files: updates of such tables are for flat columns.
+    commit(mapped, 1, metadata(COLUMNS[0], COLUMNS[1], COLUMNS[4]))
+    rows_now = [{name: row[name] for name in ("id", "city", "day")} for row in ALL]
+    table = lakemark.Table(mapped)
+    table.declare_key("id")
+    changed = [{**row, "city": "Bern"} for row in rows_now[::9]]
+    added = [{"id": 10_000 + number, "city": "Rom", "day": "day2"} for number in range(20)]
+    kinds = pa.schema(table.scan(limit=0).to_arrow().schema)
+    table.upsert(pa.Table.from_pylist(changed + added, kinds))
+    if state == "merged":
+        table.flush()
+    table.delete(pa.table({"id": [row["id"] for row in rows_now[4::50]]}))
+    table.update(pa.table({"id": [1, 2, 999_999], "city": ["Graz"] * 3}))
+    if state != "buffered":
+        table.flush()
+    now = {row["id"]: row for row in [*rows_now, *changed, *added]}
+    for row in rows_now[4::50]:
+        del now[row["id"]]
+    for key in (1, 2):
+        now[key] = {**now[key], "city": "Graz"}
+    expected = [now[key] for key in sorted(now)]
+
+    def check(table: lakemark.Table, expected: list[dict[str, Any]], city: str) -> None:
+        for use_index in (True, False):
+            assert scanned(table, None, use_index=use_index) == expected
+            graz = [row for row in expected if row[city] == "Graz"]
+            assert scanned(table, f"{city} = 'Graz'", use_index=use_index) == graz
+            assert scanned(table, "id = 18", use_index=use_index) == [row for row in expected if row["id"] == 18]
+            bern = sum(row[city] == "Bern" for row in expected)
+            assert table.count(f"{city} = 'Bern'", use_index=use_index) == bern > 0
+
+    check(table, expected, "city")
+    check(lakemark.Table(mapped), expected, "city")
+    # Another column takes the name, also of the rows that wait.
+    renamed = (COLUMNS[0], field("town", "col-2", "string"), field("city", "col-9", "long"), COLUMNS[4])
+    commit(mapped, 2, metadata(*renamed))
+    expected = [{"id": row["id"], "town": row["city"], "city": None, "day": row["day"]} for row in expected]
+    check(table, expected, "town")
+    check(lakemark.Table(mapped), expected, "town")
+    table.migrate()
+    check(table, expected, "town")
+    shutil.rmtree(mapped / "_lakemark")
+    check(lakemark.Table(mapped), expected, "town")
+    names = {tuple(pq.read_schema(path).names) for path in mapped.rglob("*.parquet") if "part-0000" in path.name}
+    assert names == {("col-1", "col-2", "col-9")}

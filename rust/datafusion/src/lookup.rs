@@ -63,8 +63,13 @@ pub async fn lookup(
     }
     let filters = filters(&on, &keys)?;
     let names: Vec<String> = on.into_iter().map(|(_, name)| name).collect();
-    let predicate = snapshot.keyed(&names, &keys).unwrap_or_else(|| translate(&filters, &schema));
-    let probe = query.probe(&predicate, false).await?;
+    let by_columns = translate(&filters, &schema);
+    let by_index = snapshot.keyed(&names, &keys);
+    let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
+    if by_index.is_some() {
+        // An index over several columns knows nothing of pending rows.
+        probe.pending = probe.pending.map(|pending| pending.narrowed(&by_columns));
+    }
     if probe.certain_rows() == Some(0) {
         return Ok((output, Vec::new()));
     }

@@ -34,6 +34,7 @@ mod footer;
 mod history;
 mod kind;
 mod listing;
+mod local;
 mod location;
 mod moments;
 mod names;

@@ -10,6 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
 use crate::error::{Error, Result};
+use crate::local::LocalFiles;
 
 /// Puts a layer around every object store that a table uses: counters, limits, faults.
 pub type StoreLayer<'a> = &'a (dyn Fn(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore> + Send + Sync);
@@ -95,7 +96,7 @@ impl Location {
         let root = Url::from_directory_path(&folder)
             .map_err(|()| Error::invalid(format!("the path {text} cannot be made a URL")))?;
         let prefix = Path::from_absolute_path(&folder).map_err(|error| Error::invalid(error.to_string()))?;
-        let object_store = layer(Arc::new(object_store::local::LocalFileSystem::new()));
+        let object_store = layer(Arc::new(LocalFiles::default()));
         Ok(Self { text: text.to_owned(), root, prefix, local: Some(folder), shape, object_store })
     }
 
@@ -188,7 +189,7 @@ impl Place {
         match parse_address(text)? {
             Address::Local(path) => {
                 let prefix = Path::from_absolute_path(&path).map_err(|error| Error::invalid(error.to_string()))?;
-                let object_store = layer(Arc::new(object_store::local::LocalFileSystem::new()));
+                let object_store = layer(Arc::new(LocalFiles::default()));
                 Ok(Self { text: path.display().to_string(), prefix, local: Some(path), object_store })
             }
             Address::Remote(url) => {

@@ -20,6 +20,8 @@ use crate::footer::fingerprint;
 const MAPPING_PREFIX: &str = "delta.columnMapping.";
 const STORED_NAME: &str = "delta.columnMapping.physicalName";
 const COLUMN_ID: &str = "delta.columnMapping.id";
+/// How columns of runs begin that are not the table's: these have one name only.
+pub(crate) const OURS: &str = "__lakemark_";
 
 /// The names of a table's columns in its files, and those that it shows.
 #[derive(Clone, Debug)]
@@ -212,7 +214,11 @@ fn stored_field(field: &FieldRef) -> FieldRef {
 
 /// The name that a stored field shows. One that the table has no more gets a name that no column can have.
 fn shown_name(stored: &str, columns: &Columns) -> String {
-    columns.get(stored).map_or_else(|| format!("{stored}\u{0}"), |column| column.shown.clone())
+    match columns.get(stored) {
+        Some(column) => column.shown.clone(),
+        None if stored.starts_with(OURS) => stored.to_owned(),
+        None => format!("{stored}\u{0}"),
+    }
 }
 
 fn shown_fields(fields: &Fields, columns: &Columns) -> Fields {

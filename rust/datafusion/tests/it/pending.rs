@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, StructArray};
 use arrow::datatypes::Int64Type;
 use datafusion::prelude::SessionConfig;
-use lakemark_datafusion::LakemarkSession;
+use lakemark_datafusion::{LakemarkSession, QueryOptions};
 use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
@@ -126,6 +126,66 @@ async fn runs_with_many_gaps_are_read_as_a_whole_and_give_the_same_rows() {
     assert_eq!(rows(&session, "SELECT id FROM t WHERE id >= 1000").await.len(), live);
     let newer = rows(&session, "SELECT id FROM t WHERE name LIKE 'newer%' OR id % 21 = 0 AND id >= 1000").await.len();
     assert_eq!(newer, (2000..3000).filter(|id| id % 7 == 0).count());
+}
+
+/// Keys are searched for in the pages of runs that may have them, and a scan without any knows how many rows it has.
+#[tokio::test]
+async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("0.parquet"), &batch(0..50_000, "old"));
+    let table = keyed(folder.path(), &[]).await;
+    let session = session(folder.path()).await;
+    make(&table, Operation::Upsert, batch((0..80_000).filter(|id| id % 2 == 0), "new")).await;
+    table.flush().await.unwrap();
+    let pending = table.snapshot().await.unwrap().pending().unwrap().row_count();
+    assert_eq!(pending, 40_000);
+    for (sql, most) in [
+        ("SELECT * FROM t WHERE id >= 20000 AND id < 20100", 2 * 2048),
+        ("SELECT name, k FROM t WHERE id IN (3, 40000, 40001, 79998)", 3 * 2048),
+        ("SELECT id FROM t WHERE id BETWEEN 100 AND 200 AND k = 4", 2 * 2048),
+        ("SELECT count(*) FROM t WHERE id > 49000 AND id <= 49900 AND name LIKE 'new%'", 2 * 2048),
+        ("SELECT * FROM t WHERE id >= 80000", 0),
+        ("SELECT id FROM t WHERE name = 'new 4'", pending),
+    ] {
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+        let plan = rows(&session, &format!("EXPLAIN {sql}")).await.join("\n");
+        let told = plan.split("rows_pending=").nth(1).expect(&plan);
+        let told: u64 = told.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap();
+        assert!(told <= most && (told > 0) == (most > 0), "{sql}: {told}\n{plan}");
+    }
+    let options = QueryOptions::default();
+    let counted = |filter: &'static str| lakemark_datafusion::count(&table, Some(filter), &options);
+    assert_eq!(counted("id >= 20000 AND id < 20100").await.unwrap(), 100);
+    assert_eq!(counted("id >= 60000 AND id < 60100").await.unwrap(), 50);
+    assert_eq!(counted("id >= 80000").await.unwrap(), 0);
+}
+
+/// An index over several columns is asked for rows of files, and the pages of runs by the first of the columns.
+#[tokio::test]
+async fn keys_of_several_columns_are_looked_up_in_runs_too() {
+    let folder = TempDir::new().unwrap();
+    write(&folder.path().join("0.parquet"), &batch(0..1000, "old"));
+    let table = open(folder.path()).await;
+    let key = ["k".to_owned(), "id".to_owned()];
+    table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    make(&table, Operation::Upsert, batch((0..60_000).filter(|id| id % 3 == 0), "new")).await;
+    table.flush().await.unwrap();
+    let keys = [(3, 33), (3, 41_013), (4, 4), (9, 59_999), (9, 59_979), (11, 33), (4, 33)];
+    let keys: StructArray = StructArray::try_from(vec![
+        ("k", Arc::new(keys.iter().map(|key| Some(key.0)).collect::<Int64Array>()) as ArrayRef),
+        ("id", Arc::new(keys.iter().map(|key| Some(key.1)).collect::<Int64Array>()) as ArrayRef),
+    ])
+    .unwrap();
+    let keys: ArrayRef = Arc::new(keys);
+    let columns = ["name".to_owned()];
+    for options in [QueryOptions::default(), QueryOptions { use_index: false, ..QueryOptions::default() }] {
+        let (_, found) = lakemark_datafusion::lookup(&table, &keys, &[], Some(&columns), &options).await.unwrap();
+        let mut names: Vec<&str> =
+            found.iter().flat_map(|rows| rows["name"].as_string::<i32>().iter().flatten()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["new 13", "new 33", "new 979", "old 4"]);
+    }
 }
 
 /// Law 3: what is hidden is hidden before it is filtered. No predicate fails by the values of rows that are gone.

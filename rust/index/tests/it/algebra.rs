@@ -77,6 +77,17 @@ fn leaf_candidates(leaf: &Leaf, rows: &[[Cell; 2]]) -> Candidates {
     }
 }
 
+/// A list has other elements beside the one that is asked for.
+#[test]
+fn law_2_a_test_of_elements_says_nothing_of_keys() {
+    let ranges = KeyRanges::point(Key::Fixed(1));
+    let leaf = |test| Predicate::Leaf(Leaf { column: "a".to_owned(), test, text: String::new() });
+    assert_eq!(leaf(Test::Ranges(ranges.clone())).keys_of("a"), ranges);
+    assert_eq!(leaf(Test::Ranges(ranges.clone())).keys_of("b"), KeyRanges::all());
+    assert_eq!(leaf(Test::Elements(ranges)).keys_of("a"), KeyRanges::all());
+    assert_eq!(leaf(Test::IsNull).keys_of("a"), KeyRanges::all());
+}
+
 fn cell() -> impl Strategy<Value = Cell> {
     prop_oneof![1 => Just(Cell::Null), 4 => (0u64..6).prop_map(Cell::Value), 1 => (0u64..6).prop_map(Cell::Opaque)]
 }

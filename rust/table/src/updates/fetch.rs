@@ -8,7 +8,7 @@ use arrow::compute::{CastOptions, cast_with_options, take};
 use arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use lakemark_index::RowSet;
+use lakemark_index::{RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -189,8 +189,12 @@ impl OpenFile {
         Ok(chosen.finish())
     }
 
-    /// Bounds of the pages of a column; none if the file does not tell.
+    /// Bounds of the pages of a column, as values of a type; none if the file does not tell, or they are none of the values of that type.
     pub(super) fn bounds(&self, column: &str, of: &DataType) -> Option<PageBounds> {
+        let stored = self.metadata.schema().field_with_name(column).ok()?;
+        if !keeps_order(stored.data_type(), of) {
+            return None;
+        }
         let metadata = self.metadata.metadata();
         let (columns, offsets) = (metadata.column_index()?, metadata.offset_index()?);
         let converter =
@@ -211,6 +215,19 @@ impl OpenFile {
             start += length;
         }
         (rows.len() == low.len() && rows.len() == high.len()).then_some(PageBounds { rows, low, high })
+    }
+}
+
+/// Whether values that become those of another type are in the same order there: 9 comes before 50 as a number, and behind it as a text.
+fn keeps_order(from: &DataType, to: &DataType) -> bool {
+    use DataType::{Date32, Date64, Dictionary, Timestamp};
+    match (from, to) {
+        (Dictionary(_, values), to) => keeps_order(values, to),
+        (from, Dictionary(_, values)) => keeps_order(from, values),
+        (Timestamp(_, from), Timestamp(_, to)) => from.is_some() == to.is_some(),
+        (Date32 | Date64, Date32 | Date64 | Timestamp(_, None)) => true,
+        (from, to) if from.is_integer() || from.is_decimal() => to.is_integer() || to.is_decimal(),
+        (from, to) => key_type_of(from).is_some_and(|key| key_type_of(to) == Some(key)),
     }
 }
 

@@ -86,6 +86,8 @@ struct Made {
     end: u64,
     folded: bool,
     schema: SchemaRef,
+    /// Which columns of files and runs those of the schema are.
+    names: u64,
     files: Vec<(FileIdentity, Option<Arc<RowSet>>)>,
 }
 
@@ -167,6 +169,11 @@ pub(crate) struct Updated<'a> {
     pub schema: SchemaRef,
 }
 
+/// The fingerprint of the names that columns have in files and logs, where those are others.
+fn names_of(base: &Snapshot) -> u64 {
+    base.column_names().map_or(0, |names| names.fingerprint())
+}
+
 impl<'a> Updated<'a> {
     pub(crate) fn of(
         base: &Snapshot,
@@ -189,8 +196,9 @@ impl<'a> Updated<'a> {
     pub(crate) async fn tail(&self, base: &Snapshot, slot: &TailSlot) -> Result<Tail> {
         let known = slot.take();
         let log = &self.updates.log;
-        let is_same = |tail: &Tail| tail.log == log.id && *tail.fold.schema() == self.schema;
-        let mut tail = known.filter(is_same).unwrap_or_else(|| Tail::new(log, &self.schema, &self.key));
+        let names = names_of(base);
+        let is_same = |tail: &Tail| tail.log == log.id && tail.names == names && *tail.fold.schema() == self.schema;
+        let mut tail = known.filter(is_same).unwrap_or_else(|| Tail::new(log, names, &self.schema, &self.key));
         let Some(path) = self.store.local_path(&log.path) else {
             return Err(Error::unsupported("a table with pending changes needs its store on a local file system"));
         };
@@ -231,6 +239,7 @@ impl<'a> Updated<'a> {
             end: tail.end,
             folded: self.folded,
             schema: Arc::clone(&self.schema),
+            names: names_of(base),
             files: base.files().iter().map(|file| (identity(file), file.deleted.clone())).collect(),
         };
         if let Some((of, overlay)) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)

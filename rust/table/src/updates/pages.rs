@@ -33,10 +33,11 @@ impl KeyPages {
 
     fn rows_with(&self, keys: &KeyRanges, universe: u32) -> RowSet {
         let mut rows = RowSetBuilder::new(universe);
-        for (page, low, high) in &self.pages {
-            if keys.meets(low, high) {
-                rows.insert_range(page.clone());
-            }
+        let (Some(first), Some(last)) = (keys.ranges().first(), keys.ranges().last()) else { return rows.finish() };
+        let from = self.pages.partition_point(|(_, _, high)| !first.begins_at_or_before(high));
+        let behind = self.pages.iter().skip(from).take_while(|(_, low, _)| !last.ends_before(low));
+        for (page, ..) in behind.filter(|(_, low, high)| keys.meets(low, high)) {
+            rows.insert_range(page.clone());
         }
         rows.finish()
     }
@@ -46,6 +47,9 @@ impl PendingRows {
     /// Those for which a predicate may be true: of runs, those in pages that may have its keys. All rows in memory.
     #[must_use]
     pub fn narrowed(self: &Arc<Self>, predicate: &Predicate) -> Arc<Self> {
+        if self.files.iter().all(|file| file.keys.is_none()) {
+            return Arc::clone(self);
+        }
         let predicate = predicate.clone().simplify();
         let all = KeyRanges::all();
         let asked = self.files.iter().map(|file| file.keys.as_ref().map(|pages| predicate.keys_of(&pages.column)));

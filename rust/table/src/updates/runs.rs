@@ -28,13 +28,11 @@ use super::parameters::Parameters;
 use super::rows::{OPERATION, batch, operation_rows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
-use crate::names::ColumnNames;
+use crate::names::{ColumnNames, OURS};
 use crate::store::{PendingFile, Store};
 
 /// Rows of a page of a run: small, so that few are read for few keys.
 const PAGE_ROWS: usize = 2048;
-/// How columns that are not the table's begin.
-const OURS: &str = "__lakemark_";
 /// The most rows of a row group of a run.
 const GROUP_ROWS: usize = 128 * 1024;
 /// Parts in which a row group is written: its size is looked at between them.

@@ -25,6 +25,8 @@ use crate::names::ColumnNames;
 #[derive(Clone, Debug)]
 pub(crate) struct Tail {
     pub log: [u8; 16],
+    /// The fingerprint of the names of columns that it was read with.
+    pub names: u64,
     /// Where the last good frame ends.
     pub end: u64,
     /// The sequence number of the next commit.
@@ -43,9 +45,10 @@ pub(crate) struct Tail {
 
 impl Tail {
     /// A log of which nothing was read.
-    pub(crate) fn new(log: &ManifestLog, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Self {
+    pub(crate) fn new(log: &ManifestLog, names: u64, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Self {
         Self {
             log: log.id,
+            names,
             end: LOG_START,
             next: log.first_sequence,
             torn: false,

@@ -12,11 +12,11 @@ use crate::delta::commit;
 use crate::fixture::{batch, certain, equals, is_null, k_values, open, probe, rows_of, spec, write};
 
 /// A column of the log: shown name, stored name, type.
-type Column<'a> = (&'a str, &'a str, &'a str);
+pub type Column<'a> = (&'a str, &'a str, &'a str);
 
 const COLUMNS: [Column<'_>; 3] = [("day", "col-day", "date"), ("k", "col-k", "integer"), ("s", "col-s", "string")];
 
-fn metadata(mode: &str, columns: &[Column<'_>]) -> Value {
+pub fn metadata(mode: &str, columns: &[Column<'_>]) -> Value {
     let field = |(id, (shown, stored, kind)): (usize, &Column<'_>)| {
         json!({"name": shown, "type": kind, "nullable": true,
             "metadata": {"delta.columnMapping.id": id + 1, "delta.columnMapping.physicalName": stored}})
@@ -27,7 +27,7 @@ fn metadata(mode: &str, columns: &[Column<'_>]) -> Value {
         "configuration": {"delta.columnMapping.mode": mode, "delta.columnMapping.maxColumnId": "9"}, "createdTime": 0}})
 }
 
-fn add(root: &Path, path: &str, partition: &str, day: Option<&str>) -> Value {
+pub fn add(root: &Path, path: &str, partition: &str, day: Option<&str>) -> Value {
     let size = std::fs::metadata(root.join(path)).unwrap().len();
     json!({"add": {"path": path, "partitionValues": {partition: day}, "size": size,
         "modificationTime": 1_700_000_000_000u64, "dataChange": true}})
