@@ -66,7 +66,7 @@ pub async fn lookup(
     let by_columns = translate(&filters, &schema);
     let by_index = snapshot.keyed(&names, &keys);
     let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
-    if by_index.is_some() {
+    if by_index.is_some() && options.use_index {
         // An index over several columns knows nothing of pending rows.
         probe.pending = probe.pending.map(|pending| pending.narrowed(&by_columns));
     }

@@ -41,8 +41,11 @@ impl ObjectStore for LocalFiles {
                 Ok(Ok(bytes)) => return Ok(bytes),
                 // Whoever tried again would take memory for it first.
                 Ok(Err(error)) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::OutOfMemory) => {
-                    let source =
-                        io::Error::new(error.kind(), format!("{location} ends before what is to be read of it"));
+                    let text = match error.kind() {
+                        ErrorKind::UnexpectedEof => format!("{location} ends before what is to be read of it"),
+                        _ => format!("there is not enough memory for what is to be read of {location}"),
+                    };
+                    let source = io::Error::new(error.kind(), text);
                     return Err(object_store::Error::Generic { store: "LocalFiles", source: source.into() });
                 }
                 _ => {}
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_lie_far_apart_are_announced() {
+    fn ranges_are_scattered_where_more_lies_between_them_than_in_them() {
         let pages: Vec<_> = (0..13).map(|column| column * 40_000..column * 40_000 + 16_384).collect();
         assert!(ranges::are_scattered(&pages));
         let chunks: Vec<_> = (0..13).map(|column| column * 40_000..column * 40_000 + 39_000).collect();

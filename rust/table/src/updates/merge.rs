@@ -21,7 +21,7 @@ use super::resolved::Resolved;
 use super::runs::{RunWriter, buffered};
 use super::settle::Stacked;
 use super::write::Writing;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::transaction::{Edit, commit};
 
@@ -87,6 +87,12 @@ async fn merge(
         let Some(cursor) = cursors.get_mut(number) else { continue };
         // Of equal keys the newest run's comes first.
         let is_first = last.as_ref() != Some(&key);
+        if last.as_ref().is_some_and(|last| *last > key) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "a run is not in the order of the table's key, whose type was changed since; runs stay as they are until they are migrated",
+            ));
+        }
         let row = cursor.position;
         if is_first && dead.get(number).is_some_and(|dead| !dead.contains(row)) {
             gathered.push(number, cursor);

@@ -1,5 +1,6 @@
 //! Which pending rows may have keys that a predicate asks for: a run is in the order of keys, so that it has them in few of its pages.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +17,8 @@ pub(crate) struct KeyPages {
     column: String,
     /// Rows of a page, the least and the greatest key among them.
     pages: Vec<(Range<u32>, Key, Key)>,
+    /// Whether neither ever falls, as both may where bounds of texts are cut.
+    ascend: bool,
 }
 
 impl KeyPages {
@@ -27,19 +30,27 @@ impl KeyPages {
         let bounds = file.bounds(column, of)?;
         let (low, high) = (encode_literals(bounds.low.as_ref())?, encode_literals(bounds.high.as_ref())?);
         let is_whole = [low.len(), high.len()] == [bounds.rows.len(); 2];
+        let ascend = low.is_sorted() && high.is_sorted();
         let pages = bounds.rows.into_iter().zip(low).zip(high).map(|((rows, low), high)| (rows, low, high));
-        is_whole.then(|| Self { column: column.to_owned(), pages: pages.collect() })
+        is_whole.then(|| Self { column: column.to_owned(), pages: pages.collect(), ascend })
     }
 
     fn rows_with(&self, keys: &KeyRanges, universe: u32) -> RowSet {
         let mut rows = RowSetBuilder::new(universe);
-        let (Some(first), Some(last)) = (keys.ranges().first(), keys.ranges().last()) else { return rows.finish() };
-        let from = self.pages.partition_point(|(_, _, high)| !first.begins_at_or_before(high));
-        let behind = self.pages.iter().skip(from).take_while(|(_, low, _)| !last.ends_before(low));
-        for (page, ..) in behind.filter(|(_, low, high)| keys.meets(low, high)) {
-            rows.insert_range(page.clone());
-        }
+        let met = self.within(keys).iter().filter(|(_, low, high)| keys.meets(low, high));
+        met.for_each(|(page, ..)| rows.insert_range(page.clone()));
         rows.finish()
+    }
+
+    /// The pages from the first to the last that may have keys.
+    fn within(&self, keys: &KeyRanges) -> &[(Range<u32>, Key, Key)] {
+        let (Some(first), Some(last)) = (keys.ranges().first(), keys.ranges().last()) else { return &[] };
+        if !self.ascend {
+            return &self.pages;
+        }
+        let from = self.pages.partition_point(|(_, _, high)| !first.begins_at_or_before(high));
+        let to = self.pages.partition_point(|(_, low, _)| !last.ends_before(low));
+        self.pages.get(from..to).unwrap_or_default()
     }
 }
 
@@ -51,13 +62,14 @@ impl PendingRows {
             return Arc::clone(self);
         }
         let predicate = predicate.clone().simplify();
-        let all = KeyRanges::all();
-        let asked = self.files.iter().map(|file| file.keys.as_ref().map(|pages| predicate.keys_of(&pages.column)));
-        let asked: Vec<Option<KeyRanges>> = asked.map(|keys| keys.filter(|keys| *keys != all)).collect();
-        if asked.iter().all(Option::is_none) {
+        let columns: BTreeSet<&str> = self.files.iter().filter_map(PendingFile::key_column).collect();
+        let asked = columns.into_iter().map(|column| (column, predicate.keys_of(column)));
+        let asked: BTreeMap<&str, KeyRanges> = asked.filter(|(_, keys)| *keys != KeyRanges::all()).collect();
+        if asked.is_empty() {
             return Arc::clone(self);
         }
-        let files = self.files.iter().zip(asked).map(|(file, keys)| file.narrowed(keys.as_ref()));
+        let keys_of = |file: &PendingFile| file.key_column().and_then(|column| asked.get(column));
+        let files = self.files.iter().map(|file| file.narrowed(keys_of(file)));
         let files = files.filter(|file| !file.rows.is_empty()).collect();
         let Self { batches, memory_bytes, row_group_bytes, .. } = self.as_ref();
         let (memory_bytes, row_group_bytes) = (*memory_bytes, *row_group_bytes);
@@ -66,6 +78,11 @@ impl PendingRows {
 }
 
 impl PendingFile {
+    /// The column of the table whose bounds its pages have.
+    fn key_column(&self) -> Option<&str> {
+        self.keys.as_ref().map(|pages| pages.column.as_str())
+    }
+
     fn narrowed(&self, keys: Option<&KeyRanges>) -> Self {
         let (Some(keys), Some(pages)) = (keys, &self.keys) else { return self.clone() };
         let rows = self.rows.and(&pages.rows_with(keys, self.rows.universe()));

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Bound;
+use std::path::Path;
 
 use arrow::array::{ArrayRef, AsArray, Date32Array, Int32Array, RecordBatch, StringArray};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use lakemark_format::key::Key;
 use lakemark_index::{KeyRanges, LiteralKey, Predicate, encode_literal};
 use lakemark_table::{BuildOptions, Operation, PendingFile, PendingRows, ProbeOptions};
@@ -163,6 +165,72 @@ async fn pages_are_told_by_the_first_column_of_a_key_though_bounds_of_texts_are_
     }
 }
 
+/// Rows whose key is a text.
+fn texts(rows: &[&str]) -> RecordBatch {
+    let k: ArrayRef = std::sync::Arc::new(StringArray::from(rows.to_vec()));
+    let old = batch(&rows.iter().map(|_| (0, Some(2), None)).collect::<Vec<_>>());
+    let (a, s) = (old.column(1).clone(), old.column(2).clone());
+    RecordBatch::try_from_iter_with_nullable([("k", k, true), ("a", a, true), ("s", s, true)]).unwrap()
+}
+
+/// Somebody writes the files of [`folder`] anew: their keys are texts.
+fn become_texts(folder: &Path) {
+    for file in 0..2 {
+        write(&folder.join(format!("f{file}.parquet")), &texts(&[&format!("file {file}")]));
+    }
+}
+
+/// The keys of pending rows of runs, as texts.
+fn keys_of_runs(pending: &PendingRows) -> Vec<String> {
+    let mut keys = Vec::new();
+    for file in &pending.files {
+        let input = File::open(format!("/{}", file.meta.location)).unwrap();
+        let batches: Vec<_> = ParquetRecordBatchReaderBuilder::try_new(input).unwrap().build().unwrap().collect();
+        let of =
+            |rows: Result<RecordBatch, _>| cast(rows.unwrap().column_by_name("k").unwrap(), &DataType::Utf8).unwrap();
+        let all = batches
+            .into_iter()
+            .flat_map(|rows| of(rows).as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>());
+        keys.extend(all.enumerate().filter(|(row, _)| file.rows.contains(*row as u32)).map(|(_, key)| key));
+    }
+    keys
+}
+
+/// A merge goes by the order of keys, which runs of numbers do not have as texts: nothing is lost of them, and nothing is there twice.
+#[tokio::test]
+async fn law_2_runs_of_numbers_that_have_become_texts_are_not_merged() {
+    let folder = folder();
+    let table = open(folder.path()).await;
+    let small =
+        [("cache_bytes", 1 << 20), ("page_bytes", 4096)].map(|(name, bytes)| (name.to_owned(), bytes.to_string()));
+    table.declare_key(&["k".to_owned()], &small.into(), BuildOptions::default()).await.unwrap();
+    // Many keys are in several runs.
+    for step in 2..9 {
+        let rows: Vec<_> = (0..300).map(|row| (row * step, Some(1), None)).collect();
+        make(&table, Operation::Upsert, batch(&rows)).await.unwrap();
+        table.flush().await.unwrap();
+    }
+    become_texts(folder.path());
+    let table = open(folder.path()).await;
+    for run in 0..6 {
+        make(&table, Operation::Upsert, texts(&["9", "10", &format!("run {run}")])).await.unwrap();
+        table.flush().await.unwrap();
+    }
+    let snapshot = table.snapshot().await.unwrap();
+    let runs = snapshot.pending().unwrap();
+    assert_eq!(runs.files.len(), 13);
+    let numbers = (2..9).flat_map(|step| (0..300).map(move |row| (row * step).to_string()));
+    let others = (0..6).map(|run| format!("run {run}"));
+    let expected: BTreeSet<String> = numbers.chain(others).chain(["9", "10"].map(str::to_owned)).collect();
+    let found = keys_of_runs(runs);
+    assert_eq!((found.len(), &found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), &expected));
+    for asked in expected.iter().step_by(97).map(String::as_str).chain(["9", "10", "run 5"]) {
+        let found = probe(&snapshot, &leaf("k", KeyRanges::point(Key::Bytes(asked.as_bytes().to_vec())))).await;
+        let found = keys_of_runs(found.pending.as_ref().unwrap());
+        assert_eq!(found.iter().filter(|key| *key == asked).count(), 1, "{asked}");
+    }
+}
+
 /// 9 comes before 50 before 200 as numbers, which texts do not.
 #[tokio::test]
 async fn law_2_a_key_that_has_become_a_text_is_looked_for_everywhere() {
@@ -179,13 +247,7 @@ async fn law_2_a_key_that_has_become_a_text_is_looked_for_everywhere() {
         }
     };
     assert_eq!((narrowed(equals("k", 50)).await, narrowed(equals("k", 500)).await), (192, 0));
-    for file in 0..2 {
-        let old = batch(&[(file, None, None)]);
-        let k: ArrayRef = std::sync::Arc::new(StringArray::from(vec![file.to_string()]));
-        let (a, s) = (old.column(1).clone(), old.column(2).clone());
-        let texts = RecordBatch::try_from_iter_with_nullable([("k", k, true), ("a", a, true), ("s", s, true)]).unwrap();
-        write(&folder.path().join(format!("f{file}.parquet")), &texts);
-    }
+    become_texts(folder.path());
     assert_eq!(narrowed(leaf("k", KeyRanges::point(Key::Bytes(b"50".to_vec())))).await, 192);
 }
 
