@@ -204,7 +204,8 @@ mod tests {
         assert!(ranges::are_scattered(&pages));
         let chunks: Vec<_> = (0..13).map(|column| column * 40_000..column * 40_000 + 39_000).collect();
         assert!(!ranges::are_scattered(&chunks));
-        assert!(!ranges::are_scattered(&[5..100]) && !ranges::are_scattered(&[]));
+        let one = 5..100;
+        assert!(!ranges::are_scattered(std::slice::from_ref(&one)) && !ranges::are_scattered(&[]));
     }
 
     /// A range that a damaged file names takes no memory.

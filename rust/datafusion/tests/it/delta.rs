@@ -1,56 +1,17 @@
 //! Delta tables with partition columns and deletion vectors, their logs written by hand.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::differential::{commit, vector};
 use crate::fixture::{FILE_ROWS, batch, both, mark, metric, ran, rows, session, write};
-
-/// An inline deletion vector over an even number of rows: magic number, one 32-bit Roaring bitmap with one array
-/// container, all in Z85.
-pub fn vector(deleted: &[u16]) -> String {
-    assert!(deleted.len().is_multiple_of(2) && deleted.is_sorted());
-    let mut bytes = 1_681_511_377u32.to_le_bytes().to_vec();
-    bytes.extend(1u64.to_le_bytes());
-    bytes.extend(0u32.to_le_bytes());
-    bytes.extend(12_346u32.to_le_bytes());
-    bytes.extend(1u32.to_le_bytes());
-    bytes.extend(0u16.to_le_bytes());
-    bytes.extend(u16::try_from(deleted.len() - 1).unwrap().to_le_bytes());
-    bytes.extend(16u32.to_le_bytes());
-    deleted.iter().for_each(|row| bytes.extend(row.to_le_bytes()));
-    format!(
-        r#"{{"storageType":"i","pathOrInlineDv":"{}","sizeInBytes":{},"cardinality":{}}}"#,
-        z85(&bytes).replace('\\', "\\\\"),
-        bytes.len(),
-        deleted.len()
-    )
-}
-
-fn z85(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 85] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
-    let mut text = String::new();
-    for chunk in bytes.chunks_exact(4) {
-        let value = u32::from_be_bytes(chunk.try_into().unwrap());
-        for power in [85u32.pow(4), 85u32.pow(3), 85 * 85, 85, 1] {
-            text.push(char::from(DIGITS[(value / power % 85) as usize]));
-        }
-    }
-    text
-}
 
 fn add(path: &str, day: &str, size: u64, vector: Option<&str>) -> String {
     let vector = vector.map_or(String::new(), |vector| format!(r#","deletionVector":{vector}"#));
     format!(
         r#"{{"add":{{"path":"{path}","partitionValues":{{"day":"{day}"}},"size":{size},"modificationTime":1700000000000,"dataChange":true{vector}}}}}"#
     )
-}
-
-fn commit(folder: &Path, version: u64, actions: &[String]) {
-    let log = folder.join("_delta_log");
-    std::fs::create_dir_all(&log).unwrap();
-    std::fs::write(log.join(format!("{version:020}.json")), actions.join("\n")).unwrap();
 }
 
 fn metadata() -> String {
@@ -79,7 +40,7 @@ fn table(vectors: bool) -> TempDir {
     let protocol = r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors"]}}"#;
     let first = write(&folder.path().join("a.parquet"), &batch(0));
     let second = write(&folder.path().join("b.parquet"), &batch(FILE_ROWS));
-    let deleted = vector(&[5, 15, 16, 999]);
+    let deleted = vector(&[5, 15, 16, 999]).to_string();
     let vector = vectors.then_some(deleted.as_str());
     commit(
         folder.path(),
@@ -143,7 +104,11 @@ async fn the_next_statement_sees_the_next_version() {
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["172"]);
     let size = std::fs::metadata(folder.path().join("a.parquet")).unwrap().len();
     let remove = r#"{"remove":{"path":"a.parquet","deletionTimestamp":1700000000001,"dataChange":true,"extendedFileMetadata":true,"partitionValues":{"day":"2024-01-01"},"size":1}}"#;
-    commit(folder.path(), 1, &[remove.to_owned(), add("a.parquet", "2024-01-01", size, Some(&vector(&[5, 15])))]);
+    commit(
+        folder.path(),
+        1,
+        &[remove.to_owned(), add("a.parquet", "2024-01-01", size, Some(&vector(&[5, 15]).to_string()))],
+    );
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["170"]);
     assert_eq!(both(&session, "SELECT id FROM t WHERE k = 5 AND id < 30").await.0, ["25"]);
 }

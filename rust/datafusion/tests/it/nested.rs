@@ -325,7 +325,7 @@ fn delta_log(folder: &Path, sizes: &[u64]) {
     ];
     for (file, size) in sizes.iter().enumerate() {
         let vector = if file == 0 {
-            format!(r#","deletionVector":{}"#, crate::delta::vector(&[5, 15, 16, 999]))
+            format!(r#","deletionVector":{}"#, crate::differential::vector(&[5, 15, 16, 999]))
         } else {
             String::new()
         };

@@ -16,6 +16,8 @@ use arrow::util::display::array_value_to_string;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use super::delta::delta_type;
+
 /// A column of a random table.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -77,9 +79,9 @@ const WILD_VALUES: usize = 3;
 const NEIGHBOURS: usize = 12;
 
 impl Column {
-    /// A column of a random type.
-    pub fn random(rng: &mut StdRng, ordinal: usize, home: Home) -> Self {
-        let data_type = random_type(rng);
+    /// A column of a random type; of one that Delta tables have, if it has to be.
+    pub fn random(rng: &mut StdRng, ordinal: usize, home: Home, of_delta: bool) -> Self {
+        let data_type = random_type(rng, of_delta);
         let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
         let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
         let null_rate = *pick(rng, &[0.0, 0.0, 0.05, 0.3, 0.9, 1.0]);
@@ -258,7 +260,7 @@ pub fn pick<'a, T>(rng: &mut StdRng, choices: &'a [T]) -> &'a T {
     &choices[rng.random_range(0..choices.len())]
 }
 
-fn random_type(rng: &mut StdRng) -> DataType {
+fn random_type(rng: &mut StdRng, of_delta: bool) -> DataType {
     let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let types = [
         DataType::Boolean,
@@ -284,7 +286,8 @@ fn random_type(rng: &mut StdRng) -> DataType {
         dictionary,
         DataType::Binary,
     ];
-    pick(rng, &types).clone()
+    let allowed = types.iter().filter(|of| !of_delta || delta_type(of).is_some());
+    (*pick(rng, &allowed.collect::<Vec<_>>())).clone()
 }
 
 /// Random values of a type, extremes among them.

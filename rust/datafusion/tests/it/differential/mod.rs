@@ -10,11 +10,14 @@ mod aggregate;
 mod aim;
 mod answer;
 mod column;
+mod delta;
 mod keeping;
 mod pending;
 mod query;
 mod table;
 
+#[cfg(test)]
+pub use delta::{commit, vector};
 #[cfg(test)]
 pub use table::precisions_of;
 
@@ -262,10 +265,11 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
 
 #[cfg(test)]
 mod tests {
-    use super::{Summary, alone, run, run_one, run_table};
+    use super::{RandomTable, Summary, alone, run, run_one, run_table};
 
     /// A taste; `make fuzz-queries` runs 10,000 in CI and any number by hand.
     const TRIALS: u64 = 2_000;
+    const TABLES: u64 = 40;
 
     #[test]
     fn law_1_random_queries_answer_the_same_with_and_without_marks() {
@@ -276,6 +280,19 @@ mod tests {
         assert!(summary.empty * 5 < TRIALS, "{} answers are empty", summary.empty);
         assert!(summary.whole * 5 < TRIALS, "{} answers are all rows", summary.whole);
         assert!(summary.lookups * 50 > TRIALS, "{} trials are lookups", summary.lookups);
+    }
+
+    /// Delta tables among them, with mapped columns, hidden rows and pending changes.
+    #[test]
+    fn random_tables_are_of_every_kind() {
+        let described = |seed| alone(async move { RandomTable::create(seed).await.description });
+        let tables: Vec<String> = (1..=TABLES).map(described).collect();
+        let with = |parts: &[&str]| tables.iter().filter(|table| parts.iter().all(|part| table.contains(part))).count();
+        assert!(with(&["files:"]) == tables.len() && with(&["changes:"]) > 5 && with(&["Delta"]) > 5);
+        for kind in ["rows hidden", "columns mapped", "columns mapped; changes:", "Whole on", "Half on", "Stale on"] {
+            assert!(with(&["Delta", kind]) > 0, "no Delta table of {TABLES} is {kind}");
+        }
+        assert!(with(&["Delta", " 0 rows hidden"]) < with(&["Delta"]));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use super::column::{Column, Home, STRUCT, pick};
+use super::delta::{Log, stored};
 use super::pending::{self, Twin};
 
 /// A random table: its columns, and the folder that holds its files and its marks.
@@ -63,6 +64,7 @@ enum Coverage {
 }
 
 /// One data file to be written.
+#[derive(Clone)]
 struct Part {
     name: String,
     rows: usize,
@@ -71,6 +73,8 @@ struct Part {
     statistics: EnabledStatistics,
     lacks: Option<usize>,
     first_id: i64,
+    /// Whether its columns have other names than those of the table.
+    is_mapped: bool,
 }
 
 impl RandomTable {
@@ -83,14 +87,21 @@ impl RandomTable {
         let shares =
             [[Home::Flat; 2], [Home::Flat; 2], [Home::Flat, Home::Struct], [Home::Struct; 2], [Home::Flat, Home::Map]];
         let homes = pick(&mut dice, &shares);
+        let mut of_log = StdRng::seed_from_u64(seed ^ 0xde17a);
+        let is_delta = of_log.random_bool(0.35);
         let count = rng.random_range(2..8);
-        let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes)));
+        let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes), is_delta));
         let columns: Vec<Column> = columns.collect();
         // Dice of their own again: what else a table has stays as it is without lists.
         let mut of_lists = StdRng::seed_from_u64(seed ^ 0x1157);
-        let list = of_lists.random_bool(0.3).then(|| Column::random(&mut of_lists, columns.len(), Home::List));
+        let list = of_lists.random_bool(0.3);
+        let list = list.then(|| Column::random(&mut of_lists, columns.len(), Home::List, is_delta));
+        // Updates of tables that map columns are for flat ones.
+        let is_flat = list.is_none() && columns.iter().all(|column| column.home == Home::Flat);
+        let is_mapped = is_delta && is_flat && of_log.random_bool(0.5);
+        let mut log = is_delta.then(|| Log::new(of_log, is_mapped));
         let folder = tempfile::tempdir().unwrap();
-        let parts = random_parts(&mut rng, columns.len());
+        let parts = random_parts(&mut rng, columns.len(), is_mapped);
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
         let late = match coverage {
             Coverage::Whole => 0,
@@ -108,20 +119,36 @@ impl RandomTable {
                 part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path());
             }
         }
+        if let Some(log) = &mut log {
+            let marked = if matches!(coverage, Coverage::Stale) { &parts } else { early_parts };
+            log.begin(folder.path(), &marked.iter().map(Part::file).collect::<Vec<_>>());
+        }
         let empty = parts.len() == late && !matches!(coverage, Coverage::Stale);
         let mut marked = mark(&mut rng, &columns, folder.path(), empty).await;
         if !empty {
             marked.extend(mark_several(seed, &columns, folder.path()).await);
             marked.extend(mark_list(&mut of_lists, list.as_ref(), folder.path()).await);
         }
-        for part in late_parts {
+        let mut newer: Vec<Part> = late_parts.to_vec();
+        if log.is_some() {
+            // Files of Delta tables are never written again.
+            newer.iter_mut().for_each(|part| part.name = format!("new-{}", part.name));
+        }
+        for part in &newer {
             samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
         }
         let mut description = describe(&columns, &parts, coverage, &marked);
+        let mut rows: u64 = parts.iter().map(|part| part.rows as u64).sum();
+        if let Some(log) = &mut log {
+            let gone = if matches!(coverage, Coverage::Stale) { late_parts } else { &[] };
+            let gone: Vec<String> = gone.iter().map(|part| part.name.clone()).collect();
+            log.change(folder.path(), &newer.iter().map(Part::file).collect::<Vec<_>>(), &gone);
+            description.push_str(&log.describe());
+            rows -= log.hidden_rows();
+        }
         if let Some(list) = &list {
             description = format!("{description}; lists of {}", list.data_type);
         }
-        let mut rows = parts.iter().map(|part| part.rows as u64).sum();
         // Dice of their own again.
         let mut dice = StdRng::seed_from_u64(seed ^ 0xc4a6);
         let mut twin = None;
@@ -150,7 +177,7 @@ impl RandomTable {
     }
 }
 
-fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
+fn random_parts(rng: &mut StdRng, columns: usize, is_mapped: bool) -> Vec<Part> {
     let mut first_id = 0;
     (0..rng.random_range(1..5))
         .map(|ordinal| {
@@ -172,6 +199,7 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
                 // The first file keeps every column: the schema is read from there.
                 lacks: (ordinal > 0 && rng.random_bool(0.2)).then(|| rng.random_range(0..columns)),
                 first_id,
+                is_mapped,
             };
             first_id += i64::try_from(rows).unwrap();
             part
@@ -180,6 +208,11 @@ fn random_parts(rng: &mut StdRng, columns: usize) -> Vec<Part> {
 }
 
 impl Part {
+    /// Its name and how many rows it has.
+    fn file(&self) -> (String, usize) {
+        (self.name.clone(), self.rows)
+    }
+
     /// Writes the file and gives some of its rows.
     fn write(
         &self,
@@ -233,6 +266,11 @@ impl Part {
                 Sample { id: self.first_id + i64::try_from(row).unwrap(), picks: picks.iter().map(value).collect() }
             })
             .collect();
+        if self.is_mapped {
+            for field in &mut fields {
+                field.set_name(stored(field.name()));
+            }
+        }
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
         let properties = WriterProperties::builder()
             .set_max_row_group_row_count(Some(self.row_group_rows))
