@@ -1,9 +1,10 @@
 //! Of pending rows a probe names those that a predicate may choose, by the pages of runs in which keys may be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Date32Array, Int32Array, RecordBatch, StringArray};
 use arrow::compute::cast;
@@ -144,7 +145,7 @@ async fn pages_are_told_by_the_first_column_of_a_key_though_bounds_of_texts_are_
     let folder = folder();
     let table = open(folder.path()).await;
     let key = ["s".to_owned(), "k".to_owned()];
-    table.declare_key(&key, &super::BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap();
     let text = |row: i64| format!("{}{:03}{}", "a".repeat(62), row / 10, "z".repeat(40));
     let rows: Vec<(i64, String)> = (0..10_000).map(|row| (row, text(row))).collect();
     let texts: StringArray = rows.iter().map(|(_, text)| Some(text.as_str())).collect();
@@ -167,7 +168,7 @@ async fn pages_are_told_by_the_first_column_of_a_key_though_bounds_of_texts_are_
 
 /// Rows whose key is a text.
 fn texts(rows: &[&str]) -> RecordBatch {
-    let k: ArrayRef = std::sync::Arc::new(StringArray::from(rows.to_vec()));
+    let k: ArrayRef = Arc::new(StringArray::from(rows.to_vec()));
     let old = batch(&rows.iter().map(|_| (0, Some(2), None)).collect::<Vec<_>>());
     let (a, s) = (old.column(1).clone(), old.column(2).clone());
     RecordBatch::try_from_iter_with_nullable([("k", k, true), ("a", a, true), ("s", s, true)]).unwrap()
@@ -257,7 +258,7 @@ async fn law_2_names_that_are_exchanged_mean_the_other_column_of_pending_rows_to
     for flushed in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        let numbers = |numbers: [i32; 2]| -> ArrayRef { std::sync::Arc::new(Int32Array::from(numbers.to_vec())) };
+        let numbers = |numbers: [i32; 2]| -> ArrayRef { Arc::new(Int32Array::from(numbers.to_vec())) };
         let stored = [("p", numbers([1, 2])), ("q", numbers([11, 12]))];
         write(&root.join("a.parquet"), &RecordBatch::try_from_iter(stored).unwrap());
         let shown = |names: [&'static str; 2]| {
@@ -266,8 +267,8 @@ async fn law_2_names_that_are_exchanged_mean_the_other_column_of_pending_rows_to
         let protocol = json!({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}});
         commit(root, 0, &[protocol, shown(["p", "q"]), mapping::add(root, "a.parquet", "d", None)]);
         let table = open(root).await;
-        table.declare_key(&["a".to_owned()], &super::BTreeMap::new(), BuildOptions::default()).await.unwrap();
-        let day: ArrayRef = std::sync::Arc::new(Date32Array::from(vec![None, None]));
+        table.declare_key(&["a".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+        let day: ArrayRef = Arc::new(Date32Array::from(vec![None, None]));
         let rows = [("day", day, true), ("a", numbers([5, 6]), true), ("b", numbers([15, 16]), true)];
         make(&table, Operation::Upsert, RecordBatch::try_from_iter_with_nullable(rows).unwrap()).await.unwrap();
         if flushed {
