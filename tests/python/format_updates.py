@@ -75,6 +75,7 @@ class Updates:
     written: list[int] = field(default_factory=list)
     transactions: list[tuple[str, int, int]] = field(default_factory=list)
     publications: list[Publication] = field(default_factory=list)
+    delta: tuple[str, int, int] | None = None
 
 
 def unique(values: Sequence[Hashable]) -> None:
@@ -151,11 +152,15 @@ def read_updates(cursor: Fields) -> Updates:
     unique([path for path, *_ in replaced])
     unique([path for path, _ in data])
     written = [cursor.varint() for _ in range(5)]
-    kept = read_kept(cursor, log[2]) if cursor.at < len(cursor.data) else ([], [])
+    kept = read_kept(cursor, log[2]) if cursor.at < len(cursor.data) else ([], [], None)
+    assert kept[2] is None or kept[2][1] <= migrations
     return Updates(key, options, log, runs, migration, migrations, replaced, data, written, *kept)
 
 
-def read_kept(cursor: Fields, log_begins: int) -> tuple[list[tuple[str, int, int]], list[Publication]]:
+Kept = tuple[list[tuple[str, int, int]], list[Publication], tuple[str, int, int] | None]
+
+
+def read_kept(cursor: Fields, log_begins: int) -> Kept:
     """The part behind the updates, from the tag on."""
     assert cursor.number(1) == 2
     transactions = [(cursor.string(), cursor.varint(), cursor.varint()) for _ in range(cursor.varint())]
@@ -175,8 +180,9 @@ def read_kept(cursor: Fields, log_begins: int) -> tuple[list[tuple[str, int, int
     numbers = [publication.manifest for publication in publications]
     done = numbers[:-1] if numbers and numbers[-1] == 0 else numbers
     assert all(before < after for before, after in itertools.pairwise([0, *done]))
-    assert transactions or publications
-    return transactions, publications
+    delta = (cursor.string(), cursor.varint(), cursor.varint()) if flag(cursor) else None
+    assert transactions or publications or delta
+    return transactions, publications, delta
 
 
 Commit = tuple[int, str, list[tuple[str, bytes]]]
@@ -217,7 +223,7 @@ class LogReader:
         return header is not None and header[0] <= MAX_FRAME and number <= header[1] <= number + place - at
 
     def read(self) -> Log:
-        header = b"LAKEMARK" + bytes([1, 0, 4]) + bytes(5) + self.id + bytes(32)
+        header = b"LAKEMARK" + bytes([2, 0, 4]) + bytes(5) + self.id + bytes(32)
         assert self.data[:64] == header
         assert self.data[64:68] == struct.pack("<I", self.checksum(0, header))
         commits: list[Commit] = []

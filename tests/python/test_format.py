@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from conftest import Judged
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v2"
 BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 

@@ -36,9 +36,9 @@ pub use key::{
 pub use key_filter::KeyFilter;
 pub use log::{LogChange, LogCommit, LogRead, Operation};
 pub use manifest::{
-    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestResolution,
-    ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile, ReplacedFile,
-    StoreFile, WriteCounters,
+    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
+    ManifestResolution, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
+    ReplacedFile, StoreFile, WriteCounters,
 };
 pub use resolution::{Resolution, ResolvedFile, ResolvedRun};
 pub use segment::encoding::{CoarseLevel, Encoding};

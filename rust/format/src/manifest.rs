@@ -17,7 +17,7 @@ use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
 
-pub use kept::{ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
+pub use kept::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 pub use updates::{
     MAX_KEY_COLUMNS, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile,
     StoreFile, WriteCounters,

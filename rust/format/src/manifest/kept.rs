@@ -1,5 +1,5 @@
-//! The part of a manifest behind its updates: calls that are made once, and what was published of a folder. Only manifests that have
-//! some of that have the part.
+//! The part of a manifest behind its updates: calls that are made once, what was published of a folder, and which Delta table it is.
+//! Only manifests that have some of that have the part.
 
 use std::collections::HashSet;
 
@@ -57,9 +57,24 @@ pub struct MovedFile {
     pub modified_ns: i64,
 }
 
+/// Which Delta table the updates are of, and what its log has of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ManifestDelta {
+    /// The id of the table in the metadata of its log.
+    pub table_id: String,
+    /// Number of the last migration that is known to be in the log; 0 if none is.
+    pub migrated: u64,
+    /// The version of the log that has it.
+    pub version: u64,
+}
+
+/// What stands behind the updates of a manifest.
+pub(super) type Kept = (Vec<ManifestTransaction>, Vec<ManifestPublication>, Option<ManifestDelta>);
+
 pub(super) fn encode(
     transactions: &[ManifestTransaction],
     publications: &[ManifestPublication],
+    delta: Option<&ManifestDelta>,
     out: &mut Writer,
 ) -> Result<()> {
     out.u8(KEPT_TAG);
@@ -86,10 +101,16 @@ pub(super) fn encode(
             out.i64(file.modified_ns);
         }
     }
+    out.flag(delta.is_some());
+    if let Some(delta) = delta {
+        out.string("the id of a Delta table", &delta.table_id, MAX_NAME_LENGTH)?;
+        out.varint(delta.migrated);
+        out.varint(delta.version);
+    }
     Ok(())
 }
 
-pub(super) fn decode(input: &mut Reader<'_>) -> Result<(Vec<ManifestTransaction>, Vec<ManifestPublication>)> {
+pub(super) fn decode(input: &mut Reader<'_>) -> Result<Kept> {
     match input.u8()? {
         KEPT_TAG => {}
         other => return Err(FormatError::invalid("the byte behind the updates", other, KEPT_TAG)),
@@ -102,10 +123,18 @@ pub(super) fn decode(input: &mut Reader<'_>) -> Result<(Vec<ManifestTransaction>
     }
     let count = input.count("the number of publications", 3)?;
     let publications = (0..count).map(|_| ManifestPublication::decode(input)).collect::<Result<Vec<_>>>()?;
-    if transactions.is_empty() && publications.is_empty() {
+    let delta = match input.flag("the presence of a Delta table")? {
+        true => Some(ManifestDelta {
+            table_id: input.string("the id of a Delta table", MAX_NAME_LENGTH)?,
+            migrated: input.varint()?,
+            version: input.varint()?,
+        }),
+        false => None,
+    };
+    if transactions.is_empty() && publications.is_empty() && delta.is_none() {
         return Err(FormatError::invalid("the part behind the updates", "empty", "left out where it is"));
     }
-    Ok((transactions, publications))
+    Ok((transactions, publications, delta))
 }
 
 pub(super) fn validate(

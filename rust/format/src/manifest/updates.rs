@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::kept::{self, ManifestPublication, ManifestTransaction};
+use super::kept::{self, ManifestDelta, ManifestPublication, ManifestTransaction};
 use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
@@ -36,6 +36,8 @@ pub struct ManifestUpdates {
     pub transactions: Vec<ManifestTransaction>,
     /// What was published of a Parquet folder, oldest first; the last may be under way.
     pub publications: Vec<ManifestPublication>,
+    /// Which Delta table they are of; none of other tables.
+    pub delta: Option<ManifestDelta>,
 }
 
 /// A log file.
@@ -176,8 +178,8 @@ impl ManifestUpdates {
         for count in [rows, log_bytes, flushed_bytes, merged_bytes, merged_rows] {
             out.varint(count);
         }
-        if !self.transactions.is_empty() || !self.publications.is_empty() {
-            kept::encode(&self.transactions, &self.publications, out)?;
+        if !self.transactions.is_empty() || !self.publications.is_empty() || self.delta.is_some() {
+            kept::encode(&self.transactions, &self.publications, self.delta.as_ref(), out)?;
         }
         Ok(())
     }
@@ -222,11 +224,24 @@ impl ManifestUpdates {
             merged_bytes: input.varint()?,
             merged_rows: input.varint()?,
         };
-        let (transactions, publications) = match input.remaining() {
-            0 => (Vec::new(), Vec::new()),
+        let (transactions, publications, delta) = match input.remaining() {
+            0 => (Vec::new(), Vec::new(), None),
             _ => kept::decode(input)?,
         };
-        Ok(Self { key, options, log, runs, migration, migrations, replaced, data, written, transactions, publications })
+        Ok(Self {
+            key,
+            options,
+            log,
+            runs,
+            migration,
+            migrations,
+            replaced,
+            data,
+            written,
+            transactions,
+            publications,
+            delta,
+        })
     }
 
     pub(super) fn validate(&self) -> Result<()> {
@@ -254,6 +269,10 @@ impl ManifestUpdates {
         }
         check_paths("the path of a replaced file", self.replaced.iter().map(|file| file.path.as_str()))?;
         check_paths("the path of a file of the store", self.data.iter().map(|file| file.path.as_str()))?;
+        if let Some(delta) = self.delta.as_ref().filter(|delta| delta.migrated > self.migrations) {
+            let expected = format_args!("at most {}", self.migrations).to_string();
+            return Err(FormatError::invalid("the number of the last migration in the log", delta.migrated, expected));
+        }
         kept::validate(&self.transactions, &self.publications, self.log.first_sequence)
     }
 }

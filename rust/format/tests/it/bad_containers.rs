@@ -53,8 +53,8 @@ fn trailers(good: &[u8]) -> Vec<Bad> {
     };
     vec![
         bad("version-0.lmx", "UnsupportedVersion", "the trailer's version is 0", changed(good, version, 0)),
-        bad("version-2.lmx", "UnsupportedVersion", "the trailer's version is 2", changed(good, version, 2)),
-        bad("version-257.lmx", "UnsupportedVersion", "the trailer's version is 257", changed(good, version + 1, 1)),
+        bad("version-1.lmx", "UnsupportedVersion", "the trailer's version is 1", changed(good, version, 1)),
+        bad("version-258.lmx", "UnsupportedVersion", "the trailer's version is 258", changed(good, version + 1, 1)),
         bad("trailer-kind-0.lmx", "Invalid", "the trailer's content kind is 0", sealed(good.len() - 16, 0)),
         bad("trailer-kind-9.lmx", "Invalid", "the trailer's content kind is 9", sealed(good.len() - 16, 9)),
         bad("trailer-reserved.lmx", "Invalid", "the trailer's reserved byte is 1", sealed(good.len() - 15, 1)),

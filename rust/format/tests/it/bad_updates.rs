@@ -165,9 +165,12 @@ fn kept() -> Vec<Bad> {
         bad(name, "DamagedUpdates", wrong, forge::manifest(&manifest))
     };
     vec![
-        raw("kept-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0])),
-        raw("kept-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0])),
-        raw("kept-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0])),
+        raw("kept-tag-3.lmm", "the byte behind the updates is 3", |body, _| body.extend([3, 0, 0, 0])),
+        raw("kept-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0, 0])),
+        raw("kept-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0, 0])),
+        with("delta-ahead.lmm", "a migration is in the log that was never begun", &|updates| {
+            updates.delta.as_mut().unwrap().migrated = 4;
+        }),
         with("application-twice.lmm", "an application is listed twice", &|updates| {
             updates.transactions[1].application = updates.transactions[0].application.clone();
         }),

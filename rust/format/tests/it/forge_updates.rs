@@ -44,7 +44,7 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     }
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, merged_rows } = updates.written;
     numbers(&mut out, &[rows, log_bytes, flushed_bytes, merged_bytes, merged_rows]);
-    if !updates.transactions.is_empty() || !updates.publications.is_empty() {
+    if !updates.transactions.is_empty() || !updates.publications.is_empty() || updates.delta.is_some() {
         kept(&mut out, updates);
     }
     out.into_vec()
@@ -73,6 +73,11 @@ fn kept(out: &mut Writer, updates: &ManifestUpdates) {
             out.varint(file.size);
             out.bytes(&file.modified_ns.to_le_bytes());
         }
+    }
+    out.u8(updates.delta.is_some().into());
+    if let Some(ManifestDelta { table_id, migrated, version }) = &updates.delta {
+        blob(out, table_id.as_bytes());
+        numbers(out, &[*migrated, *version]);
     }
 }
 
@@ -137,7 +142,7 @@ pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
 
 /// A whole log of frames with these sequences and payloads.
 pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = log_header(&samples::LOG, 1, 4, 0);
+    let mut bytes = log_header(&samples::LOG, 2, 4, 0);
     for (sequence, payload) in frames {
         bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
     }

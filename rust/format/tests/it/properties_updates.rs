@@ -109,20 +109,26 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
             }
         })
         .prop_flat_map(|updates| (Just(updates), kept()))
-        .prop_map(|(updates, (transactions, publications))| {
+        .prop_map(|(updates, (transactions, publications, delta))| {
             let sequence = updates.log.first_sequence.checked_sub(1);
             let transactions = (0..).zip(transactions).filter_map(|(number, version)| {
                 Some(ManifestTransaction { application: format!("application {number}"), version, sequence: sequence? })
             });
             let transactions = transactions.collect();
-            ManifestUpdates { transactions, publications, ..updates }
+            let delta = delta.map(|(id, migrated, version)| ManifestDelta {
+                table_id: format!("{id:x}"),
+                migrated: migrated.min(updates.migrations),
+                version,
+            });
+            ManifestUpdates { transactions, publications, delta, ..updates }
         })
 }
 
 /// Numbers of calls, and publications of which the last may be under way.
-fn kept() -> impl Strategy<Value = (Vec<u64>, Vec<ManifestPublication>)> {
+fn kept() -> impl Strategy<Value = (Vec<u64>, Vec<ManifestPublication>, Option<(u64, u64, u64)>)> {
     let publication = (vec(any::<u64>(), 0..3), vec((any::<u64>(), any::<i64>()), 0..3));
-    (vec(any::<u64>(), 0..3), vec(publication, 0..3), any::<bool>()).prop_map(|(versions, publications, under_way)| {
+    let parts = (vec(any::<u64>(), 0..3), vec(publication, 0..3), any::<bool>(), any::<Option<(u64, u64, u64)>>());
+    parts.prop_map(|(versions, publications, under_way, delta)| {
         let mut publications: Vec<ManifestPublication> = (1..)
             .zip(publications)
             .map(|(manifest, (files, originals))| ManifestPublication {
@@ -145,7 +151,7 @@ fn kept() -> impl Strategy<Value = (Vec<u64>, Vec<ManifestPublication>)> {
         if let Some(last) = publications.last_mut().filter(|_| under_way) {
             last.manifest = 0;
         }
-        (versions, publications)
+        (versions, publications, delta)
     })
 }
 

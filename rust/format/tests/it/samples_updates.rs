@@ -53,7 +53,7 @@ pub fn updates() -> ManifestUpdates {
     }
 }
 
-/// What stands behind the updates: two applications, a publication that is done and one that is under way.
+/// What stands behind the updates: two applications, a publication that is done and one that is under way, a Delta table.
 pub fn kept() -> Manifest {
     let of = |application: &str, version, sequence| ManifestTransaction {
         application: application.into(),
@@ -77,6 +77,7 @@ pub fn kept() -> Manifest {
     let updates = ManifestUpdates {
         transactions: vec![of("größe of loads", u64::MAX, 40), of("b", 0, 0)],
         publications: vec![done, under_way],
+        delta: Some(ManifestDelta { table_id: "größe-4f1c".into(), migrated: 2, version: 1 << 40 }),
         ..updates()
     };
     Manifest { updates: Some(updates), ..samples::empty_manifest() }
