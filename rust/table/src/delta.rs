@@ -46,6 +46,8 @@ pub(crate) struct DeltaState {
     pub files: Vec<DeltaFile>,
     state: DeltaTableState,
     log_store: LogStoreRef,
+    /// Transactions that were asked for: each is looked for in the log once.
+    transactions: tokio::sync::Mutex<HashMap<String, Option<i64>>>,
 }
 
 /// A data file of a version.
@@ -136,7 +138,14 @@ impl DeltaState {
         let mut files = files.collect::<Result<Vec<_>>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let version = state.version();
-        Ok(Self { version, schema, logged_schema, names, partition_columns, files, state: table_state, log_store })
+        let transactions = tokio::sync::Mutex::default();
+        let state = table_state;
+        Ok(Self { version, schema, logged_schema, names, partition_columns, files, state, log_store, transactions })
+    }
+
+    /// The id of the table, which one that is made anew in the same place does not have.
+    pub(crate) fn table_id(&self) -> &str {
+        self.state.metadata().id()
     }
 
     /// The version of the protocol that writers need.
@@ -162,10 +171,16 @@ impl DeltaState {
 
     /// The last transaction that an application committed.
     pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
+        let mut known = self.transactions.lock().await;
+        if let Some(version) = known.get(application) {
+            return Ok(*version);
+        }
         let version = self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await;
-        version.map_err(|error| {
+        let version = version.map_err(|error| {
             Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
-        })
+        })?;
+        known.insert(application.to_owned(), version);
+        Ok(version)
     }
 
     /// The actions that remove files, each with the text that the log has for its path, in the order of `paths`.

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     CacheFull,
     /// What an old version of the table needs is gone.
     SnapshotExpired,
+    /// The pending changes of a store may not be those of the table.
+    StoreMismatch,
     /// Bytes are not what they should be.
     Corrupt,
     /// Reading or writing failed.
@@ -47,6 +49,7 @@ impl ErrorKind {
             Self::Conflict => "Conflict",
             Self::CacheFull => "CacheFull",
             Self::SnapshotExpired => "SnapshotExpired",
+            Self::StoreMismatch => "StoreMismatch",
             Self::Corrupt => "Corrupt",
             Self::Io => "Io",
             Self::Cancelled => "Cancelled",

@@ -79,5 +79,5 @@ pub use report::{
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};
 pub use updates::{
-    Change, Parameters, PendingFile, PendingRows, StagedRows, Staging, Transaction, WriteOptions, Written,
+    Change, Parameters, Pending, PendingFile, PendingRows, StagedRows, Staging, Transaction, WriteOptions, Written,
 };

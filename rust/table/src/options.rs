@@ -132,6 +132,8 @@ pub struct ProbeOptions {
     /// What the caller is going to do with the rows. If it is told, conditions whose search costs more than it saves are
     /// left out, with the reason `scan_is_cheaper`.
     pub reading: Option<Reading>,
+    /// Whether rows that are deleted at the pinned version are found as well: what a key hits in a file must not hang on the version.
+    pub physical_rows: bool,
 }
 
 /// What reading a row costs the caller.
@@ -203,6 +205,6 @@ fn value_cost(data_type: &DataType) -> f64 {
 
 impl Default for ProbeOptions {
     fn default() -> Self {
-        Self { use_index: true, count_only: false, use_cache: true, reading: None }
+        Self { use_index: true, count_only: false, use_cache: true, reading: None, physical_rows: false }
     }
 }

@@ -158,7 +158,7 @@ async fn combine(
 ) -> Result<Vec<FileProbe>> {
     let work = |file: usize| Work {
         row_groups: row_groups.get(file).copied().flatten().map(<[u32]>::to_vec),
-        deleted: snapshot.files().get(file).and_then(|file| file.deleted.clone()),
+        deleted: snapshot.files().get(file).filter(|_| !options.physical_rows).and_then(|file| file.deleted.clone()),
         answers: answers.of_file(file),
         counted: counted.get(file).copied().flatten(),
     };

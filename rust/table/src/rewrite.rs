@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use futures::future::BoxFuture;
 use lakemark_index::RowSet;
 use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::file::properties::WriterProperties;
@@ -60,8 +61,16 @@ pub(crate) struct Fold<'a> {
     pub rows: &'a [Arc<dyn Part>],
     /// The columns of the key, by the names that they show.
     pub key: &'a [String],
+    /// The keys of what is folded, to be looked for in files that others add; without them any file of others is a conflict.
+    pub keys: Option<&'a dyn FoldedKeys>,
     /// Who is told how far it is.
     pub progress: Option<Arc<dyn Progress>>,
+}
+
+/// The keys of what is folded.
+pub(crate) trait FoldedKeys: Send + Sync {
+    /// Whether a file that others added has one of them.
+    fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>>;
 }
 
 /// What folding wrote.

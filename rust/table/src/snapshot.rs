@@ -23,7 +23,7 @@ use crate::options::ProbeOptions;
 use crate::probe;
 use crate::report::{IndexInfo, ProbeReport};
 use crate::store::Store;
-use crate::updates::PendingRows;
+use crate::updates::{Lineage, PendingRows};
 
 pub(crate) use self::pin::{LastSnapshot, listing_of, newest_manifest, read_shapes};
 
@@ -132,8 +132,10 @@ pub struct Snapshot {
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
     pub(crate) marks: Arc<Vec<FileMarks>>,
-    /// Whether the migration that the manifest names is in the data files.
-    pub(crate) folded: bool,
+    /// The id of a Delta table.
+    table_id: Option<Arc<str>>,
+    /// How the store goes together with the log of a Delta table.
+    pub(crate) lineage: Lineage,
     pending: Option<Arc<PendingRows>>,
     sequence: Option<u64>,
 }
@@ -143,6 +145,16 @@ impl Snapshot {
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
+    }
+
+    /// The id of a Delta table.
+    pub(crate) fn table_id(&self) -> Option<&str> {
+        self.table_id.as_deref()
+    }
+
+    /// Whether the migration that the manifest names is in the data files.
+    pub(crate) fn folded(&self) -> bool {
+        self.lineage == Lineage::Same { folded: true }
     }
 
     /// Columns that are stored in the files.

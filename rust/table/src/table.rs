@@ -26,7 +26,7 @@ use crate::snapshot::{LastSnapshot, Snapshot};
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::updates::{
-    Automatic, Change, OverlayCache, StagedRows, Staging, WriteOptions, WriteQueue, Writing, Written,
+    Automatic, Change, OverlayCache, Pending, StagedRows, Staging, WriteOptions, WriteQueue, Writing, Written,
 };
 use crate::{advise, build, compact, history, updates, vacuum, verify};
 
@@ -283,6 +283,16 @@ impl Table {
     /// A migration or another publication is running (`Conflict`), or the table is no local folder (`Unsupported`).
     pub fn publish(self: &Arc<Self>) -> BoxFuture<'_, Result<PublishReport>> {
         Box::pin(updates::publish(self))
+    }
+
+    /// Decides what becomes of pending changes where the store and the Delta table do not belong together any more (an error of the kind
+    /// `StoreMismatch` says so): the store was put back from a backup, the table was made anew, or its log was set back. Says whether
+    /// there was something to decide.
+    ///
+    /// # Errors
+    /// The table has no key (`InvalidInput`), or a migration is running (`Conflict`).
+    pub fn repair(self: &Arc<Self>, pending: Pending) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(updates::repair(self, pending))
     }
 
     /// How the pending updates stand; none if the table takes none, as at a version.

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use lakemark_format::{
-    Manifest, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun,
-    ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
+    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
+    ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
 };
 use uuid::Uuid;
 
@@ -43,8 +43,12 @@ pub(crate) enum Edit {
     BeginMigration { migration: ManifestMigration },
     /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
     FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
-    /// Forgets the slices of a migration that is done.
-    EndMigration { number: u64 },
+    /// Forgets the slices of a migration that is done: a version of the Delta log has it.
+    EndMigration { number: u64, version: u64 },
+    /// Forgets a migration that nobody goes on with and that no log has: its slices stay pending.
+    AbandonMigration { number: u64 },
+    /// Goes on with a Delta table as it is, beyond so many migrations. With a log, what was pending is forgotten.
+    TakeOver { migrations: u64, log: Option<ManifestLog>, delta: Option<ManifestDelta> },
     /// Says which files are going to be published, if they are all that migrations wrote.
     BeginPublication { publication: ManifestPublication },
     /// Lets files of the folder count again, as those that were to be published are there.
@@ -171,12 +175,28 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             }
             is_current
         })),
-        Edit::EndMigration { number } => Ok(with_updates(base, |updates| {
+        Edit::EndMigration { number, version } => Ok(with_updates(base, |updates| {
             let is_current = updates.migration.as_ref().is_some_and(|migration| migration.number == *number);
             if is_current {
                 end_migration(updates);
+                if let Some(delta) = &mut updates.delta {
+                    (delta.migrated, delta.version) = (*number, *version);
+                }
             }
             is_current
+        })),
+        Edit::AbandonMigration { number } => Ok(with_updates(base, |updates| {
+            updates.migration.take_if(|migration| migration.number == *number).is_some()
+        })),
+        Edit::TakeOver { migrations, log, delta } => Ok(with_updates(base, |updates| {
+            updates.migrations = updates.migrations.max(*migrations);
+            updates.migration = None;
+            updates.delta.clone_from(delta);
+            if let Some(log) = log {
+                updates.runs.clear();
+                updates.log = log.clone();
+            }
+            true
         })),
         Edit::BeginPublication { publication } => Ok(with_updates(base, |updates| {
             let is_all =

@@ -11,15 +11,18 @@
 //! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
 //! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
-//! - `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
-//! - `migrate` and `slice`: from pending to the data files; `automatic`: when a writer begins that
+//! - `lineage`: whether a store and a Delta table belong together
+//! - `border`: up to which key a slice reaches; `migrate`, `slice` and `folding`: from pending to the data files; `automatic`: when a writer begins that
 //! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
 //! - `resolved`: what parts of a run are resolved to, together
+//! - `moved`: what others changed below a statement; `still`: nobody is about to name files
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
 mod automatic;
+mod border;
 mod buffer;
 mod change;
 mod choice;
@@ -27,11 +30,15 @@ mod declare;
 mod fetch;
 mod flush;
 mod fold;
+mod folding;
+mod hits;
 mod info;
 mod key;
 mod level;
+mod lineage;
 mod merge;
 mod migrate;
+mod moved;
 mod overlay;
 mod pages;
 mod parameters;
@@ -46,11 +53,13 @@ mod sorted;
 mod stack;
 mod staged;
 mod staging;
+mod still;
 mod straight;
 mod tail;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
+pub use lineage::Pending;
 pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
 pub use staged::StagedRows;
@@ -61,8 +70,10 @@ pub(crate) use declare::declare_key;
 pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use migrate::{application, lock_migrations, migrate};
+pub(crate) use lineage::{Lineage, repair};
+pub(crate) use migrate::migrate;
 pub(crate) use overlay::{Overlay, OverlayCache, Updated};
 pub(crate) use publication::{publish, under_way};
 pub(crate) use staged::{discard_staged, write_staged};
+pub(crate) use still::hold_still;
 pub(crate) use write::{WriteQueue, Writing, no_key, write};

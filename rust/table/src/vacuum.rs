@@ -2,7 +2,8 @@
 //!
 //! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
 //! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
-//! no manifest that stays names it. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
+//! no manifest that stays names it, unless a writer or a migration holds its lock: one that was stopped for hours has files that it is
+//! going to name. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
 //! manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
@@ -12,7 +13,7 @@ use chrono::{DateTime, Utc};
 use lakemark_format::ManifestPublication;
 use object_store::ObjectMeta;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::store::{Kind, Store, StoredFile};
@@ -31,11 +32,13 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
         ));
     }
     let store = table.writable_store()?;
-    // What a publication has prepared is named by no manifest yet.
-    let _publishes_nothing = match options.originals {
-        true => updates::lock_migrations(store).await?,
-        false => None,
-    };
+    let held = updates::hold_still(store).await?;
+    if options.originals && !held.migrations {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            "a migration or a publication is running, whose originals no manifest names yet; let it finish",
+        ));
+    }
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
     let before = Utc::now().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
@@ -44,10 +47,12 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let named = named_by(store, &kept).await?;
     let is_waste = |file: &&StoredFile| match file.kind {
         Kind::Manifest(_) => false,
-        Kind::Segment | Kind::Update | Kind::Data => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Segment => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Update => held.writers && !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Data => held.migrations && !named.contains(&file.path) && file.meta.last_modified < before,
         // Their times are those that the user's program gave them; what counts is that no version needs them.
         Kind::Original => options.originals && !named.contains(&file.path),
-        Kind::Unfinished => file.meta.last_modified < before,
+        Kind::Unfinished => held.writers && held.migrations && file.meta.last_modified < before,
     };
     let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
     let mut report = VacuumReport {

@@ -1,8 +1,8 @@
 //! Publishing new data files by one commit of a Delta log.
 //!
-//! The commit counts as a read of the whole table under Serializable isolation: it fails if anyone else changed data,
-//! metadata or protocol since the snapshot. The library's own commits cannot be had that way: they let blind appends
-//! and compactions of others pass, refuse tables with mapped columns in this build, and do not sync. An application
+//! The commit counts as a read of all keys that are folded: what others changed since the snapshot is let pass if it replaces no file
+//! that is replaced here, adds none of these keys, and leaves metadata and protocol alone. The library's own commits cannot be had
+//! that way: they let all blind appends and compactions of others pass, refuse tables with mapped columns in this build, and do not sync. An application
 //! transaction goes with it, so that a commit whose outcome was never heard of is not made again.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::failpoint::reach;
 use crate::location::Location;
 use crate::names::stored_fields;
 use crate::rewrite::folder::hive_folders;
-use crate::rewrite::log::{Log, Outcome};
+use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::stats::stats_of;
 use crate::rewrite::writer::{FILE_BYTES, NewFile, Target};
 use crate::rewrite::{Fold, Folded, fold_rows};
@@ -39,6 +39,8 @@ pub(crate) struct ApplicationTransaction {
     pub id: String,
     /// Grows from commit to commit.
     pub version: i64,
+    /// Another transaction that is committed with it: a name and a number.
+    pub through: Option<(String, i64)>,
 }
 
 /// What became of a migration.
@@ -97,8 +99,10 @@ pub(super) async fn migrate_then(
     reach("migration-written");
     before_commit();
     let actions = actions(&state, snapshot, &folded, &target.schema, &partition_columns, transaction).await;
-    let committed = match actions {
-        Ok(actions) => log.commit(state.version, &actions).await,
+    let replaced = folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str()));
+    let admission = Admission { replaced: replaced.collect(), keys: fold.keys };
+    let committed = match target.check_there(&folded.files).await.and(actions) {
+        Ok(actions) => log.commit(state.version, &actions, &admission).await,
         Err(error) => Outcome::Refused(error),
     };
     match committed {
@@ -189,8 +193,10 @@ async fn actions(
         }))?);
     }
     // With a time, since tables that forget old transactions forget those without one at once.
-    let transaction = Transaction::new_with_last_update(&transaction.id, transaction.version, Some(now));
-    lines.push(to_json(&Action::Txn(transaction))?);
+    let through = transaction.through.as_ref().map(|(id, version)| (id, *version));
+    for (id, version) in std::iter::once((&transaction.id, transaction.version)).chain(through) {
+        lines.push(to_json(&Action::Txn(Transaction::new_with_last_update(id, version, Some(now))))?);
+    }
     Ok(lines)
 }
 

@@ -1,14 +1,18 @@
 //! The log of a Delta table, to be written: a version is put if there is none of its number, and what others put means
 //! something.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use object_store::{ObjectStoreExt, PutMode, PutPayload};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
+use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
 use crate::rewrite::writer::place_of;
 use crate::snapshot::Snapshot;
@@ -35,9 +39,37 @@ pub(super) struct Log<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum Theirs {
     Harmless,
+    /// Files come and go, and nothing else.
+    Files(Files),
     Conflict,
     /// It is ours, or a later one of the same application.
     Already,
+}
+
+/// Files that a commit adds and removes, by their paths below the table's folder.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Files {
+    added: Vec<String>,
+    removed: Vec<String>,
+}
+
+/// Which files of others ours goes together with.
+pub(super) struct Admission<'a> {
+    /// The files that are replaced.
+    pub replaced: HashSet<&'a str>,
+    /// What is folded into the table; nothing of others is let pass without.
+    pub keys: Option<&'a dyn FoldedKeys>,
+}
+
+impl Admission<'_> {
+    /// Whether ours is the same whether these files are there or not: none of them is, or has, a row that ours is about.
+    async fn lets_pass(&self, files: &Files) -> Result<bool> {
+        let Some(keys) = self.keys else { return Ok(false) };
+        if files.removed.iter().any(|path| self.replaced.contains(path.as_str())) {
+            return Ok(false);
+        }
+        Ok(files.added.is_empty() || !keys.are_in(&files.added).await?)
+    }
 }
 
 impl Log<'_> {
@@ -53,8 +85,8 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Commits as the version after `version`, or after harmless ones of others.
-    pub(super) async fn commit(&self, version: u64, actions: &[Value]) -> Outcome {
+    /// Commits as the version after `version`, or after ones of others that go together with ours.
+    pub(super) async fn commit(&self, version: u64, actions: &[Value], admission: &Admission<'_>) -> Outcome {
         let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
         let bytes = lines.join("\n").into_bytes();
         let mut version = version;
@@ -70,6 +102,11 @@ impl Log<'_> {
                 Ok(Some(found)) if found == bytes => return Outcome::Committed(version),
                 Ok(found) => match judge(found.as_deref(), self.transaction) {
                     Theirs::Harmless => {}
+                    Theirs::Files(files) => match admission.lets_pass(&files).await {
+                        Ok(true) => {}
+                        Ok(false) => return Outcome::Refused(self.conflict()),
+                        Err(error) => return Outcome::Refused(error),
+                    },
                     Theirs::Already => return Outcome::Already,
                     Theirs::Conflict => return Outcome::Refused(self.conflict()),
                 },
@@ -128,23 +165,35 @@ fn commit_name(version: u64) -> String {
     format!("{version:020}.json")
 }
 
-/// What a commit means. Whatever is not known to leave data and schema alone is a conflict, also what cannot be read,
-/// or not any more.
+/// What a commit means. Whatever is not known to leave schema and protocol alone is a conflict, also what cannot be read, or not any
+/// more.
 fn judge(commit: Option<&[u8]>, ours: &ApplicationTransaction) -> Theirs {
     let Some(commit) = commit else { return Theirs::Conflict };
-    let mut is_harmless = true;
+    let (mut is_known, mut files) = (true, Files::default());
     for line in commit.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         let Ok(Value::Object(action)) = serde_json::from_slice(line) else { return Theirs::Conflict };
         for (kind, content) in &action {
-            match kind.as_str() {
-                "commitInfo" => {}
-                "txn" if content["appId"] != ours.id.as_str() => {}
-                "txn" if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
+            match (kind.as_str(), path_of(content)) {
+                ("commitInfo", _) => {}
+                ("txn", _) if content["appId"] != ours.id.as_str() => {}
+                ("txn", _) if content["version"].as_i64().is_some_and(|have| have >= ours.version) => {
                     return Theirs::Already;
                 }
-                _ => is_harmless = false,
+                ("add", Some(path)) => files.added.push(path),
+                ("remove", Some(path)) => files.removed.push(path),
+                _ => is_known = false,
             }
         }
     }
-    if is_harmless { Theirs::Harmless } else { Theirs::Conflict }
+    match is_known {
+        true if files == Files::default() => Theirs::Harmless,
+        true => Theirs::Files(files),
+        false => Theirs::Conflict,
+    }
+}
+
+/// The path of a file as snapshots have it: a log escapes it.
+fn path_of(action: &Value) -> Option<String> {
+    let path = percent_decode_str(action["path"].as_str()?).decode_utf8();
+    path.ok().map(std::borrow::Cow::into_owned)
 }

@@ -20,7 +20,7 @@ use parquet::file::writer::SerializedFileWriter;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::disk::{self, Step, sync_folder};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
 use crate::rewrite::output::Output;
@@ -101,6 +101,20 @@ impl Target<'_> {
                 tracing::warn!(file = file.path, %error, "an unused data file could not be deleted");
             }
         }
+    }
+
+    /// Whether files that no log names yet are still there: a vacuum of others takes them away from whoever was stopped for long.
+    pub(super) async fn check_there(&self, files: &[NewFile]) -> Result<()> {
+        for file in files {
+            let place = place_of(&self.prefix, &file.path)?;
+            if !self.object_store.head(&place).await.is_ok_and(|meta| meta.size == file.size) {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("the new data file {} was removed before it was committed; run it again", file.path),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Begins to see to it that the bytes of a file survive a crash, while others are still made: a disk that has to take all of them

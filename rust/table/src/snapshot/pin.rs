@@ -12,16 +12,18 @@ use object_store::ObjectMeta;
 
 use super::{DataFile, FileMarks, Snapshot, shown_schema};
 use crate::delta::DeltaState;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{FileShape, modified_ns};
 use crate::listing::{ListedFile, Listing, listed};
 use crate::schema;
 use crate::table::{Table, TableFormat};
-use crate::updates::{Overlay, Updated, application, under_way};
+use crate::updates::{Lineage, Overlay, Updated, under_way};
 use crate::versions;
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
+/// How often a state is pinned that moves under the reader.
+const ATTEMPTS: usize = 10;
 
 impl Snapshot {
     /// The newest state: data files with what is pending laid over them.
@@ -29,12 +31,20 @@ impl Snapshot {
         if let Some(version) = table.version {
             return versions::pin(table, version).await;
         }
+        again_if_moved(|| Self::pin_newest(table)).await
+    }
+
+    async fn pin_newest(table: &Table) -> Result<Self> {
         let mut snapshot = Self::pin_base(table).await?;
         let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else {
             return Ok(snapshot);
         };
         let Some(updates) = &manifest.updates else { return Ok(snapshot) };
-        let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
+        if let Some(next) = snapshot.lineage.next_of_none(table, store, updates).await? {
+            snapshot.sequence = Some(next.saturating_sub(1));
+            return Ok(snapshot);
+        }
+        let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded()))?;
         let overlay = updated.overlay(&snapshot, &table.overlays).await?;
         snapshot.lay_over(&overlay);
         Ok(snapshot)
@@ -57,8 +67,7 @@ impl Snapshot {
     pub(crate) async fn pin_base(table: &Table) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
-                let (manifest, files) = futures::join!(newest_manifest(table), listed(&table.location));
-                let (manifest, files) = (manifest?, files?);
+                let (manifest, files) = newest_listing(table).await?;
                 let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
                 let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
                 let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
@@ -128,14 +137,15 @@ impl Snapshot {
             manifest,
             store: table.store.clone(),
             marks: Arc::new(marks),
-            folded: false,
+            lineage: Lineage::default(),
+            table_id: None,
             pending: None,
             sequence: None,
         })
     }
 
     pub(crate) async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: &DeltaState) -> Result<Self> {
-        let folded = is_folded(state, manifest.as_deref()).await?;
+        let lineage = Lineage::of(state, manifest.as_deref()).await?;
         let mut files: Vec<DataFile> = state
             .files
             .iter()
@@ -192,7 +202,8 @@ impl Snapshot {
             manifest,
             store: table.store.clone(),
             marks: Arc::new(marks),
-            folded,
+            lineage,
+            table_id: Some(state.table_id().into()),
             pending: None,
             sequence: None,
         })
@@ -273,12 +284,34 @@ pub(crate) async fn listing_of(
     }
 }
 
+/// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
+/// Migrations of a folder move nothing, so that any listing goes with them.
+async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
+    let publications = |manifest: &Option<Arc<Manifest>>| {
+        let updates = manifest.as_ref().and_then(|manifest| manifest.updates.clone());
+        updates.map(|updates| updates.publications)
+    };
+    let mut manifest = newest_manifest(table).await?;
+    for _ in 0..ATTEMPTS {
+        let files = listed(&table.location).await?;
+        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((manifest, files));
+        }
+        let now = newest_manifest(table).await?;
+        if publications(&now) == publications(&manifest) {
+            return Ok((manifest, files));
+        }
+        manifest = now;
+    }
+    Err(moves_too_fast(table))
+}
+
 /// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
 /// version has nothing that is later than what the manifest and its log say is pending.
 async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
     let mut manifest = newest_manifest(table).await?;
-    loop {
+    for _ in 0..ATTEMPTS {
         let state = table.log.read(&table.location).await?;
         if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok((manifest, state));
@@ -289,15 +322,36 @@ async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<Delta
         }
         manifest = now;
     }
+    Err(moves_too_fast(table))
 }
 
-/// Whether the log of a Delta table has the migration that the manifest names.
-async fn is_folded(state: &DeltaState, manifest: Option<&Manifest>) -> Result<bool> {
-    let Some(manifest) = manifest else { return Ok(false) };
-    let migration = manifest.updates.as_ref().and_then(|updates| updates.migration.as_ref());
-    let Some(migration) = migration else { return Ok(false) };
-    let version = state.application_version(&application(manifest.store_id)).await?;
-    Ok(version.and_then(|version| u64::try_from(version).ok()).is_some_and(|version| version >= migration.number))
+fn moves_too_fast(table: &Table) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the table {} was migrated or published {ATTEMPTS} times while it was read; read it again",
+            table.location()
+        ),
+    )
+}
+
+/// Pins again where something was not there, or not what it should be: between the reading of a manifest and of what it names a
+/// publication may have moved files, and a reader that was stopped for hours finds what a vacuum has left. Damage is the same again.
+async fn again_if_moved<F: Future<Output = Result<Snapshot>>>(pin: impl Fn() -> F) -> Result<Snapshot> {
+    let mut met: Option<String> = None;
+    for _ in 0..ATTEMPTS {
+        let error = match pin().await {
+            Ok(snapshot) => return Ok(snapshot),
+            Err(error) => error,
+        };
+        let may_have_moved = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Io);
+        let text = error.to_string();
+        if !may_have_moved || met.as_ref() == Some(&text) {
+            return Err(error);
+        }
+        met = Some(text);
+    }
+    pin().await
 }
 
 /// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.

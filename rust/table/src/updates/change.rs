@@ -1,13 +1,14 @@
 //! Changes as callers give them, checked and made to fit the table.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use arrow::row::Rows;
+use arrow::row::{RowConverter, Rows, SortField};
 use arrow::util::display::array_value_to_string;
 use lakemark_format::Operation;
 use lakemark_format::manifest::MAX_NAME_LENGTH;
@@ -16,6 +17,7 @@ use super::key::KeyColumns;
 use super::rows::batch;
 use crate::conform::{conform, unknown_field};
 use crate::error::{Error, ErrorKind, Result};
+use crate::snapshot::Snapshot;
 
 /// One operation on some rows.
 #[derive(Clone, Debug)]
@@ -33,6 +35,9 @@ pub struct WriteOptions {
     /// The sequence number up to which the caller has seen the table, where the changes depend on that: a key that was changed
     /// since then is a conflict.
     pub read_at: Option<u64>,
+    /// The state that the caller has read, where the changes depend on that: a key whose row other writers changed in the data files since
+    /// then is a conflict, also where no sequence number tells.
+    pub read: Option<Arc<Snapshot>>,
     /// What the caller calls it, so that it is made once, however often it is asked for.
     pub transaction: Option<Transaction>,
 }
@@ -113,7 +118,9 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
             (_, None) if is_key => return Err(lacks_key(*operation, key)),
             (_, None) => new_null_array(field.data_type(), rows.num_rows()),
         };
-        if column.null_count() > 0 && (is_key || !field.is_nullable()) {
+        // Others may have left rows without a key, which can only be deleted.
+        let may_be_null = if is_key { *operation == Operation::Delete } else { field.is_nullable() };
+        if column.null_count() > 0 && !may_be_null {
             return Err(holds_null(field, &column, is_key));
         }
         fields.push(Arc::clone(field));
@@ -123,8 +130,38 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
         return Err(Error::invalid("an update names no column beside the key; give those that are to be set"));
     }
     let fitted = batch(&Arc::new(arrow::datatypes::Schema::new(fields)), columns, rows.num_rows())?;
-    check_unique(&fitted, key)?;
-    Ok(fitted)
+    match operation {
+        // A statement that finds a key twice in the table names it twice, and means all of its rows.
+        Operation::Delete => once(&fitted, key),
+        Operation::Update => {
+            let different = different_rows(&fitted)?;
+            check_unique(&different, key).map(|()| different)
+        }
+        Operation::Insert | Operation::Upsert => check_unique(&fitted, key).map(|()| fitted),
+    }
+}
+
+/// The first row of each key.
+pub(crate) fn once(rows: &RecordBatch, key: &KeyColumns) -> Result<RecordBatch> {
+    first_of_each(rows, &keys_of(rows, key)?)
+}
+
+/// The first of equal rows, where all of them can be compared.
+fn different_rows(rows: &RecordBatch) -> Result<RecordBatch> {
+    let fields = rows.schema_ref().fields().iter().map(|field| SortField::new(field.data_type().clone()));
+    match RowConverter::new(fields.collect()).and_then(|converter| converter.convert_columns(rows.columns())) {
+        Ok(bytes) => first_of_each(rows, &bytes),
+        Err(_) => Ok(rows.clone()),
+    }
+}
+
+fn first_of_each(rows: &RecordBatch, bytes: &Rows) -> Result<RecordBatch> {
+    let mut seen = HashSet::with_capacity(rows.num_rows());
+    let is_first: BooleanArray = bytes.iter().map(|row| Some(seen.insert(row))).collect();
+    if is_first.true_count() == rows.num_rows() {
+        return Ok(rows.clone());
+    }
+    filter_record_batch(rows, &is_first).map_err(|error| Error::internal("rows cannot be filtered").with_source(error))
 }
 
 fn lacks_key(operation: Operation, key: &KeyColumns) -> Error {

@@ -15,17 +15,17 @@ use super::parameters::Parameters;
 /// How much larger than its parts a merged run may be: indexes of larger dictionaries take more bits.
 const MERGED_GROWTH: f64 = 1.0625;
 
-/// The neighbours of one pass that are to be merged, if a scan has too many runs.
-pub(crate) fn to_merge(updates: &ManifestUpdates, parameters: &Parameters) -> Option<Range<usize>> {
+/// The neighbours of one pass from `first` on that are to be merged, if a scan has too many runs.
+pub(crate) fn to_merge(updates: &ManifestUpdates, parameters: &Parameters, first: usize) -> Option<Range<usize>> {
     let runs = &updates.runs;
     if runs.len() as u64 <= parameters.scanned_runs {
         return None;
     }
     if !parameters.keeps_bound() {
-        return oldest(runs, parameters.merged_runs);
+        return oldest(runs, parameters.merged_runs, first);
     }
     let budget = budget(&updates.written, parameters);
-    let stretches = stretches(runs);
+    let stretches = stretches(runs, first);
     let within = stretches.iter().filter(|(_, bytes)| *bytes as f64 * MERGED_GROWTH <= budget);
     let longest = within.max_by_key(|(runs, bytes)| (runs.len(), Reverse(*bytes)));
     let (chosen, _) = longest.or_else(|| stretches.iter().min_by_key(|(_, bytes)| *bytes))?;
@@ -38,18 +38,18 @@ fn budget(written: &WriteCounters, parameters: &Parameters) -> f64 {
 }
 
 /// The oldest neighbours of one pass, `most` at most.
-fn oldest(runs: &[ManifestRun], most: u64) -> Option<Range<usize>> {
+fn oldest(runs: &[ManifestRun], most: u64, from: usize) -> Option<Range<usize>> {
     let is_first = |place: &usize| runs.get(*place..place + 2).is_some_and(|two| two.iter().all(|run| run.passes == 1));
-    let first = (0..runs.len()).find(is_first)?;
+    let first = (from..runs.len()).find(is_first)?;
     let of_one_pass = runs.get(first..)?.iter().take_while(|run| run.passes == 1).count();
     let count = of_one_pass.min(usize::try_from(most).unwrap_or(usize::MAX));
     Some(first..first + count)
 }
 
 /// All stretches of two or more neighbours of one pass, with their bytes.
-fn stretches(runs: &[ManifestRun]) -> Vec<(Range<usize>, u64)> {
+fn stretches(runs: &[ManifestRun], from: usize) -> Vec<(Range<usize>, u64)> {
     let mut stretches = Vec::new();
-    for first in 0..runs.len() {
+    for first in from..runs.len() {
         let of_one_pass = runs.iter().enumerate().skip(first).take_while(|(_, run)| run.passes == 1);
         let mut bytes = 0;
         for (place, run) in of_one_pass {
@@ -102,7 +102,7 @@ mod tests {
             }
             updates.runs.push(run(length, 1));
             updates.written.flushed_bytes += length;
-            while let Some(chosen) = to_merge(&updates, parameters) {
+            while let Some(chosen) = to_merge(&updates, parameters, 0) {
                 let bytes = updates.runs[chosen.clone()].iter().map(|run| run.length).sum();
                 updates.runs.splice(chosen, [run(bytes, 2)]);
                 updates.written.merged_bytes += bytes;
@@ -152,12 +152,12 @@ mod tests {
         updates.runs[20] = run(90, 1);
         updates.written.flushed_bytes = 1000;
         // 750 bytes may be merged.
-        assert_eq!(to_merge(&updates, &parameters), Some(20..27));
+        assert_eq!(to_merge(&updates, &parameters, 0), Some(20..27));
         updates.written.merged_bytes = 740;
-        assert_eq!(to_merge(&updates, &parameters), Some(19..21));
+        assert_eq!(to_merge(&updates, &parameters, 0), Some(19..21));
         updates.runs[20].passes = 2;
-        assert_eq!(to_merge(&updates, &parameters), Some(0..2));
+        assert_eq!(to_merge(&updates, &parameters, 0), Some(0..2));
         updates.runs.pop();
-        assert_eq!(to_merge(&updates, &parameters), None);
+        assert_eq!(to_merge(&updates, &parameters, 0), None);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
-use lakemark_format::ManifestUpdates;
 use lakemark_format::column::{composite, is_composite, is_field};
+use lakemark_format::{ManifestDelta, ManifestUpdates};
 use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
@@ -57,7 +57,8 @@ pub(crate) async fn declare_key(
     }
     check_unique(&base, &key, &build).await?;
     let log = new_log(store, 1).await?;
-    let updates = ManifestUpdates { key: stored, options, log, ..ManifestUpdates::default() };
+    let delta = base.table_id().map(|id| ManifestDelta { table_id: id.to_owned(), ..ManifestDelta::default() });
+    let updates = ManifestUpdates { key: stored, options, log, delta, ..ManifestUpdates::default() };
     let declared = commit(store, &Edit::DeclareKey { updates: Box::new(updates) }).await?.changed;
     index_key(table, &base, columns, build).await?;
     Ok(declared)

@@ -18,7 +18,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, Keys};
-use super::rows::batch;
+use super::rows::{OwnColumns, batch};
 use crate::conform::conform;
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::ColumnNames;
@@ -64,7 +64,14 @@ impl RowFile {
         let row_groups = row_groups
             .collect::<Result<Vec<u32>, _>>()
             .map_err(|_| Error::corrupt(format!("{} has a row group of impossible length", self.name)))?;
-        Ok(OpenFile { file: self.clone(), input, metadata, row_groups })
+        Ok(OpenFile { file: self.clone(), input, metadata, row_groups, own: None })
+    }
+
+    /// Reads the footer of a run, whose rows say which columns they set.
+    pub(crate) async fn open_run(&self) -> Result<OpenFile> {
+        let opened = self.open().await?;
+        let own = Some(Arc::new(OwnColumns::of(opened.metadata.schema())));
+        Ok(OpenFile { own, ..opened })
     }
 
     /// The file is not there, its bytes are no Parquet, or the storage fails.
@@ -86,6 +93,8 @@ pub(crate) struct OpenFile {
     input: DataObject,
     metadata: ArrowReaderMetadata,
     pub row_groups: Vec<u32>,
+    /// Of a run the columns that its sets are about.
+    own: Option<Arc<OwnColumns>>,
 }
 
 impl OpenFile {
@@ -124,10 +133,14 @@ impl OpenFile {
             .with_batch_size(BATCH_ROWS)
             .build()
             .map_err(|error| self.file.unreadable(error))?;
-        let (file, schema) = (self.file.clone(), Arc::clone(schema));
+        let (file, schema, own) = (self.file.clone(), Arc::clone(schema), self.own.clone());
         let conformed = stream.map(move |batch| {
             let batch = batch.map_err(|error| file.unreadable(error))?;
-            fitted(&batch, &schema, &file)
+            let rows = fitted(&batch, &schema, &file)?;
+            match &own {
+                Some(own) => own.renumbered(rows),
+                None => Ok(rows),
+            }
         });
         Ok(conformed.boxed())
     }
@@ -172,6 +185,9 @@ impl OpenFile {
         let (Some(name), Some(of)) = (key.names.first(), key.types.first()) else {
             return Ok(RowSet::full(universe));
         };
+        if keys.may_begin_with_null() {
+            return Ok(RowSet::full(universe));
+        }
         if let Some((_, value)) = self.file.constants.iter().find(|(field, _)| field.name() == name) {
             let bound = key.encode_first(value)?;
             let meets = bound.iter().next().is_some_and(|bound| keys.meets(bound.as_ref(), bound.as_ref()));
@@ -187,6 +203,14 @@ impl OpenFile {
             }
         }
         Ok(chosen.finish())
+    }
+
+    /// Whether rows that were sorted by the key as the file has it are in the order of the key as the table has it now.
+    pub(super) fn keeps_order_of(&self, key: &KeyColumns) -> bool {
+        let keeps = |(name, of): (&String, &DataType)| {
+            self.metadata.schema().field_with_name(name).is_ok_and(|stored| keeps_order(stored.data_type(), of))
+        };
+        key.names.iter().zip(&key.types).all(keeps)
     }
 
     /// Bounds of the pages of a column, as values of a type; none if the file does not tell, or they are none of the values of that type.

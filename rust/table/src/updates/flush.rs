@@ -54,7 +54,7 @@ impl NewRun {
         let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
         let first = u32::try_from(self.out.rows()).unwrap_or(u32::MAX);
         self.out.write(rows)?;
-        self.resolved.add(&level, |row| first.checked_add(row));
+        self.resolved.add(level.all_hits(), level.all_replaced(), |row| first.checked_add(row));
         check_room(writing, self.out.bytes())
     }
 
@@ -64,11 +64,22 @@ impl NewRun {
         let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
         let logged = writing.tail.end.saturating_sub(LOG_START);
         let (mut run, keys) = out.finish(1, sequences, logged + writing.unlogged).await?;
-        check_room(writing, run.length)?;
+        let store = writing.store;
+        if let Err(full) = check_room(writing, run.length) {
+            // Whoever is refused tries again and again, and would fill the disk.
+            store.discard(&run.path).await;
+            return Err(full);
+        }
         reach("run-written");
-        run.resolution = resolution_of(writing.store, &resolved.level(run.rows), &run, keys).await;
+        run.resolution = resolution_of(store, &resolved.level(run.rows), &run, keys).await;
         reach("resolution-written");
-        let log = new_log(writing.store, writing.tail.next).await?;
+        let log = match new_log(store, writing.tail.next).await {
+            Ok(log) => log,
+            Err(error) => {
+                discard(store, &run).await;
+                return Err(error);
+            }
+        };
         reach("log-created");
         let written = WriteCounters {
             rows: writing.tail.rows,
@@ -82,8 +93,9 @@ impl NewRun {
             sequence: *sequence,
         });
         let (of_log, transactions) = (writing.updates.log.id, calls.collect());
-        let edit = Edit::AddRun { of_log, run: Box::new(run), log, written, transactions };
+        let edit = Edit::AddRun { of_log, run: Box::new(run.clone()), log, written, transactions };
         if !commit(writing.store, &edit).await?.changed {
+            discard(writing.store, &run).await;
             return Err(Error::new(ErrorKind::Conflict, "the log of updates was replaced by somebody else; try again"));
         }
         reach("run-committed");
@@ -92,6 +104,14 @@ impl NewRun {
             tracing::warn!(store = writing.store.text(), %error, "runs of pending changes could not be merged");
         }
         Ok(())
+    }
+}
+
+/// Removes a run that no manifest names.
+async fn discard(store: &Store, run: &ManifestRun) {
+    store.discard(&run.path).await;
+    if let Some(resolution) = &run.resolution {
+        store.discard(&resolution.path).await;
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
     let (Some(manifest), Some(store)) = (snapshot.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
     let Some(updates) = &manifest.updates else { return Ok(None) };
     let parameters = Parameters::of(&updates.options)?;
-    let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded))?;
+    let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded()))?;
     let tail = updated.tail(&snapshot, &table.overlays.reader).await?;
     table.overlays.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;

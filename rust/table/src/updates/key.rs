@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
@@ -128,6 +128,11 @@ impl Keys {
 
     pub(crate) fn len(&self) -> usize {
         self.sorted.len()
+    }
+
+    /// Whether one may begin with NULL, which no bounds tell.
+    pub(crate) fn may_begin_with_null(&self) -> bool {
+        self.columns.first().is_none_or(|first| first.null_count() > 0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

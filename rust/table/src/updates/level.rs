@@ -27,7 +27,8 @@ pub(crate) fn identity(file: &DataFile) -> FileIdentity {
     (file.path.clone(), file.meta.size, modified_ns(&file.meta), file.meta.e_tag.clone())
 }
 
-/// What the keys of a level are in a data file.
+/// What the keys of a level are in a data file. Remembered are those of all keys of the level in all physical rows of the file, which
+/// hold for every version of the table and every manifest; each snapshot takes out what its own state says.
 #[derive(Clone, Debug)]
 pub(crate) struct Hits {
     /// Rows of the file per row group.
@@ -37,6 +38,9 @@ pub(crate) struct Hits {
     /// Rows of the level whose missing columns were taken from this file.
     pub completed: RowSet,
 }
+
+/// Rows of a level, and the rows of a file that their keys hit.
+type MigratedHits = (RowSet, Arc<RowSet>);
 
 /// Where the rows of a level are.
 pub(crate) enum LevelRows {
@@ -60,6 +64,8 @@ pub(crate) struct Level {
     /// The keys of rows in memory as bytes, once they were looked at.
     encoded: OnceLock<Rows>,
     hits: Mutex<HashMap<FileIdentity, Arc<Hits>>>,
+    /// Of rows of the level that are in data files already: what their keys hit in a file.
+    migrated: Mutex<HashMap<FileIdentity, MigratedHits>>,
     /// Where the keys of a file are, by the type that its first key column had then.
     pages: Mutex<Option<(DataType, Option<Arc<KeyPages>>)>>,
     /// Rows of older levels that this one replaces, by their ids.
@@ -70,8 +76,9 @@ impl Level {
     /// A level of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {
         let (filter, encoded) = (OnceLock::new(), OnceLock::new());
-        let (hits, pages, replaced) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { id, rows, whole, partial, filter, encoded, hits, pages, replaced }
+        let (hits, migrated) = (Mutex::default(), Mutex::default());
+        let (pages, replaced) = (Mutex::default(), Mutex::default());
+        Self { id, rows, whole, partial, filter, encoded, hits, migrated, pages, replaced }
     }
 
     /// A level in memory.
@@ -97,6 +104,17 @@ impl Level {
         hits
     }
 
+    /// The rows of a file that these rows of the level hit, if that was asked last.
+    pub(crate) fn hits_of_migrated(&self, file: &FileIdentity, migrated: &RowSet) -> Option<Arc<RowSet>> {
+        let known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(file).filter(|(of, _)| of == migrated).map(|(_, rows)| Arc::clone(rows))
+    }
+
+    pub(crate) fn set_hits_of_migrated(&self, file: FileIdentity, migrated: &RowSet, rows: RowSet) {
+        let mut known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(file, (migrated.clone(), Arc::new(rows)));
+    }
+
     pub(crate) fn all_hits(&self) -> Vec<(FileIdentity, Arc<Hits>)> {
         let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.iter().map(|(file, hits)| (file.clone(), Arc::clone(hits))).collect()
@@ -114,6 +132,14 @@ impl Level {
         let pages = KeyPages::of(file, name, of).map(Arc::new);
         *known = Some((of.clone(), pages.clone()));
         pages
+    }
+
+    /// Whether its rows are in the order of the key: those of a run are not where the type of the key has another order since.
+    pub(crate) fn is_in_order(&self, key: &KeyColumns) -> bool {
+        match &self.rows {
+            LevelRows::File(file) => file.keeps_order_of(key),
+            LevelRows::Memory(_) | LevelRows::None => true,
+        }
     }
 
     /// Rows of an older level that this one replaces, if it was resolved.

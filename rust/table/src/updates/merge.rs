@@ -15,14 +15,16 @@ use lakemark_index::RowSet;
 use super::choice::to_merge;
 use super::flush::resolution_of;
 use super::key::KeyColumns;
-use super::level::{Level, LevelRows};
+use super::level::{FileIdentity, Hits, Level, LevelRows, identity};
+use super::migrate::MigrationLock;
 use super::overlay::Updated;
 use super::resolved::Resolved;
 use super::runs::{RunWriter, buffered};
-use super::settle::Stacked;
+use super::settle::{Ground, Stacked};
 use super::write::Writing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
+use crate::snapshot::Snapshot;
 use crate::transaction::{Edit, commit};
 
 /// Rows that are written at a time.
@@ -32,16 +34,17 @@ const DROPPED: u32 = u32::MAX;
 
 /// Merges runs until a scan has few enough of them.
 pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
+    end_what_nobody_goes_on_with(writing).await?;
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
-        // A migration names its runs, so that they stay as they are until it is done.
-        let chosen = if updates.migration.is_some() { None } else { to_merge(&updates, &writing.parameters) };
-        let Some(chosen) = chosen else {
+        // A migration names its runs by their places, so that they stay as they are until it is done.
+        let named = updates.migration.iter().flat_map(|migration| &migration.slices).map(|(run, ..)| *run as usize + 1);
+        let Some(chosen) = to_merge(&updates, &writing.parameters, named.max().unwrap_or(0)) else {
             writing.table.overlays.runs.keep(&updates.runs);
             return Ok(());
         };
-        let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, writing.base.folded))?;
+        let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, writing.base.folded()))?;
         let levels = updated.levels(&writing.base, &writing.table.overlays).await?;
         let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
@@ -51,6 +54,24 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
         commit(writing.store, &edit).await?;
         reach("merge-committed");
     }
+}
+
+/// Ends a migration whose process is gone, or lets go of it where it has not taken effect: nobody may come to make it again.
+async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
+    let migration = writing.updates.migration.as_ref();
+    let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
+    let Some(_lock) = MigrationLock::try_take(writing.store).await? else { return Ok(()) };
+    let base = Snapshot::pin_base(writing.table).await?;
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+    // Whoever began the next one meanwhile had ended this one first.
+    if !updates.and_then(|updates| updates.migration.as_ref()).is_some_and(|migration| migration.number == number) {
+        return Ok(());
+    }
+    let edit = match base.delta_version().filter(|_| base.folded()) {
+        Some(version) => Edit::EndMigration { number, version },
+        None => Edit::AbandonMigration { number },
+    };
+    commit(writing.store, &edit).await.map(|_| ())
 }
 
 async fn merge(
@@ -116,9 +137,13 @@ async fn merge(
     let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
     let (mut run, keys) = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
+    let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
+    let newer_hits = hits_of_each(updated, &ground, newer).await?;
     let mut resolved = Resolved::default();
-    for (of, places) in merged.iter().zip(&places) {
-        resolved.add(&of.level, |row| places.get(row as usize).copied().filter(|place| *place != DROPPED));
+    for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
+        let hits = kept_hits(updated, &ground, (of, dead), &newer_hits).await?;
+        let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
+        resolved.add(hits, of.level.all_replaced(), place);
     }
     let level = resolved.level(run.rows);
     for above in newer {
@@ -126,6 +151,42 @@ async fn merge(
     }
     run.resolution = resolution_of(writing.store, &level, &run, keys).await;
     Ok(run)
+}
+
+/// What each level hits in the data files, as far as its rows count.
+async fn hits_of_each(
+    updated: &Updated<'_>,
+    ground: &Ground<'_>,
+    levels: &[Stacked],
+) -> Result<Vec<Vec<Option<Arc<Hits>>>>> {
+    let mut all = Vec::with_capacity(levels.len());
+    for level in levels {
+        all.push(updated.hits(ground, level).await?);
+    }
+    Ok(all)
+}
+
+/// What the rows of a run that the merged one keeps hit in data files. `dead` are the others: rows that were migrated, and those that a
+/// newer run replaces, whose keys that run hits as well.
+async fn kept_hits(
+    updated: &Updated<'_>,
+    ground: &Ground<'_>,
+    (of, dead): (&Stacked, &RowSet),
+    newer: &[Vec<Option<Arc<Hits>>>],
+) -> Result<Vec<(FileIdentity, Arc<Hits>)>> {
+    if dead.is_empty() {
+        return Ok(of.level.all_hits());
+    }
+    let mut kept = Vec::new();
+    for (place, hits) in updated.hits(ground, of).await?.into_iter().enumerate() {
+        let (Some(hits), Some(file)) = (hits, ground.base.files().get(place)) else { continue };
+        let mut shadowed = hits.shadowed.as_ref().clone();
+        for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {
+            shadowed = shadowed.minus(&above.shadowed);
+        }
+        kept.push((identity(file), Arc::new(Hits { shadowed: Arc::new(shadowed), ..hits.as_ref().clone() })));
+    }
+    Ok(kept)
 }
 
 /// The sequence numbers of a merged run. Where it lacks rows that were migrated, a gap behind it says that not every change is there

@@ -1,43 +1,39 @@
 //! Migration: pending rows become rows of data files, all of them or a slice of the key range.
 //!
 //! ```text
-//! 1  flush the buffer; a manifest names the slices of runs that are folded, under a number      (lock of writers)
-//! 2  write new data files                                                                      (changes and queries go on)
-//! 3  Delta: commit with the number as application transaction      folder: a manifest names the new files
-//! 4  a manifest forgets the slices
+//! 1  of a slice: flush the buffer, choose the key up to which it reaches
+//! 2  flush the buffer; a manifest names the slices of runs that are folded, under a number      (lock of writers)
+//! 3  write new data files                                                                      (changes and queries go on)
+//! 4  look at files that others added meanwhile: one with a key of the slices lets 3 begin again
+//! 5  Delta: commit with the number as application transaction      folder: a manifest names the new files
+//! 6  a manifest forgets the slices
 //! ```
 //!
-//! For a Delta table step 3 is the one point at which the migration takes effect: whoever reads a version of the log that has
-//! the transaction leaves the slices out, whoever reads an older one does not. Step 4 tidies up, and whatever stopped between two
+//! For a Delta table step 5 is the one point at which the migration takes effect: whoever reads a version of the log that has
+//! the transaction leaves the slices out, whoever reads an older one does not. Step 6 tidies up, and whatever stopped between two
 //! steps is finished or begun again by the next migration. What is changed meanwhile stays pending and hides the folded rows.
 
 use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lakemark_format::{ManifestMigration, ManifestUpdates, ReplacedFile, StoreFile};
+use lakemark_format::{ManifestMigration, ManifestUpdates};
 use lakemark_index::RowSet;
-use uuid::Uuid;
 
+use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
+use super::folding::fold;
 use super::overlay::Updated;
-use super::settle::{Ground, Stacked};
-use super::slice::Slice;
+use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
-use crate::footer::modified_ns;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
-use crate::rewrite::delta::{ApplicationTransaction, Migrated, migrate as migrate_delta};
-use crate::rewrite::{Fold, Folded, folder};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
+use crate::table::Table;
 use crate::transaction::{Edit, commit};
-
-/// Times that others may be faster before giving up.
-const ATTEMPTS: usize = 5;
 
 /// Folds pending rows into the data files.
 pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Result<MigrateReport> {
@@ -60,9 +56,9 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
         is_changed = true;
         reach("migration-begun");
         let mut folded = MigrateReport::default();
-        fold((table, store), &begun, options, &mut folded).await?;
+        let version = fold((table, store), &begun, options, &mut folded).await?;
         reach("migration-folded");
-        end(store, begun.number).await?;
+        end(store, begun.number, version).await?;
         reach("migration-ended");
         report.add(&folded);
         if !begun.buffer_stays || options.fraction < 1.0 {
@@ -84,20 +80,31 @@ async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions) -> Result<Opt
 }
 
 /// Only one migration at a time; dies with its process.
-pub(crate) struct MigrationLock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+pub(crate) struct MigrationLock(File);
+
+impl Drop for MigrationLock {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
+        drop(self.0.unlock());
+    }
+}
 
 impl MigrationLock {
     pub(super) async fn take(store: &Store) -> Result<Self> {
+        let busy = || Error::new(ErrorKind::Conflict, "another migration of the table is running; let it finish");
+        Self::try_take(store).await?.ok_or_else(busy)
+    }
+
+    /// The lock, unless a migration is running.
+    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
         let Some(path) = store.local_path("updates/migration.lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             let file = File::options().create(true).truncate(false).write(true).open(&path)?;
             file.try_lock().map(|()| file).map_err(std::io::Error::from)
         });
         match locked.await.map_err(|error| Error::task(&error))? {
-            Ok(file) => Ok(Self(file)),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                Err(Error::new(ErrorKind::Conflict, "another migration of the table is running; let it finish"))
-            }
+            Ok(file) => Ok(Some(Self(file))),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(Error::invalid("the table has no key and so nothing pending: there is nothing to migrate"))
             }
@@ -106,19 +113,12 @@ impl MigrationLock {
     }
 }
 
-/// Keeps migrations and publications from running, if the table takes updates.
-pub(crate) async fn lock_migrations(store: &Store) -> Result<Option<MigrationLock>> {
-    let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
-    match takes_updates && store.is_local() {
-        true => MigrationLock::take(store).await.map(Some),
-        false => Ok(None),
-    }
-}
-
 /// What a migration folds.
-struct Begun {
-    number: u64,
-    updates: ManifestUpdates,
+pub(super) struct Begun {
+    pub number: u64,
+    pub updates: ManifestUpdates,
+    /// Everything that runs have is folded: all changes below the first one of the log.
+    pub is_whole: bool,
     /// Whether the cache had no room for a run of the buffer.
     buffer_stays: bool,
 }
@@ -128,35 +128,37 @@ async fn tidy_up(table: &Arc<Table>, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
-        Some(migration) if base.folded => end(store, migration.number).await,
+        Some(migration) if base.folded() => end(store, migration.number, base.delta_version()).await,
         _ => Ok(()),
     }
 }
 
-async fn end(store: &Store, number: u64) -> Result<()> {
-    commit(store, &Edit::EndMigration { number }).await.map(|_| ())
+/// `version` is one of the Delta table that has the migration; a folder's manifest has forgotten the slices already.
+pub(super) async fn end(store: &Store, number: u64, version: Option<u64>) -> Result<()> {
+    let Some(version) = version else { return Ok(()) };
+    commit(store, &Edit::EndMigration { number, version }).await.map(|_| ())
 }
 
 /// Flushes the buffer and says which slices of which runs are folded; none if there is nothing to fold.
 async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Begun>> {
+    let border = match options.fraction < 1.0 {
+        true => {
+            let Some(border) = border(table, options).await? else { return Ok(None) };
+            Some(border)
+        }
+        false => None,
+    };
     let mut writing = Writing::begin(table).await?;
     if writing.is_below(options.threshold) {
         return Ok(None);
     }
-    let buffer_stays = match flush(&mut writing).await {
-        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending until then.
-        Err(error) if error.kind() == ErrorKind::CacheFull => {
-            tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
-            true
-        }
-        flushed => flushed.map(|()| false)?,
-    };
+    let buffer_stays = flush_if_room(&mut writing).await?;
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
     let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
     let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, false))?;
     let levels = updated.levels(&writing.base, &table.overlays).await?;
-    let slices = slices(&updated, &levels, options.fraction).await?;
+    let slices = slices(&updated, &levels, border.as_deref()).await?;
     if slices.is_empty() {
         return Ok(None);
     }
@@ -164,140 +166,49 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     let migration = ManifestMigration { number, slices };
     commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?;
     let updates = ManifestUpdates { migration: Some(migration), migrations: number, ..updates };
-    Ok(Some(Begun { number, updates, buffer_stays }))
+    Ok(Some(Begun { number, updates, is_whole: border.is_none(), buffer_stays }))
 }
 
-/// The lowest keys of what is pending: so many that they are this fraction of all rows of runs.
-async fn slices(updated: &Updated<'_>, levels: &[Stacked], fraction: f64) -> Result<Vec<(u32, u32, u32)>> {
-    let active: Vec<RowSet> = levels.iter().map(Stacked::active).collect();
-    let whole =
-        |number: usize, rows: &RowSet| rows.iter_ranges().map(move |range| (number, range.start, range.end)).collect();
-    let mut chosen: Vec<(usize, u32, u32)> = Vec::new();
-    if fraction >= 1.0 {
-        for (number, rows) in active.iter().enumerate() {
-            let ranges: Vec<_> = whole(number, rows);
-            chosen.extend(ranges);
+/// Makes a run of the buffer, if the cache has room for one; says whether it has not.
+async fn flush_if_room(writing: &mut Writing<'_>) -> Result<bool> {
+    match flush(writing).await {
+        // Nothing but a migration makes room: it folds the runs, and the buffer stays pending until then.
+        Err(error) if error.kind() == ErrorKind::CacheFull => {
+            tracing::info!(store = writing.store.text(), %error, "the buffer is migrated later");
+            Ok(true)
         }
-    } else {
-        let mut keys: Vec<Vec<Box<[u8]>>> = Vec::with_capacity(levels.len());
-        for (stacked, rows) in levels.iter().zip(&active) {
-            keys.push(stacked.level.keys(&updated.key, rows).await?.sorted());
-        }
-        let total: u64 = updated.updates.runs.iter().map(|run| u64::from(run.rows)).sum();
-        let wanted = ((total as f64 * fraction).ceil() as usize).max(1);
-        let mut all: Vec<&[u8]> = keys.iter().flatten().map(AsRef::as_ref).collect();
-        all.sort_unstable();
-        let Some(last) = all.get(wanted.min(all.len()).wrapping_sub(1)).copied() else { return Ok(Vec::new()) };
-        for (number, (rows, keys)) in active.iter().zip(&keys).enumerate() {
-            // Rows of a run lie in the order of keys.
-            let count = keys.partition_point(|key| key.as_ref() <= last);
-            let lowest = RowSet::from_rows(rows.iter().take(count).collect(), rows.universe());
-            let ranges: Vec<_> = whole(number, &lowest);
-            chosen.extend(ranges);
-        }
+        flushed => flushed.map(|()| false),
     }
-    Ok(chosen.into_iter().filter_map(|(run, start, end)| Some((u32::try_from(run).ok()?, start, end))).collect())
 }
 
-/// Writes and publishes the new data files; others that are faster are let go first.
-async fn fold(
-    (table, store): (&Arc<Table>, &Arc<Store>),
-    begun: &Begun,
-    options: &MigrateOptions,
-    report: &mut MigrateReport,
-) -> Result<()> {
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
-        let done = fold_once((table, store), begun, options, report).await;
-        if let Some(progress) = &options.progress {
-            progress.finish();
+/// The key up to which a slice reaches: it is looked for when the lock of writers is free again. None if there is nothing to fold.
+async fn border(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Border>> {
+    {
+        let mut writing = Writing::begin(table).await?;
+        if writing.is_below(options.threshold) {
+            return Ok(None);
         }
-        match done {
-            Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
-            done => return done,
-        }
+        flush_if_room(&mut writing).await?;
     }
-    Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
-}
-
-async fn fold_once(
-    (table, store): (&Arc<Table>, &Arc<Store>),
-    begun: &Begun,
-    options: &MigrateOptions,
-    report: &mut MigrateReport,
-) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
-    if base.folded {
-        // An attempt that looked like a failure was none.
-        return Ok(());
-    }
-    let manifest = base.manifest.as_ref().ok_or_else(|| no_key(table))?;
-    let updated = Updated::of(&base, store, &begun.updates, (manifest.number, false))?;
+    let (Some(manifest), Some(store)) = (base.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
+    let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
+    let updated = Updated::of(&base, store, updates, (manifest.number, base.folded()))?;
     let levels = updated.levels(&base, &table.overlays).await?;
-    let ground = Ground { base: &base, key: &updated.key, schema: &updated.schema };
-    let overlay = updated.stack(&ground, &levels, 0).await?;
-    let slice = Slice::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
-    report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
-    report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
-    let progress = options.progress.clone();
-    let to_fold = Fold { shadow: &slice.shadow, rows: &slice.rows, key: &updated.key.names, progress };
-    let folded = match table.format {
-        TableFormat::Delta => {
-            let version = i64::try_from(begun.number).map_err(|_| Error::internal("too many migrations"))?;
-            let transaction = ApplicationTransaction { id: application(manifest.store_id), version };
-            match migrate_delta(&table.location, &base, &to_fold, &transaction).await? {
-                Migrated::Committed { version, folded } => {
-                    report.delta_version = Some(version);
-                    folded
-                }
-                Migrated::Already => return Ok(()),
-            }
-        }
-        TableFormat::Parquet => {
-            let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
-            reach("migration-written");
-            publish(table, store, &base, &folded, begun.number).await?;
-            folded
-        }
-    };
-    report.files_replaced = folded.replaced.len() as u64;
-    report.files_written = folded.files.len() as u64;
-    report.bytes_written = folded.files.iter().map(|file| file.size).sum();
-    Ok(())
+    let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
+    let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
+    border_of(&levels, &updated.key, wanted).await
 }
 
-/// The name of a store in the logs of Delta tables.
-pub(crate) fn application(store_id: [u8; 16]) -> String {
-    format!("lakemark-{}", Uuid::from_bytes(store_id))
-}
-
-/// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were.
-async fn publish(table: &Arc<Table>, store: &Store, base: &Snapshot, folded: &Folded, number: u64) -> Result<()> {
-    let is_own = |path: &str| path.starts_with(crate::location::STORE_FOLDER);
-    let now = Snapshot::pin_base(table).await?;
-    let replaced = folded.replaced.iter().filter_map(|file| base.files().get(*file));
-    let (mut originals, mut own) = (Vec::new(), Vec::new());
-    for file in replaced {
-        let identity = super::level::identity(file);
-        if !now.files().iter().any(|have| super::level::identity(have) == identity) {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                format!("the data file {} was changed by somebody else meanwhile; migrate again", file.path),
-            ));
-        }
-        match is_own(&file.path) {
-            true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
-            false => originals.push(ReplacedFile {
-                path: file.path.clone(),
-                size: file.meta.size,
-                modified_ns: modified_ns(&file.meta),
-            }),
-        }
+/// The rows of runs that are folded: those up to the border, or all.
+async fn slices(updated: &Updated<'_>, levels: &[Stacked], border: Option<&[u8]>) -> Result<Vec<(u32, u32, u32)>> {
+    let mut chosen = Vec::new();
+    for (number, of) in (0u32..).zip(levels) {
+        let rows: RowSet = match border {
+            Some(border) => rows_up_to(of, &updated.key, border).await?,
+            None => of.active(),
+        };
+        chosen.extend(rows.iter_ranges().map(|range| (number, range.start, range.end)));
     }
-    let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
-    let edit = Edit::FoldFolder { number, originals, own, data };
-    match commit(store, &edit).await?.changed {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
-    }
+    Ok(chosen)
 }

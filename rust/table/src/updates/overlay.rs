@@ -18,7 +18,7 @@ use object_store::ObjectMeta;
 
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
-use super::level::{FileIdentity, Hits, Level, LevelRows, chosen, identity};
+use super::level::{FileIdentity, Level, LevelRows, chosen, identity};
 use super::pages::KeyPages;
 use super::parameters::Parameters;
 use super::resolve::{Positions, positions};
@@ -247,6 +247,7 @@ impl<'a> Updated<'a> {
         {
             return Ok(Arc::clone(overlay));
         }
+        cache.runs.keep(&self.updates.runs);
         let ground = Ground { base, key: &self.key, schema: &self.schema };
         let lower = self.lower(&ground, cache, &made, &tail).await?;
         let stack = self.upper(&ground, &lower, &tail).await?;
@@ -374,31 +375,6 @@ impl<'a> Updated<'a> {
         let all = RowSet::full(above.level.row_count());
         let keys = above.level.keys(&self.key, &all).await?;
         Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
-    }
-
-    /// What the keys of a level are in each data file.
-    pub(crate) async fn hits(&self, ground: &Ground<'_>, stacked: &Stacked) -> Result<Vec<Option<Arc<Hits>>>> {
-        let Stacked { level, migrated } = stacked;
-        let files = ground.base.files();
-        let mut hits: Vec<Option<_>> = files.iter().map(|file| level.hits(&identity(file))).collect();
-        let unknown: Vec<usize> =
-            hits.iter().enumerate().filter(|(_, hits)| hits.is_none()).map(|(file, _)| file).collect();
-        if unknown.is_empty() {
-            return Ok(hits);
-        }
-        let active = migrated.not();
-        if active.is_empty() {
-            return Ok(hits);
-        }
-        let keys: Keys = level.keys(&self.key, &active).await?;
-        for found in positions(ground.base, &self.key, &keys, &unknown).await? {
-            let file = found.file;
-            let noted = ground.note(level, found, RowSet::empty(level.row_count()));
-            if let Some(slot) = hits.get_mut(file) {
-                *slot = noted;
-            }
-        }
-        Ok(hits)
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) struct Positions {
     pub rows: RowSet,
 }
 
-/// The rows of each of `files` that have one of the keys. Rows that a deletion vector hides may be missing.
+/// The physical rows of each of `files` that have one of the keys, also those that a deletion vector hides: vectors shrink when a table
+/// is restored, and what was found must hold for every version.
 pub(crate) async fn positions(
     base: &Snapshot,
     key: &Arc<KeyColumns>,
@@ -62,7 +63,7 @@ async fn ask_index(base: &Snapshot, key: &KeyColumns, keys: &Keys) -> Result<Opt
             None => return Ok(None),
         },
     };
-    let options = ProbeOptions { use_cache: false, ..ProbeOptions::default() };
+    let options = ProbeOptions { use_cache: false, physical_rows: true, ..ProbeOptions::default() };
     let files = base.probe(&asked, &options).await?.files;
     Ok(Some(Asked { files, is_whole: columns == key.names.len() }))
 }

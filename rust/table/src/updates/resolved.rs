@@ -29,10 +29,15 @@ struct OfRun {
 }
 
 impl Resolved {
-    /// Adds a part; `place` says where its rows are in the run, if they are.
-    pub(crate) fn add(&mut self, part: &Level, place: impl Fn(u32) -> Option<u32>) {
+    /// Adds what a part hits in files and replaces in older runs; `place` says where its rows are in the run, if they are.
+    pub(crate) fn add(
+        &mut self,
+        hits: Vec<(FileIdentity, Arc<Hits>)>,
+        replaced: Vec<([u8; 16], Arc<RowSet>)>,
+        place: impl Fn(u32) -> Option<u32>,
+    ) {
         self.parts += 1;
-        for (file, hits) in part.all_hits() {
+        for (file, hits) in hits {
             let of = self.files.entry(file).or_insert_with(|| OfFile {
                 row_groups: hits.row_groups.clone(),
                 shadowed: RowSet::empty(hits.shadowed.universe()),
@@ -43,7 +48,7 @@ impl Resolved {
             of.completed.extend(hits.completed.iter().filter_map(&place));
             of.parts += 1;
         }
-        for (older, replaced) in part.all_replaced() {
+        for (older, replaced) in replaced {
             let none = || OfRun { replaced: RowSet::empty(replaced.universe()), parts: 0 };
             let of = self.runs.entry(older).or_insert_with(none);
             of.replaced = of.replaced.or(&replaced);

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The buffer in memory and the runs on the disk have this form. Columns that an update does not name hold what was found in
-//! the table (the row is *complete*), or NULL until then.
+//! the table (the row is *complete*), or NULL until then. A set numbers the columns of the schema that it stands in, also in a
+//! run: whoever reads a run with another schema numbers its sets anew ([`OwnColumns`]).
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use lakemark_format::Operation;
 use lakemark_index::RowSet;
 
 use crate::error::{Error, Result};
+use crate::names::OURS;
 
 pub(crate) const OPERATION: &str = "__lakemark_operation";
 pub(crate) const SEQUENCE: &str = "__lakemark_sequence";
@@ -129,6 +131,45 @@ pub(crate) fn operation_rows(operations: &Int8Array, wanted: &[Operation]) -> Ro
     let codes: Vec<i8> = wanted.iter().map(|operation| operation.code().cast_signed()).collect();
     let rows = operations.values().iter().zip(0u32..).filter(|(code, _)| codes.contains(code));
     RowSet::from_rows(rows.map(|(_, row)| row).collect(), universe)
+}
+
+/// The columns of a run, in the order in which the run's own sets number them.
+///
+/// A table's columns move when one is added in front or dropped. A set means columns, so that it is numbered anew when it is read.
+#[derive(Debug)]
+pub(crate) struct OwnColumns(Vec<String>);
+
+impl OwnColumns {
+    /// The columns of a run with this schema.
+    pub(crate) fn of(run: &Schema) -> Self {
+        let names = run.fields().iter().map(|field| field.name()).filter(|name| !name.starts_with(OURS));
+        Self(names.cloned().collect())
+    }
+
+    /// Rows of the run whose sets are numbered by the columns of their schema. Columns that it lacks are left out of the sets.
+    pub(crate) fn renumbered(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let schema = rows.schema();
+        let Some((at, _)) = schema.fields().find(SET) else { return Ok(rows) };
+        let places: Vec<Option<usize>> =
+            self.0.iter().map(|name| schema.fields().find(name).map(|(place, _)| place)).collect();
+        if places.iter().enumerate().all(|(own, place)| *place == Some(own)) {
+            return Ok(rows);
+        }
+        let Some(sets) = rows.column(at).as_binary_opt::<i32>() else { return Ok(rows) };
+        let width = table_columns(&schema).div_ceil(8);
+        let renumbered = |set: &[u8]| {
+            let mut now = vec![0u8; width];
+            let named = places.iter().enumerate().filter(|(own, _)| has(set, *own)).filter_map(|(_, place)| *place);
+            named.for_each(|place| now.get_mut(place / 8).into_iter().for_each(|byte| *byte |= 1 << (place % 8)));
+            now
+        };
+        let sets: BinaryArray = sets.iter().map(|set| set.map(renumbered)).collect();
+        let mut columns = rows.columns().to_vec();
+        if let Some(slot) = columns.get_mut(at) {
+            *slot = Arc::new(sets);
+        }
+        batch(&schema, columns, rows.num_rows())
+    }
 }
 
 /// Whether a set has the column at this place.

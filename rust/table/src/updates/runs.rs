@@ -101,7 +101,7 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
         constants: Vec::new(),
         names: names.cloned(),
     };
-    let opened = file.open().await?;
+    let opened = file.open_run().await?;
     if opened.rows() != run.rows {
         return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
     }

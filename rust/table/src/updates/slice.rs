@@ -17,6 +17,7 @@ use super::rows::as_table;
 use super::settle::{Ground, Stacked};
 use crate::error::{Error, Result};
 use crate::rewrite::Part;
+use crate::snapshot::DataFile;
 
 /// Runs of together so many bytes are read once and held; rows of others are read as they are needed, file by file.
 const HELD_BYTES: u64 = 64 << 20;
@@ -27,6 +28,8 @@ pub(super) struct Slice {
     pub shadow: Vec<Option<Arc<RowSet>>>,
     /// Rows that get into data files.
     pub rows: Vec<Arc<dyn Part>>,
+    /// Rows of levels whose keys are folded.
+    pub keys: Vec<(Arc<Level>, RowSet)>,
 }
 
 impl Slice {
@@ -88,8 +91,14 @@ impl Slice {
             }
             rows.extend(completed_again(updated, &overlay.pending.batches, &all_keys)?.into_iter().map(in_memory));
         }
-        let shadow = shadow.into_iter().map(|rows| rows.filter(|rows| !rows.is_empty()).map(Arc::new)).collect();
-        Ok(Self { shadow, rows })
+        let left = |(rows, file): (Option<RowSet>, &DataFile)| {
+            // What is deleted already is left out of a new file in any case, and is no reason to make one.
+            let rows =
+                rows.map(|rows| file.deleted.as_ref().map_or_else(|| rows.clone(), |deleted| rows.minus(deleted)));
+            rows.filter(|rows| !rows.is_empty()).map(Arc::new)
+        };
+        let shadow = shadow.into_iter().zip(ground.base.files()).map(left).collect();
+        Ok(Self { shadow, rows, keys: folded_keys })
     }
 }
 

@@ -16,9 +16,9 @@ use arrow::ipc::reader::StreamReader;
 use arrow::row::{OwnedRow, Row, Rows};
 use lakemark_format::Operation;
 
-use super::change::{Change, keys_of};
+use super::change::{Change, keys_of, once};
 use super::key::KeyColumns;
-use super::staged::{StagedRows, damaged, joined, once, open, other_columns};
+use super::staged::{StagedRows, damaged, joined, open, other_columns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 

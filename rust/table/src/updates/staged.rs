@@ -10,19 +10,18 @@
 //! A staged file is an Arrow IPC stream. No manifest names it: whoever makes the call does, with its length and checksum, so that no byte of a
 //! file that was damaged, or that another process wrote meanwhile, becomes a change.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::sync::Arc;
 
-use arrow::array::{BooleanArray, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
 use lakemark_format::Operation;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use twox_hash::XxHash64;
 
-use super::change::{WriteOptions, Written, keys_of};
+use super::change::{WriteOptions, Written};
 use super::key::KeyColumns;
 use super::parameters::Parameters;
 use super::sorted::SortedRows;
@@ -159,12 +158,4 @@ fn not_seen(store: &Store, file: &StagedRows) -> Error {
         file.path,
         store.text()
     ))
-}
-
-/// The first row of each key: a statement may find a row that it deletes more than once.
-pub(crate) fn once(rows: &RecordBatch, key: &KeyColumns) -> Result<RecordBatch> {
-    let keys = keys_of(rows, key)?;
-    let mut seen = HashSet::with_capacity(rows.num_rows());
-    let is_first: BooleanArray = keys.iter().map(|key| Some(seen.insert(key))).collect();
-    filter_record_batch(rows, &is_first).map_err(|error| Error::internal("rows cannot be filtered").with_source(error))
 }

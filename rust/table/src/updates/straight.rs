@@ -56,7 +56,7 @@ async fn folded(
     options: &WriteOptions,
     buffered: RecordBatch,
 ) -> Result<(u64, RecordBatch)> {
-    let fits = writing.checked(&part.changes, options.read_at).await?;
+    let fits = writing.checked(&part.changes, options).await?;
     let (sequence, schema) = (writing.tail.next, writing.updated().schema);
     let mut fold = writing.tail.fold.emptied();
     fold.add(buffered)?;

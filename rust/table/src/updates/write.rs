@@ -7,7 +7,7 @@
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,8 @@ use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::flush::flush;
 use super::key::{KeyColumns, Keys};
 use super::level::chosen;
+use super::lineage;
+use super::moved::changed_since;
 use super::overlay::{Overlay, Updated};
 use super::parameters::Parameters;
 use super::publication;
@@ -122,22 +124,43 @@ fn same(error: &Error) -> Error {
 
 /// The lock of writers, held as long as this lives.
 #[derive(Debug)]
-pub(crate) struct WriterLock(#[expect(dead_code, reason = "the lock goes with the file")] File);
+pub(crate) struct WriterLock(File);
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
+        drop(self.0.unlock());
+    }
+}
 
 impl WriterLock {
     /// Waits for the lock.
     pub(crate) async fn take(store: &Store) -> Result<Self> {
+        let taken = Self::lock(store, |file| file.lock().map(|()| true)).await?;
+        taken.ok_or_else(|| Error::internal("a lock that is waited for was not taken"))
+    }
+
+    /// The lock, unless somebody writes.
+    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
+        Self::lock(store, |file| match file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        })
+        .await
+    }
+
+    async fn lock(store: &Store, take: fn(&File) -> std::io::Result<bool>) -> Result<Option<Self>> {
         let Some(path) = store.local_path("updates/lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             if let Some(folder) = path.parent() {
                 disk::make_folder(folder)?;
             }
             let file = File::options().create(true).truncate(false).write(true).open(&path)?;
-            file.lock()?;
-            Ok::<_, std::io::Error>(file)
+            Ok::<_, std::io::Error>(take(&file)?.then_some(file))
         });
         let locked = locked.await.map_err(|error| Error::task(&error))?;
-        locked.map(Self).map_err(|error| {
+        locked.map(|file| file.map(Self)).map_err(|error| {
             Error::io(format!(
                 "the lock of writers in {} cannot be taken (disk full, or no permission?); mend that, and try again",
                 store.text()
@@ -199,13 +222,13 @@ impl<'a> Writing<'a> {
         }
         let lock = Arc::new(WriterLock::take(store).await?);
         let mut base = Snapshot::pin_base(table).await?;
-        if publication::end_if_begun(table, &base).await? {
+        if publication::end_if_begun(table, &base).await? || lineage::take_over_if_empty(table, &base).await? {
             base = Snapshot::pin_base(table).await?;
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
         let parameters = Parameters::of(&updates.options)?;
-        let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded))?;
+        let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded()))?;
         let tail = updated.tail(&base, &table.overlays.writer).await?;
         let Updated { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
@@ -241,7 +264,7 @@ impl<'a> Writing<'a> {
             store: self.store,
             updates: &self.updates,
             manifest: self.manifest.number,
-            folded: self.base.folded,
+            folded: self.base.folded(),
             key: Arc::clone(&self.key),
             schema: Arc::clone(&self.schema),
         }
@@ -253,7 +276,7 @@ impl<'a> Writing<'a> {
             return Ok(written);
         }
         let mut commit = LogCommit { tag: tag(options)?, ..LogCommit::default() };
-        let fits = self.checked(changes, options.read_at).await?;
+        let fits = self.checked(changes, options).await?;
         let rows = fits.iter().map(|(_, fit)| fit.num_rows() as u64).sum();
         let names = self.base.column_names().cloned();
         for (operation, fit) in fits {
@@ -272,12 +295,12 @@ impl<'a> Writing<'a> {
     pub(crate) async fn checked(
         &mut self,
         changes: &[Change],
-        read_at: Option<u64>,
+        options: &WriteOptions,
     ) -> Result<Vec<(Operation, RecordBatch)>> {
         let schema = self.base.schema();
         let fit = |change: &Change| Ok((change.operation, fitted(change, &schema, &self.key)?));
         let fits = changes.iter().map(fit).collect::<Result<Vec<_>>>()?;
-        self.check(&fits, read_at).await?;
+        self.check(&fits, options).await?;
         Ok(fits)
     }
 
@@ -307,14 +330,20 @@ impl<'a> Writing<'a> {
     }
 
     /// Whether keys that are inserted are there already, and whether somebody was faster.
-    async fn check(&mut self, changes: &[(Operation, RecordBatch)], read_at: Option<u64>) -> Result<()> {
+    async fn check(&mut self, changes: &[(Operation, RecordBatch)], options: &WriteOptions) -> Result<()> {
         let key = Arc::clone(&self.key);
         // What an earlier operation of the same call did to a key decides over what is there.
         let mut own: Vec<(Operation, Keys)> = Vec::new();
         for (operation, rows) in changes {
             let keys = Keys::of(&key, key.columns(rows)?)?;
-            if let Some(read_at) = read_at {
+            if let Some(read_at) = options.read_at {
                 self.check_since(rows, &keys, read_at).await?;
+            }
+            if let Some(read) = &options.read {
+                let overlay = self.before().await?;
+                if let Some(key) = changed_since(read, (&self.base, &overlay), &key, &keys).await? {
+                    return Err(conflict(&key));
+                }
             }
             if *operation == Operation::Insert {
                 // An update brings no row that is not there.

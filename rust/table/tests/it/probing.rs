@@ -8,7 +8,8 @@ use crate::fixture::{
     spec_with, write,
 };
 
-const COUNT: ProbeOptions = ProbeOptions { use_index: true, count_only: true, use_cache: false, reading: None };
+const COUNT: ProbeOptions =
+    ProbeOptions { use_index: true, count_only: true, use_cache: false, reading: None, physical_rows: false };
 
 async fn counted(snapshot: &Snapshot, predicate: &Predicate) -> u64 {
     let found = snapshot.probe(predicate, &COUNT).await.unwrap();

@@ -98,7 +98,7 @@ fn pending() -> Pending {
 }
 
 fn transaction(version: i64) -> ApplicationTransaction {
-    ApplicationTransaction { id: "lakemark-test".to_owned(), version }
+    ApplicationTransaction { id: "lakemark-test".to_owned(), version, through: None }
 }
 
 async fn migrate(table: &Table, snapshot: &Snapshot, pending: &Pending, version: i64) -> Result<Migrated> {

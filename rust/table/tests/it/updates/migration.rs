@@ -170,8 +170,8 @@ async fn progress_is_told_of_rows_that_are_rewritten_and_then_of_those_that_are_
     assert_eq!(*told.0.lock().unwrap(), [(153, 153), (151, 151)]);
 }
 
-/// Another writer of a Delta table that is faster, as often as it is told to be: it appends a file whenever a migration begins
-/// to write.
+/// Another writer of a Delta table that is faster, as often as it is told to be: it appends a file and writes the metadata anew whenever
+/// a migration begins to write.
 struct Intruder {
     root: PathBuf,
     left: AtomicU64,
@@ -186,7 +186,9 @@ impl Progress for Intruder {
         let version = self.version.fetch_add(1, Ordering::SeqCst);
         let path = format!("theirs-{version}.parquet");
         write(&self.root.join(&path), &two_columns(&[100 + version as i32], "theirs"));
-        delta::commit(&self.root, version, &[delta::add(&self.root, &path, Some("2024-01-31"))]);
+        // Metadata, which are a conflict also where the file has no key that is pending.
+        let metadata = delta::opening(false, serde_json::json!({})).remove(1);
+        delta::commit(&self.root, version, &[metadata, delta::add(&self.root, &path, Some("2024-01-31"))]);
     }
 
     fn advance(&self, _: u64) {}

@@ -1,12 +1,17 @@
 //! Pending updates: what they mean, that they last, and that every error leaves everything as it was.
 
+mod availability;
 mod filters;
+mod lake;
 mod migration;
 mod model;
 mod narrowing;
+mod others;
 mod publishing;
 mod reading;
 mod repeated;
+mod restores;
+mod schemas;
 mod snapshots;
 mod speed;
 mod staged;

@@ -1,0 +1,224 @@
+//! The second half of a migration: new data files are written, checked against what others did meanwhile, and made to count.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lakemark_format::{ReplacedFile, StoreFile};
+use lakemark_index::RowSet;
+use uuid::Uuid;
+
+use super::key::KeyColumns;
+use super::level::{FileIdentity, Level, identity};
+use super::lineage::{application, application_through};
+use super::migrate::Begun;
+use super::overlay::Updated;
+use super::resolve::positions;
+use super::settle::Ground;
+use super::slice::Slice;
+use super::write::no_key;
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoint::reach;
+use crate::footer::modified_ns;
+use crate::options::MigrateOptions;
+use crate::report::MigrateReport;
+use crate::rewrite::delta::{ApplicationTransaction, Migrated, migrate as migrate_delta};
+use crate::rewrite::{Fold, Folded, FoldedKeys, folder};
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::table::{Table, TableFormat};
+use crate::transaction::{Edit, commit};
+
+/// Times that others may be faster before giving up.
+const ATTEMPTS: usize = 5;
+/// Times that a folder is listed until nothing was added meanwhile.
+const LISTINGS: usize = 20;
+
+/// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
+/// migration.
+pub(super) async fn fold(
+    (table, store): (&Arc<Table>, &Arc<Store>),
+    begun: &Begun,
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<Option<u64>> {
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let done = fold_once((table, store), begun, options, report).await;
+        if let Some(progress) = &options.progress {
+            progress.finish();
+        }
+        match done {
+            Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
+            done => return done,
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
+}
+
+async fn fold_once(
+    (table, store): (&Arc<Table>, &Arc<Store>),
+    begun: &Begun,
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<Option<u64>> {
+    let base = Snapshot::pin_base(table).await?;
+    if base.folded() {
+        // An attempt that looked like a failure was none.
+        return Ok(base.delta_version());
+    }
+    let manifest = base.manifest.as_ref().ok_or_else(|| no_key(table))?;
+    let updated = Updated::of(&base, store, &begun.updates, (manifest.number, false))?;
+    let levels = updated.levels(&base, &table.overlays).await?;
+    let ground = Ground { base: &base, key: &updated.key, schema: &updated.schema };
+    let overlay = updated.stack(&ground, &levels, 0).await?;
+    let slice = Slice::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
+    report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
+    report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
+    let keys = SliceKeys { table, key: &updated.key, slices: &slice.keys };
+    let progress = options.progress.clone();
+    let to_fold =
+        Fold { shadow: &slice.shadow, rows: &slice.rows, key: &updated.key.names, keys: Some(&keys), progress };
+    let (folded, version) = match table.format {
+        TableFormat::Delta => {
+            let transaction = transaction(manifest.store_id, begun)?;
+            match migrate_delta(&table.location, &base, &to_fold, &transaction).await? {
+                Migrated::Committed { version, folded } => {
+                    report.delta_version = Some(version);
+                    (folded, Some(version))
+                }
+                // Some version has it: the newest one does.
+                Migrated::Already => return Ok(Snapshot::pin_base(table).await?.delta_version()),
+            }
+        }
+        TableFormat::Parquet => {
+            let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
+            reach("migration-written");
+            take_in((table, store), &base, &folded, &keys, begun.number).await?;
+            (folded, None)
+        }
+    };
+    report.files_replaced = folded.replaced.len() as u64;
+    report.files_written = folded.files.len() as u64;
+    report.bytes_written = folded.files.iter().map(|file| file.size).sum();
+    Ok(version)
+}
+
+/// What the commit says to stores that are put back from a backup.
+fn transaction(store_id: [u8; 16], begun: &Begun) -> Result<ApplicationTransaction> {
+    let number = |number: u64| i64::try_from(number).map_err(|_| Error::internal("too many migrations"));
+    let last = begun.updates.log.first_sequence.saturating_sub(1);
+    let through = begun.is_whole.then(|| number(last)).transpose()?;
+    Ok(ApplicationTransaction {
+        id: application(store_id),
+        version: number(begun.number)?,
+        through: through.map(|last| (application_through(store_id), last)),
+    })
+}
+
+/// The keys of what is folded.
+struct SliceKeys<'a> {
+    table: &'a Arc<Table>,
+    key: &'a Arc<KeyColumns>,
+    slices: &'a [(Arc<Level>, RowSet)],
+}
+
+impl SliceKeys<'_> {
+    /// Whether one of these files of a snapshot has one of the keys.
+    async fn are_among(&self, now: &Snapshot, files: &[usize]) -> Result<bool> {
+        for (level, slice) in self.slices {
+            let keys = level.keys(self.key, slice).await?;
+            if positions(now, self.key, &keys, files).await?.iter().any(|found| !found.rows.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl FoldedKeys for SliceKeys<'_> {
+    fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>> {
+        async move {
+            let now = Snapshot::pin_base(self.table).await?;
+            // One that is gone again was removed by a commit that is looked at as well.
+            let is_added = |file: &usize| now.files().get(*file).is_some_and(|file| added.contains(&file.path));
+            let files: Vec<usize> = (0..now.files().len()).filter(is_added).collect();
+            self.are_among(&now, &files).await
+        }
+        .boxed()
+    }
+}
+
+/// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
+/// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
+async fn take_in(
+    (table, store): (&Arc<Table>, &Arc<Store>),
+    base: &Snapshot,
+    folded: &Folded,
+    keys: &SliceKeys<'_>,
+    number: u64,
+) -> Result<()> {
+    let mut known: HashSet<FileIdentity> = base.files().iter().map(identity).collect();
+    for _ in 0..LISTINGS {
+        let now = Snapshot::pin_base(table).await?;
+        check_unchanged(base, &now, folded)?;
+        let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&identity(file)));
+        let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
+        if added.is_empty() {
+            check_written(store, folded).await?;
+            return commit_folded(store, base, folded, number).await;
+        }
+        if keys.are_among(&now, &added).await? {
+            return Err(meanwhile("others added files with keys that are pending"));
+        }
+        known.extend(now.files().iter().map(identity));
+    }
+    Err(meanwhile("others go on adding files"))
+}
+
+fn meanwhile(what: &str) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{what} while the folder was migrated; migrate again"))
+}
+
+fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &Folded) -> Result<()> {
+    let have: HashSet<FileIdentity> = now.files().iter().map(identity).collect();
+    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+        if !have.contains(&identity(file)) {
+            let text = format!("the data file {} was changed by somebody else meanwhile; migrate again", file.path);
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever was stopped for hours finds that a vacuum took what no manifest named.
+async fn check_written(store: &Store, folded: &Folded) -> Result<()> {
+    for file in &folded.files {
+        if store.length_of(&file.path).await? != Some(file.size) {
+            return Err(meanwhile("a vacuum removed files that were not finished"));
+        }
+    }
+    Ok(())
+}
+
+async fn commit_folded(store: &Store, base: &Snapshot, folded: &Folded, number: u64) -> Result<()> {
+    let is_own = |path: &str| path.starts_with(crate::location::STORE_FOLDER);
+    let (mut originals, mut own) = (Vec::new(), Vec::new());
+    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+        match is_own(&file.path) {
+            true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
+            false => originals.push(ReplacedFile {
+                path: file.path.clone(),
+                size: file.meta.size,
+                modified_ns: modified_ns(&file.meta),
+            }),
+        }
+    }
+    let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
+    let edit = Edit::FoldFolder { number, originals, own, data };
+    match commit(store, &edit).await?.changed {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
+    }
+}

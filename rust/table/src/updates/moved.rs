@@ -1,0 +1,118 @@
+//! Whether the rows that a statement read are still what it read, where others changed the data files meanwhile.
+//!
+//! Our own changes have sequence numbers, those of other writers have none. For the keys that are written, the rows that were seen are
+//! compared with those that would be seen now: a file that others only wrote anew, row for row, is no conflict.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::row::{RowConverter, SortField};
+use lakemark_index::RowSet;
+
+use super::fetch::RowFile;
+use super::key::{KeyColumns, Keys};
+use super::level::{FileIdentity, identity};
+use super::overlay::Overlay;
+use super::resolve::positions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::snapshot::Snapshot;
+
+/// Visible rows of data files, by file.
+type Rows = HashMap<FileIdentity, (usize, RowSet)>;
+
+/// Keys with what people read of them, and their rows with all of their values as bytes, in order.
+type ByKey = BTreeMap<Box<[u8]>, (String, Vec<Box<[u8]>>)>;
+
+/// The key of a row that others changed since `read`, for people.
+pub(super) async fn changed_since(
+    read: &Snapshot,
+    (base, overlay): (&Snapshot, &Overlay),
+    key: &Arc<KeyColumns>,
+    keys: &Keys,
+) -> Result<Option<String>> {
+    if is_same(read, base) {
+        return Ok(None);
+    }
+    if read.schema() != base.schema() {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            "the columns of the table were changed meanwhile, so that nothing was written; try again",
+        ));
+    }
+    let none = |_: usize| None;
+    let hidden = |file: usize| overlay.shadow.get(file).and_then(Option::as_ref).map(|(_, rows)| Arc::clone(rows));
+    let mut then = visible(read, key, keys, none).await.map_err(untold)?;
+    let mut now = visible(base, key, keys, hidden).await?;
+    // What is the same row of the same file is the same.
+    then.retain(|file, (_, rows)| match now.get(file).is_some_and(|(_, same)| same == rows) {
+        true => now.remove(file).is_none(),
+        false => true,
+    });
+    let (then, now) = (values(read, key, &then).await.map_err(untold)?, values(base, key, &now).await?);
+    let differs = |(bytes, (_, rows)): &(&Box<[u8]>, &(String, Vec<Box<[u8]>>)), other: &ByKey| {
+        other.get(*bytes).is_none_or(|(_, others)| others != rows)
+    };
+    let changed = then.iter().find(|of| differs(of, &now)).or_else(|| now.iter().find(|of| differs(of, &then)));
+    Ok(changed.map(|(_, (shown, _))| shown.clone()))
+}
+
+/// What was read is there no more, so that it cannot be compared.
+fn untold(error: Error) -> Error {
+    let text = "others replaced data files meanwhile, so that nobody can tell whether these rows are still the same; nothing was written, \
+                try again";
+    Error::new(ErrorKind::Conflict, text).with_source(error)
+}
+
+/// Whether nobody changed a data file between two states.
+fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
+    match (then.delta_version(), now.delta_version()) {
+        (Some(then), Some(now)) => then == now,
+        _ => then.files().iter().map(identity).eq(now.files().iter().map(identity)),
+    }
+}
+
+/// The rows with one of the keys that are seen.
+async fn visible(
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    keys: &Keys,
+    hidden: impl Fn(usize) -> Option<Arc<RowSet>>,
+) -> Result<Rows> {
+    let files: Vec<usize> = (0..snapshot.files().len()).collect();
+    let mut seen = Rows::new();
+    for found in positions(snapshot, key, keys, &files).await? {
+        let Some(file) = snapshot.files().get(found.file) else { continue };
+        let mut rows = found.rows;
+        for hides in [file.deleted.clone(), hidden(found.file)].into_iter().flatten() {
+            rows = rows.minus(&hides);
+        }
+        if !rows.is_empty() {
+            seen.insert(identity(file), (found.file, rows));
+        }
+    }
+    Ok(seen)
+}
+
+/// The values of rows, by key.
+async fn values(snapshot: &Snapshot, key: &Arc<KeyColumns>, rows: &Rows) -> Result<ByKey> {
+    let schema = snapshot.schema();
+    let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone()));
+    let incomparable = |error| {
+        let text = "others changed data files meanwhile, and rows of these types cannot be compared; try again";
+        Error::new(ErrorKind::Conflict, text).with_source(error)
+    };
+    let converter = RowConverter::new(fields.collect()).map_err(incomparable)?;
+    let mut values = ByKey::new();
+    for (place, rows) in rows.values() {
+        let Some(file) = snapshot.files().get(*place) else { continue };
+        let batch: RecordBatch = RowFile::of(snapshot, file).open().await?.collect(&schema, Some(rows)).await?;
+        let whole = converter.convert_columns(batch.columns()).map_err(incomparable)?;
+        for (row, (bytes, whole)) in key.encode(&batch)?.iter().zip(&whole).enumerate() {
+            let slot = values.entry(bytes.as_ref().into()).or_insert_with(|| (key.shown(&batch, row), Vec::new()));
+            slot.1.push(whole.as_ref().into());
+        }
+    }
+    values.values_mut().for_each(|(_, rows)| rows.sort_unstable());
+    Ok(values)
+}

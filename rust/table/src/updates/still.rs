@@ -1,0 +1,39 @@
+//! Whoever removes files must know that nobody is about to name them: writers and migrations hold a lock as long as they are.
+
+use std::time::Duration;
+
+use super::migrate::MigrationLock;
+use super::write::WriterLock;
+use crate::error::Result;
+use crate::store::Store;
+
+/// How long a lock is asked for: turns of writers are short.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Who does not write while this lives.
+pub(crate) struct Held {
+    /// Nobody writes changes: no run and no log is there that will be named.
+    pub writers: bool,
+    /// Nobody migrates or publishes: no data file is there that will be named.
+    pub migrations: bool,
+    _locks: (Option<WriterLock>, Option<MigrationLock>),
+}
+
+/// Keeps writers and migrations from beginning, as far as none of them is under way.
+pub(crate) async fn hold_still(store: &Store) -> Result<Held> {
+    let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
+    if !takes_updates || !store.is_local() {
+        return Ok(Held { writers: true, migrations: true, _locks: (None, None) });
+    }
+    let mut writer = None;
+    for _ in 0..TRIES {
+        writer = WriterLock::try_take(store).await?;
+        if writer.is_some() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let migration = MigrationLock::try_take(store).await?;
+    Ok(Held { writers: writer.is_some(), migrations: migration.is_some(), _locks: (writer, migration) })
+}

@@ -1,0 +1,138 @@
+//! Changes that are pending while the columns of the table are added in front, moved, renamed or dropped.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{Int32Type, Int64Type};
+use lakemark_table::{MigrateOptions, Operation, Table};
+
+use super::lake::{Lake, PLAIN};
+use super::{batch, keyed, make, numbers, row, rows};
+use crate::fixture::{open, write};
+
+fn texts(rows: &[(i64, &str)]) -> RecordBatch {
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)));
+    RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap()
+}
+
+fn without_marks(path: &std::path::Path) {
+    let marks = path.join("_lakemark/marks");
+    if marks.exists() {
+        std::fs::remove_dir_all(marks).unwrap();
+    }
+}
+
+/// The rows of a table that is marked, and of the same without its marks.
+async fn rows_with_and_without_marks(path: &std::path::Path) -> BTreeMap<i64, super::Row> {
+    let with = rows(&*open(path).await).await;
+    without_marks(path);
+    assert_eq!(rows(&*open(path).await).await, with, "without marks");
+    with
+}
+
+/// Ten rows of which one column of two was updated, in a run.
+async fn updated(lake: &mut Lake) -> Arc<Table> {
+    let base: Vec<_> = (0..10).map(|k| (k, Some(1), Some("base"))).collect();
+    let add = lake.put("f.parquet", &batch(&base));
+    lake.commit(&[add]);
+    let table = keyed(lake.root()).await;
+    make(&table, Operation::Update, numbers(&[(3, Some(111)), (4, Some(112))])).await.unwrap();
+    table.flush().await.unwrap();
+    table
+}
+
+#[tokio::test]
+async fn law_1_updates_of_some_columns_outlive_a_column_that_is_added_in_front() {
+    let mut lake = Lake::new(&PLAIN, false);
+    updated(&mut lake).await;
+    lake.alter(&[&[("x", "x", "long")][..], &PLAIN].concat());
+    let table = open(lake.root()).await;
+    make(&table, Operation::Update, texts(&[(3, "zz")])).await.unwrap();
+    let expected = |now: &BTreeMap<i64, super::Row>| {
+        assert_eq!((&now[&3], &now[&4], &now[&5]), (&row(111, "zz"), &row(112, "base"), &row(1, "base")));
+    };
+    expected(&rows(&table).await);
+    table.flush().await.unwrap();
+    expected(&rows_with_and_without_marks(lake.root()).await);
+    // Somebody writes the file anew, so that the updates are completed from the new one.
+    let base: Vec<_> = (0..10).map(|k| (k, Some(2), Some("new"))).collect();
+    let actions = [Lake::removes("f.parquet"), lake.put("g.parquet", &batch(&base))];
+    lake.commit(&actions);
+    let now = rows_with_and_without_marks(lake.root()).await;
+    assert_eq!((&now[&3], &now[&4], &now[&5]), (&row(111, "zz"), &row(112, "new"), &row(2, "new")));
+    open(lake.root()).await.migrate(MigrateOptions::default()).await.unwrap();
+    assert_eq!(rows(&*open(lake.root()).await).await, now);
+}
+
+#[tokio::test]
+async fn updates_follow_columns_that_change_places_and_names() {
+    let mapped = [("k", "c1", "long"), ("a", "c2", "integer"), ("s", "c3", "string")];
+    let mut lake = Lake::new(&mapped, true);
+    let stored = |rows: &RecordBatch| {
+        RecordBatch::try_from_iter(["c1", "c2", "c3"].into_iter().zip(rows.columns().iter().cloned())).unwrap()
+    };
+    let base: Vec<_> = (0..10).map(|k| (k, Some(1), Some("base"))).collect();
+    let add = lake.put("f.parquet", &stored(&batch(&base)));
+    lake.commit(&[add]);
+    let table = keyed(lake.root()).await;
+    make(&table, Operation::Update, numbers(&[(3, Some(111))])).await.unwrap();
+    table.flush().await.unwrap();
+    lake.alter(&[("s", "c3", "string"), ("a", "c2", "integer"), ("k", "c1", "long")]);
+    make(&open(lake.root()).await, Operation::Update, texts(&[(3, "zz")])).await.unwrap();
+    assert_eq!(pending(&lake, "a").await, row(111, "zz"));
+    // Dropped, and added again: another column, of which nothing is pending.
+    lake.alter(&[("k", "c1", "long"), ("s", "c3", "string"), ("a", "c9", "integer")]);
+    assert_eq!(pending(&lake, "a").await, (None, Some("zz".to_owned())));
+    // As it was before, under another name.
+    lake.alter(&[("n", "c9", "integer"), ("k", "c1", "long"), ("b", "c2", "integer"), ("s", "c3", "string")]);
+    assert_eq!(pending(&lake, "b").await, row(111, "zz"));
+    std::fs::remove_dir_all(lake.root().join("_lakemark/marks")).unwrap();
+    assert_eq!(pending(&lake, "b").await, row(111, "zz"));
+}
+
+/// The one row that is pending in memory, with this column for `a`.
+async fn pending(lake: &Lake, a: &str) -> super::Row {
+    let snapshot = open(lake.root()).await.snapshot().await.unwrap();
+    let pending = snapshot.pending().unwrap();
+    let ([rows], []) = (pending.batches.as_slice(), pending.files.as_slice()) else { panic!("{pending:?}") };
+    let column = |name: &str| rows.column_by_name(name).unwrap().clone();
+    assert_eq!(column("k").as_primitive::<Int64Type>().values(), &[3]);
+    let (a, s) = (column(a), column("s"));
+    let a = a.as_primitive::<Int32Type>();
+    (a.iter().next().unwrap(), s.as_string::<i32>().iter().next().unwrap().map(str::to_owned))
+}
+
+/// The partition column comes last, so that it moves when a file has one more column.
+#[tokio::test]
+async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let columns = |keys: &[i64], wide: bool| {
+        let k: ArrayRef = Arc::new(Int64Array::from(keys.to_vec()));
+        let x: ArrayRef = Arc::new(Int32Array::from(vec![5; keys.len()]));
+        let all = [("k", k), ("x", x)];
+        RecordBatch::try_from_iter(all.into_iter().take(if wide { 2 } else { 1 })).unwrap()
+    };
+    write(&folder.path().join("p=1/f.parquet"), &columns(&[1, 2, 3], false));
+    let table = keyed(folder.path()).await;
+    let p: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+    let update = RecordBatch::try_from_iter([("k", columns(&[2], false).column(0).clone()), ("p", p)]).unwrap();
+    make(&table, Operation::Update, update).await.unwrap();
+    table.flush().await.unwrap();
+    write(&folder.path().join("p=1/g.parquet"), &columns(&[4], true));
+    let table = open(folder.path()).await;
+    let x: ArrayRef = Arc::new(Int32Array::from(vec![9]));
+    let update = RecordBatch::try_from_iter([("k", columns(&[2], false).column(0).clone()), ("x", x)]).unwrap();
+    make(&table, Operation::Update, update).await.unwrap();
+    for _ in 0..2 {
+        let snapshot = open(folder.path()).await.snapshot().await.unwrap();
+        let pending = snapshot.pending().unwrap();
+        let [rows] = pending.batches.as_slice() else { panic!("{pending:?}") };
+        let value = |name: &str| rows.column_by_name(name).unwrap().clone();
+        assert_eq!(value("k").as_primitive::<Int64Type>().values(), &[2]);
+        assert_eq!(value("p").as_primitive::<Int64Type>().values(), &[7]);
+        assert_eq!(value("x").as_primitive::<Int32Type>().values(), &[9]);
+        without_marks(folder.path());
+    }
+}
