@@ -45,6 +45,7 @@ class Table:
         index: str | None,
         memory_bytes: int | None,
         threads: int | None,
+        verify: bool,
         progress: Callable[[int, int], None] | None,
     ) -> str: ...
     def compact(

@@ -138,6 +138,7 @@ class BuildReport:
         spilled: Parts that went to disk because of the memory limit.
         skipped: Data files left out because they changed while they were read; the next build takes them.
         adopted: Touched data files whose hashes proved that nothing changed, so that they keep their marks.
+        repaired: Sidecar files that were missing or damaged: what they covered is indexed again.
         declined: Data files whose column an index leaves out for good, each with the reason.
         seconds: Wall time.
     """
@@ -150,6 +151,7 @@ class BuildReport:
     spilled: int
     skipped: list[str]
     adopted: int
+    repaired: int
     declined: list[Finding]
     seconds: float
 
@@ -169,6 +171,8 @@ class BuildReport:
                 f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
                 f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
             )
+        if self.repaired:
+            done = f"{done}; {self.repaired:,} segments were missing or damaged, and count no more"
         return f"{done}; took over {self.adopted:,} touched files" if self.adopted else done
 
     def _repr_html_(self) -> str:

@@ -128,6 +128,7 @@ def build(
     progress: bool = True,
     *,
     index: str | None = None,
+    verify: bool = False,
     catalog: str = "lm",
 ) -> BuildReport:
     """Builds whatever the indexes of a table do not cover yet, as a job of Spark's: one task for each group of files.
@@ -142,6 +143,8 @@ def build(
         threads: Threads of a task; `spark.task.cpus` by default.
         progress: Whether to draw a bar of the tasks on stderr.
         index: The only index to build.
+        verify: Whether every segment is compared with the data first, on the driver, so that damaged ones are built
+            again, and not only missing ones.
         catalog: The catalog's name in this session.
 
     Returns:
@@ -151,7 +154,7 @@ def build(
         UnsupportedError: The session's connector is of another release than this package.
     """
     _check_session(spark)
-    given = {"table": str(table), "index": index, "memory": memory, "threads": threads}
+    given = {"table": str(table), "index": index, "memory": memory, "threads": threads, "verify": verify or None}
     arguments = {name: value for name, value in given.items() if value is not None}
     named = ", ".join(f"{name} => :{name}" for name in arguments)
     with _bar(spark) if progress else nullcontext():

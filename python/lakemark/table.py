@@ -461,8 +461,9 @@ class Table:
         progress: Progress = True,
         *,
         index: str | None = None,
+        verify: bool = False,
     ) -> BuildReport:
-        """Builds whatever the indexes do not cover yet: new files, changed files, new indexes.
+        """Builds whatever the indexes do not cover yet: new files, changed files, new indexes, segments that were lost.
 
         Ctrl-C stops it in good order: what was committed before stays, the rest is as if it had not begun.
 
@@ -471,6 +472,8 @@ class Table:
             threads: Threads that read and index; one per core by default.
             progress: Whether to draw a bar on stderr, or a function that is told the rows done and the rows in total.
             index: The only index to build.
+            verify: Whether every segment is compared with the data first, as by `verify`, so that damaged ones are
+                built again, and not only missing ones.
 
         Returns:
             What was done.
@@ -479,7 +482,7 @@ class Table:
             ConflictError: Others kept committing first; build again.
             NotFoundError: There is no such index.
         """
-        return self._build(index, memory, threads, progress)
+        return self._build(index, memory, threads, progress, verify=verify)
 
     def compact(
         self,
@@ -510,9 +513,11 @@ class Table:
         with _shown("compact", progress) as tell:
             return CompactReport.from_json(self._inner.compact(index, memory, threads, tell))
 
-    def _build(self, index: str | None, memory: int | None, threads: int | None, progress: Progress) -> BuildReport:
+    def _build(
+        self, index: str | None, memory: int | None, threads: int | None, progress: Progress, *, verify: bool = False
+    ) -> BuildReport:
         with _shown("build", progress) as tell:
-            return BuildReport.from_json(self._inner.build(index, memory, threads, tell))
+            return BuildReport.from_json(self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
         """Says which marks to build, from statistics and a sample of the columns in question. Changes nothing.

@@ -115,3 +115,29 @@ def test_the_age_of_a_vacuum_is_at_least_an_hour(marked: Judged) -> None:
     assert (done.returncode, done.stdout) == (0, "would remove 0 files, 0 bytes; 6 manifests and 3 segments stay\n")
     done = command("vacuum", marked.folder, "--older-than", "1h", "--format", "json")
     assert (done.returncode, len(json.loads(done.stdout)["removed"])) == (0, 5), done.stderr
+
+
+def test_segments_that_are_gone_or_damaged_are_built_again(marked: Judged) -> None:
+    marks = marked.folder / "_lakemark" / "marks"
+    gone, damaged, *_ = sorted(marks.iterdir())
+    gone.unlink()
+    data = bytearray(damaged.read_bytes())
+    data[90] ^= 1
+    damaged.write_bytes(data)
+    session = lakemark.connect()
+    session.register("t", marked.table)
+    shown = session.sql("SHOW INDEXES FROM t").to_arrow().to_pydict()
+    assert sorted(shown["files_covered"]) == [0, 4, 4]
+    assert sorted(index.coverage for index in marked.table.indexes) == [0.0, 1.0, 1.0]
+    report = marked.table.build(progress=False)
+    assert (report.repaired, report.segments, report.files) == (1, 1, 4)
+    assert "1 segments were missing or damaged" in str(report)
+    assert [index.coverage for index in marked.table.indexes] == [1.0, 1.0, 1.0]
+    assert not marked.table.verify().ok
+    told = command("index", "verify", marked.folder)
+    assert (told.returncode, "--verify` builds the damaged segments again" in told.stderr) == (1, True), told.stderr
+    done = command("index", "build", marked.folder, "--verify", "--quiet")
+    assert (done.returncode, done.stdout.splitlines()[-1][:38]) == (0, "1 segments were missing or damaged: wh"), done
+    assert marked.table.build(progress=False, verify=True).repaired == 0
+    assert marked.table.verify().ok
+    assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")

@@ -181,7 +181,7 @@ pub enum IndexVerb {
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
     Build(BuildArgs),
     /// Merge the segments of indexes into few, so that a search in many files asks few; the old ones stay until a vacuum
-    Compact(BuildArgs),
+    Compact(CompactArgs),
     /// List the indexes with their coverage and size
     List(ListArgs),
     /// Drop an index; the data stays as it is
@@ -287,9 +287,20 @@ pub struct AdviseArgs {
     pub format: TextFormat,
 }
 
-/// `lakemark index build` and `lakemark index compact`.
+/// `lakemark index build`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
+    /// What compacting has, too.
+    #[command(flatten)]
+    pub run: CompactArgs,
+    /// Compare every segment with the data first, and build damaged ones again; missing ones are built again without it
+    #[arg(long)]
+    pub verify: bool,
+}
+
+/// `lakemark index compact`, and of `lakemark index build` what is the same.
+#[derive(Debug, Args)]
+pub struct CompactArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,

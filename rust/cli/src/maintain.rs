@@ -13,7 +13,8 @@ use lakemark_table::{
 use serde_json::json;
 
 use crate::args::{
-    BuildArgs, CreateArgs, DropArgs, HistoryArgs, InfoArgs, ListArgs, TextFormat, Tuning, VacuumArgs, VerifyArgs,
+    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, InfoArgs, ListArgs, TextFormat, Tuning, VacuumArgs,
+    VerifyArgs,
 };
 use crate::ask::{open, open_at};
 use crate::failure::Failure;
@@ -61,9 +62,11 @@ pub(crate) fn options_of(given: Vec<(String, String)>) -> Result<BTreeMap<String
 pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
-    let table = open(&args.at).await?;
-    let report = run_build(&table, args.index, &args.tuning, cancel).await?;
-    match args.format {
+    let BuildArgs { run, verify } = args;
+    let table = open(&run.at).await?;
+    let options = BuildOptions { verify, ..build_options(run.index, &run.tuning, cancel) };
+    let report = run_with(&table, options).await?;
+    match run.format {
         TextFormat::Json => output::json_value(&report),
         TextFormat::Text => output::text(&build_text(&report)),
     }
@@ -75,7 +78,11 @@ pub(crate) async fn run_build(
     tuning: &Tuning,
     cancel: CancelFlag,
 ) -> Result<BuildReport, Failure> {
-    table.build(build_options(index, tuning, cancel)).await.map_err(|error| match Failure::from(error) {
+    run_with(table, build_options(index, tuning, cancel)).await
+}
+
+async fn run_with(table: &Table, options: BuildOptions) -> Result<BuildReport, Failure> {
+    table.build(options).await.map_err(|error| match Failure::from(error) {
         Failure::Interrupted(message) => Failure::Interrupted(format!(
             "{message}\nThe last committed state is untouched and answers queries as before. \
              `lakemark index build {}` builds the rest.",
@@ -92,10 +99,11 @@ pub(crate) fn build_options(index: Option<String>, tuning: &Tuning, cancel: Canc
         progress: if tuning.quiet { None } else { Some(Arc::new(Bar::new())) },
         cancel: Some(cancel),
         index,
+        verify: false,
     }
 }
 
-pub(crate) async fn compact(args: BuildArgs) -> Result<(), Failure> {
+pub(crate) async fn compact(args: CompactArgs) -> Result<(), Failure> {
     let cancel = CancelFlag::new();
     let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
@@ -121,7 +129,9 @@ fn compact_text(report: &CompactReport) -> String {
 }
 
 pub(crate) fn build_text(report: &BuildReport) -> String {
-    let mut text = if report.segments == 0 {
+    let mut text = if report.segments == 0 && report.repaired > 0 {
+        "nothing to build: no data file is left of what lost segments covered".to_owned()
+    } else if report.segments == 0 {
         let able = if report.declined.is_empty() { "" } else { " that it can" };
         format!("nothing to build: every declared index covers every data file{able}")
     } else {
@@ -135,6 +145,13 @@ pub(crate) fn build_text(report: &BuildReport) -> String {
             report.seconds
         )
     };
+    if report.repaired > 0 {
+        let _ = write!(
+            text,
+            "\n{} segments were missing or damaged: what they covered counts as not indexed, and is built again",
+            report.repaired
+        );
+    }
     if report.adopted > 0 {
         let _ = write!(text, "\ntook over {} touched files: their bytes are those that were indexed", report.adopted);
     }
@@ -150,7 +167,7 @@ pub(crate) fn build_text(report: &BuildReport) -> String {
 }
 
 pub(crate) async fn list(args: ListArgs) -> Result<(), Failure> {
-    let indexes = open(&args.at).await?.snapshot().await?.indexes();
+    let indexes = open(&args.at).await?.snapshot().await?.checked_indexes().await?;
     output::batch(index_rows(&indexes)?, args.format)
 }
 
@@ -198,8 +215,9 @@ pub(crate) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     let damaged: Vec<&str> =
         report.indexes.iter().filter(|index| !index.damaged.is_empty()).map(|index| index.name.as_str()).collect();
     Err(Failure::Error(format!(
-        "damaged: {}. Queries scan those files instead; drop and create the index again to repair it.",
-        damaged.join(", ")
+        "damaged: {}. Queries scan those files instead; `lakemark index build {} --verify` builds the damaged segments again.",
+        damaged.join(", "),
+        args.at.table
     )))
 }
 
@@ -277,16 +295,16 @@ pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
     let facts = Facts {
         rows: lakemark_datafusion::count(&table, None, &QueryOptions::default()).await?,
         updates: table.updates_info().await?,
+        indexes: snapshot.checked_indexes().await?,
     };
     match args.format {
         TextFormat::Json => output::json_value(&info_json(&table, &snapshot, &facts)),
         TextFormat::Text => {
             output::text(&info_text(&table, &snapshot, &facts))?;
-            let indexes = snapshot.indexes();
-            if indexes.is_empty() {
+            if facts.indexes.is_empty() {
                 return output::text("indexes: none; `lakemark index create TABLE --on COLUMN` makes one");
             }
-            output::batch(index_rows(&indexes)?, crate::args::Format::Table)
+            output::batch(index_rows(&facts.indexes)?, crate::args::Format::Table)
         }
     }
 }
@@ -295,6 +313,7 @@ pub(crate) async fn info(args: InfoArgs) -> Result<(), Failure> {
 struct Facts {
     rows: u64,
     updates: Option<UpdatesInfo>,
+    indexes: Vec<IndexInfo>,
 }
 
 fn info_json(table: &Table, snapshot: &Snapshot, facts: &Facts) -> serde_json::Value {
@@ -316,7 +335,7 @@ fn info_json(table: &Table, snapshot: &Snapshot, facts: &Facts) -> serde_json::V
         "rows": facts.rows,
         "columns": columns,
         "partition_columns": partitions,
-        "indexes": snapshot.indexes(),
+        "indexes": facts.indexes,
         "updates": facts.updates,
     })
 }

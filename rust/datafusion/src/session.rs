@@ -162,7 +162,7 @@ impl LakemarkSession {
                 self.rows(vec![("dropped", Arc::new(BooleanArray::from(vec![dropped])))])
             }
             Statement::ShowIndexes { table } => {
-                let indexes = self.table(&table).await?.snapshot().await?.indexes();
+                let indexes = self.table(&table).await?.snapshot().await?.checked_indexes().await?;
                 self.rows(index_columns(&indexes))
             }
             Statement::Engine(statement) => {

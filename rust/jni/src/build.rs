@@ -25,14 +25,17 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Request {
     /// The only index to build; all of them if none is given.
     index: Option<String>,
+    /// Whether every segment is compared with the data first.
+    #[serde(default)]
+    verify: bool,
     /// Tasks that can run at the same time.
     workers: usize,
 }
 
 /// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.BuildJob`.
 pub(crate) fn build(env: &mut Env<'_>, table: &Named, request: Request, job: &JObject<'_>) -> Result<Value> {
-    let Request { index, workers } = request;
-    let options = BuildOptions { index, ..BuildOptions::default() };
+    let Request { index, verify, workers } = request;
+    let options = BuildOptions { index, verify, ..BuildOptions::default() };
     let table = block_on(table.open())??;
     let plan = block_on(table.plan_build(&options, workers))??;
     for task in plan.tasks() {

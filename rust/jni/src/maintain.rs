@@ -121,7 +121,7 @@ struct Description<'a> {
 pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value> {
     Ok(match request {
         Request::Describe => describe(table).await?,
-        Request::Indexes => serde_json::to_value(table.snapshot().await?.indexes())?,
+        Request::Indexes => serde_json::to_value(table.snapshot().await?.checked_indexes().await?)?,
         Request::CreateIndex(declaration) => serde_json::to_value(create(table, declaration).await?)?,
         Request::DropIndex { name } => serde_json::to_value(table.drop_index(&name, false).await?)?,
         Request::Compact(tuning) => serde_json::to_value(table.compact(tuning.options()).await?)?,

@@ -9,7 +9,7 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexSpec, MigrateOptions, Progress, TableOptions, Transaction, VacuumOptions,
+    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, TableOptions, Transaction, VacuumOptions,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -74,7 +74,10 @@ impl Table {
     /// The pinned state as JSON: versions, files, indexes.
     fn snapshot(&self, py: Python<'_>) -> PyResult<String> {
         let table = Arc::clone(&self.0);
-        wait(py, move || async move { Ok(describe(&*table.snapshot().await?).to_string()) })
+        wait(py, move || async move {
+            let snapshot = table.snapshot().await?;
+            Ok(describe(&snapshot, &snapshot.checked_indexes().await?).to_string())
+        })
     }
 
     fn create_index(
@@ -102,10 +105,11 @@ impl Table {
         index: Option<String>,
         memory_bytes: Option<u64>,
         threads: Option<usize>,
+        verify: bool,
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<String> {
         let (table, options) =
-            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
+            (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, verify, ..BuildOptions::default() });
         let report = watched(py, options, progress, move |options| async move { table.build(options).await })?;
         to_json(py, &report)
     }
@@ -343,7 +347,7 @@ fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(report).map_err(|cause| error::internal(py, cause.to_string()))
 }
 
-fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
+fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde_json::Value {
     let files = snapshot.files();
     let rows = files.iter().map(|file| Some(file.row_groups.as_ref()?.iter().map(|n| u64::from(*n)).sum::<u64>()));
     json!({
@@ -357,7 +361,7 @@ fn describe(snapshot: &lakemark_table::Snapshot) -> serde_json::Value {
         "key": snapshot.key_columns(),
         "sequence": snapshot.sequence(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),
-        "indexes": snapshot.indexes(),
+        "indexes": indexes,
     })
 }
 

@@ -15,6 +15,7 @@
 mod adopt;
 mod finish;
 pub(crate) mod group;
+pub(crate) mod lost;
 mod part;
 mod plan;
 mod spill;

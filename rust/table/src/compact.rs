@@ -172,7 +172,7 @@ impl Merge<'_> {
         for (segment, held) in &self.segments {
             let damaged = |damage: Damage| {
                 Error::corrupt(format!(
-                    "the segment {} cannot be merged: {}; delete the file and run `lakemark index build`",
+                    "the segment {} cannot be merged: {}; `lakemark index build --verify` builds it again",
                     segment.path, damage.problem
                 ))
             };

@@ -51,6 +51,8 @@ pub struct BuildOptions {
     pub cancel: Option<CancelFlag>,
     /// The only index to build; all of them if none is given.
     pub index: Option<String>,
+    /// Whether every segment is compared with the data first, so that damaged ones are built again, and not only missing ones.
+    pub verify: bool,
 }
 
 /// Told by a build or a migration how far it is.

@@ -24,6 +24,8 @@ pub struct BuildReport {
     pub skipped: Vec<String>,
     /// Touched files whose hashes proved that nothing changed, so that they keep their marks.
     pub adopted: u64,
+    /// Segments that were missing or damaged: their files count as not indexed, and are indexed again.
+    pub repaired: u64,
     /// Files whose column an index leaves out for good, each with the reason.
     pub declined: Vec<Finding>,
     /// Wall time.

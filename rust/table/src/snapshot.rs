@@ -15,6 +15,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
+use crate::build::lost::missing;
 use crate::error::Result;
 use crate::fields::{Presence, field_of, indexed_field, key_type_of_field};
 use crate::kind::Kind;
@@ -291,8 +292,19 @@ impl Snapshot {
     /// The indexes and how much of this snapshot they cover.
     #[must_use]
     pub fn indexes(&self) -> Vec<IndexInfo> {
+        self.indexes_without(&HashSet::new())
+    }
+
+    /// The same, for people: segments that are gone cover nothing. It takes a listing of the store; the next build makes them again.
+    pub async fn checked_indexes(&self) -> Result<Vec<IndexInfo>> {
+        let (Some(store), Some(manifest)) = (&self.store, &self.manifest) else { return Ok(self.indexes()) };
+        let lost = missing(store, manifest, &manifest.indexes).await?;
+        Ok(self.indexes_without(&lost.iter().map(|segment| segment.id).collect()))
+    }
+
+    fn indexes_without(&self, lost: &HashSet<[u8; 16]>) -> Vec<IndexInfo> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        manifest.indexes.iter().map(|index| self.index_info(manifest, index)).collect()
+        manifest.indexes.iter().map(|index| self.index_info(manifest, index, lost)).collect()
     }
 
     /// The columns of each index of one of these kinds.
@@ -309,8 +321,9 @@ impl Snapshot {
         column::columns(&shown).map(|column| self.shown_text(column)).collect()
     }
 
-    fn index_info(&self, manifest: &Manifest, index: &ManifestIndex) -> IndexInfo {
-        let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
+    fn index_info(&self, manifest: &Manifest, index: &ManifestIndex, lost: &HashSet<[u8; 16]>) -> IndexInfo {
+        let of_index = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+        let segments: Vec<_> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
         let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
         let usable = self.is_usable(index);
         let known = self.marks.iter().filter(|mark| usable && !mark.doubtful).filter_map(|mark| mark.ordinal);

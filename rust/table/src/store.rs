@@ -4,7 +4,7 @@
 //! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
 //! synced folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
@@ -154,6 +154,16 @@ impl Store {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.unreadable(error)),
         }
+    }
+
+    /// The lengths of all segments that there are, by their paths in the store: one listing.
+    pub(crate) async fn segment_lengths(&self) -> Result<HashMap<String, u64>> {
+        let listed = self.listed(self.place.object_store.list(Some(&self.object_path(MARKS)))).await?;
+        let lengths = listed.into_iter().filter_map(|meta| {
+            let name = meta.location.filename()?;
+            (kind_of(MARKS, name) == Some(Kind::Segment)).then(|| (format!("{MARKS}/{name}"), meta.size))
+        });
+        Ok(lengths.collect())
     }
 
     /// Whether a file of the store is there.

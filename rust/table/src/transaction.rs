@@ -67,6 +67,8 @@ pub(crate) struct Built {
     pub segments: Vec<ManifestSegment>,
     /// Data files that were touched and not changed.
     pub adopted: Vec<Adoption>,
+    /// Segments that are missing or damaged: no manifest needs to name them any longer.
+    pub lost: Vec<[u8; 16]>,
 }
 
 /// What a commit did.
@@ -299,6 +301,9 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     let mut next = base.clone();
     // First, so that a file which is adopted and indexed anew keeps the segments that it had.
     let mut changed = adopt(&mut next, &built.adopted);
+    let before = next.segments.len();
+    next.segments.retain(|segment| !built.lost.contains(&segment.id));
+    changed |= next.segments.len() < before;
     let ordinals = merge_files(&mut next, built);
     let mut covered: HashSet<([u8; 16], u32)> = HashSet::new();
     for segment in &next.segments {
@@ -463,7 +468,7 @@ mod tests {
             files: ordinals,
         };
         let files = files.iter().map(file).collect();
-        Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment], adopted: Vec::new() })
+        Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment], ..Built::default() })
     }
 
     fn after(edits: &[Edit]) -> Manifest {

@@ -40,13 +40,23 @@ pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
     let snapshot = table.snapshot().await?;
     let mut report = VerifyReport::default();
     for index in &manifest.indexes {
-        let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
-        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
-            verify_segment(&snapshot, store, &manifest, index, segment, &mut verdict).await?;
-        }
-        report.indexes.push(verdict);
+        report.indexes.push(verify_index(&snapshot, store, &manifest, index).await?);
     }
     Ok(report)
+}
+
+/// Verifies every segment of an index.
+pub(crate) async fn verify_index(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    index: &ManifestIndex,
+) -> Result<IndexVerdict> {
+    let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
+    for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+        verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
+    }
+    Ok(verdict)
 }
 
 async fn verify_segment(

@@ -135,4 +135,19 @@ fn a_damaged_mark_is_found_by_verify_and_changes_no_answer() {
     assert_eq!(json(&ran.stdout)["indexes"][0]["name"], "c");
     assert!(!json(&ran.stdout)["indexes"][0]["damaged"].as_array().unwrap().is_empty());
     assert!(ran.stderr.contains("error: damaged: c."), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--verify` builds the damaged segments again"), "{}", ran.stderr);
+    // All bytes are there: only who compares them sees it.
+    assert!(ok(with_path(&["index", "build"], &path, &["--quiet"])).contains("nothing to build"));
+    let said = ok(with_path(&["index", "build"], &path, &["--verify", "--quiet"]));
+    assert!(said.contains("built c: 4000 rows") && said.contains("1 segments were missing or damaged"), "{said}");
+    ok(with_path(&["index", "verify"], &path, &[]));
+    // What is gone counts as not covered, and needs no comparison.
+    std::fs::remove_dir_all(path.join("_lakemark/marks")).unwrap();
+    let coverage =
+        || json(&ok(with_path(&["index", "list"], &path, &["--format", "json"])))[0]["files_covered"].clone();
+    assert_eq!(coverage(), 0);
+    let report = json(&ok(with_path(&["index", "build"], &path, &["--quiet", "--format", "json"])));
+    assert_eq!((&report["repaired"], &report["segments"]), (&Value::from(1), &Value::from(1)));
+    assert_eq!(coverage(), 2);
+    assert_eq!(count(&flights, "carrier = 'WN'"), flights_of("WN", 4000));
 }

@@ -33,7 +33,12 @@ impl Adoption {
 
 /// The touched files of the snapshot whose footers and indexed columns have the hashes that every segment of theirs was
 /// made from, by their numbers in the snapshot.
-pub(crate) async fn adoptable(snapshot: &Snapshot, store: &Arc<Store>, threads: usize) -> Vec<(usize, Adoption)> {
+pub(crate) async fn adoptable(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    lost: &[[u8; 16]],
+    threads: usize,
+) -> Vec<(usize, Adoption)> {
     let Some(manifest) = &snapshot.manifest else { return Vec::new() };
     let touched: Vec<(usize, u32)> = snapshot
         .marks
@@ -49,7 +54,7 @@ pub(crate) async fn adoptable(snapshot: &Snapshot, store: &Arc<Store>, threads: 
             let (file, ordinal) = touched.get(number).copied()?;
             let data_file = snapshot.files().get(file)?;
             let was = manifest.files.get(ordinal as usize)?;
-            if !is_proven(snapshot, store, manifest, file, ordinal).await {
+            if !is_proven(snapshot, store, manifest, lost, (file, ordinal)).await {
                 return None;
             }
             let (modified_ns, etag) = (modified_ns(&data_file.meta), data_file.meta.e_tag.clone());
@@ -61,17 +66,25 @@ pub(crate) async fn adoptable(snapshot: &Snapshot, store: &Arc<Store>, threads: 
         .await
 }
 
-/// Whether every segment that lists the file was made from the bytes that the file has now.
-async fn is_proven(snapshot: &Snapshot, store: &Arc<Store>, manifest: &Manifest, file: usize, ordinal: u32) -> bool {
+/// Whether every segment that lists the file was made from the bytes that the file has now. Those that are lost prove nothing and are built again.
+async fn is_proven(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    lost: &[[u8; 16]],
+    (file, ordinal): (usize, u32),
+) -> bool {
     let segments = manifest.segments.iter().filter(|segment| segment.files.contains(&ordinal));
-    for segment in segments {
+    let mut proofs = 0;
+    for segment in segments.filter(|segment| !lost.contains(&segment.id)) {
         let index = manifest.indexes.iter().find(|index| index.id == segment.index_id);
         let Some(index) = index else { return false };
         if !is_made_from(snapshot, store, index, segment, file).await {
             return false;
         }
+        proofs += 1;
     }
-    true
+    proofs > 0
 }
 
 async fn is_made_from(

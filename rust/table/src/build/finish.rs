@@ -50,8 +50,8 @@ async fn commit_parts(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> R
     let Joined { built, dropped } = joined(parts, &standing)?;
     look_for(store, &built.segments).await?;
     let report = report(plan, parts, &built, &standing);
-    let built = Built { adopted: plan.adopted.clone(), ..built };
-    if !built.segments.is_empty() || !built.adopted.is_empty() {
+    let built = Built { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
+    if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
         commit(store, &Edit::AddSegments(built)).await?;
     }
     for path in dropped {
@@ -164,6 +164,7 @@ fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashS
         spilled: parts.iter().map(|part| part.spilled).sum(),
         skipped,
         adopted: plan.adopted.len() as u64,
+        repaired: plan.lost.len() as u64,
         declined: plan.declined.clone(),
         seconds: plan.started.elapsed().as_secs_f64(),
     }

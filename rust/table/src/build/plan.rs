@@ -7,6 +7,7 @@ use lakemark_format::{Manifest, ManifestIndex, column};
 
 use super::adopt::adoptable;
 use super::group::{Group, cut};
+use super::lost::lost;
 use super::task::BuildTask;
 use super::{Adoption, threads};
 use crate::advise::Recorded;
@@ -34,6 +35,8 @@ pub struct BuildPlan {
     pub(super) rows: u64,
     pub(super) adopted: Vec<Adoption>,
     pub(super) declined: Vec<Finding>,
+    /// Segments that are of no use any more.
+    pub(super) lost: Vec<[u8; 16]>,
     /// The indexes that were asked for.
     pub(super) indexes: Vec<ManifestIndex>,
     pub(super) started: Instant,
@@ -59,8 +62,10 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     let store = table.writable_store()?;
     let (snapshot, indexes) = chosen(table, options).await?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
-    let adopted = adoptable(&snapshot, store, threads(options)).await;
-    let Lacking { passes, shapes, declined } = lacking(table, &snapshot, &indexes, &adopted, workers > 1).await?;
+    let lost = lost(store, &snapshot, &indexes, options.verify).await?;
+    let adopted = adoptable(&snapshot, store, &lost, threads(options)).await;
+    let known = Known { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
+    let Lacking { passes, shapes, declined } = lacking(table, &snapshot, &indexes, &known, workers > 1).await?;
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
     for ((Pass { files, per_segment, indexes }, workers), work) in
@@ -81,7 +86,7 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let tasks = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|(_, adoption)| adoption).collect();
-    Ok(BuildPlan { tasks, rows, adopted, declined, indexes, started })
+    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started })
 }
 
 /// Pins what a build or a compaction is about, and finds the indexes that are chosen.
@@ -144,14 +149,13 @@ async fn lacking(
     table: &Table,
     snapshot: &Snapshot,
     indexes: &[ManifestIndex],
-    adopted: &[(usize, Adoption)],
+    known: &Known<'_>,
     is_shared_out: bool,
 ) -> Result<Lacking> {
-    let adopted: HashSet<usize> = adopted.iter().map(|(file, _)| *file).collect();
     let mut lacking: Vec<(&ManifestIndex, Vec<usize>)> = Vec::new();
     for index in indexes {
         if snapshot.is_usable(index) {
-            lacking.push((index, uncovered(snapshot, index, &adopted)));
+            lacking.push((index, uncovered(snapshot, index, known)));
         } else {
             tracing::warn!(
                 index = index.name,
@@ -191,14 +195,22 @@ async fn lacking(
     Ok(Lacking { passes, shapes, declined })
 }
 
+/// What is known of the files and segments that there are.
+struct Known<'a> {
+    /// Files that were touched and not changed.
+    adopted: HashSet<usize>,
+    /// Segments that are of no use.
+    lost: &'a [[u8; 16]],
+}
+
 /// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again unless they are adopted.
-fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, adopted: &HashSet<usize>) -> Vec<usize> {
+fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &Known<'_>) -> Vec<usize> {
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
-    let of_index = segments.filter(|segment| segment.index_id == index.id);
+    let of_index = segments.filter(|segment| segment.index_id == index.id && !known.lost.contains(&segment.id));
     let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
     let marks = snapshot.marks.iter().enumerate();
     let missing = marks.filter(|(file, mark)| {
-        let in_doubt = mark.doubtful && !adopted.contains(file);
+        let in_doubt = mark.doubtful && !known.adopted.contains(file);
         in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
     });
     missing.map(|(file, _)| file).collect()

@@ -39,8 +39,8 @@ final class BuildJob {
   /**
    * Builds what the declared indexes of a table do not cover yet.
    *
-   * @param arguments {@code index}, the only one to build; {@code memory} and {@code threads} of a
-   *     task
+   * @param arguments {@code index}, the only one to build; {@code verify}, to compare every segment
+   *     first; {@code memory} and {@code threads} of a task
    * @return the report
    */
   static JsonNode run(LakemarkOptions named, Map<String, Object> arguments) {
@@ -52,6 +52,10 @@ final class BuildJob {
     Object index = tuning.remove("index");
     if (index != null) {
       request.put("index", index);
+    }
+    Object verify = tuning.remove("verify");
+    if (verify != null) {
+      request.put("verify", verify);
     }
     request.put("workers", workers(spark));
     String what = (index == null ? "the indexes" : index) + " of " + table.path();

@@ -39,9 +39,10 @@ final class Procedures {
     define(
         BUILD,
         "Builds what the declared indexes do not cover yet.",
-        BUILD_ARGUMENTS,
+        BUILD_ARGUMENTS + ", verify BOOLEAN",
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
-            + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, declined ARRAY<STRING>, seconds DOUBLE",
+            + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, repaired BIGINT,"
+            + " declined ARRAY<STRING>, seconds DOUBLE",
         report -> List.of(withTexts((ObjectNode) report, "declined")));
     define(
         "compact",

@@ -1,0 +1,147 @@
+//! Segments that somebody deleted, cut off or damaged: they cover nothing, and the next build makes them again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use object_store::ObjectStore;
+
+use crate::fixture::{batch, certain, equals, folder, k_values, mark, open, probe, rows_of, segments, spec, write};
+use crate::layer::{Layer, Log};
+
+/// A table of files that came one by one, each with a build, and their segments.
+async fn one_by_one(folder: &Path, files: usize) -> (Arc<Table>, Vec<PathBuf>) {
+    write(&folder.join("f0000.parquet"), &batch(0, 250));
+    let table = open(folder).await;
+    table.create_index(spec("k"), false).await.unwrap();
+    let mut made: Vec<PathBuf> = Vec::new();
+    for file in 0..files {
+        if file > 0 {
+            write(&folder.join(format!("f{file:04}.parquet")), &batch(file * 250, 250));
+        }
+        table.build(BuildOptions::default()).await.unwrap();
+        let fresh = segments(folder).into_iter().find(|path| !made.contains(path)).unwrap();
+        made.push(fresh);
+    }
+    (table, made)
+}
+
+async fn coverage(table: &Table) -> f64 {
+    table.snapshot().await.unwrap().checked_indexes().await.unwrap()[0].coverage
+}
+
+async fn check(table: &Table, files: usize) {
+    assert_eq!(coverage(table).await, 1.0);
+    let snapshot = table.snapshot().await.unwrap();
+    let found = probe(&snapshot, &equals("k", 3)).await;
+    for file in 0..files {
+        assert_eq!(certain(&found.files[file]), rows_of(&k_values(file * 250, 250), 3), "file {file}");
+    }
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+fn verified() -> BuildOptions {
+    BuildOptions { verify: true, ..BuildOptions::default() }
+}
+
+#[tokio::test]
+async fn a_segment_that_is_gone_or_cut_off_covers_nothing_and_is_built_again() {
+    for is_cut in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (table, made) = one_by_one(folder.path(), 3).await;
+        match is_cut {
+            false => fs::remove_file(&made[1]).unwrap(),
+            true => fs::write(&made[1], &fs::read(&made[1]).unwrap()[..100]).unwrap(),
+        }
+        assert_eq!(coverage(&table).await, 2.0 / 3.0);
+        let info = table.snapshot().await.unwrap().checked_indexes().await.unwrap().remove(0);
+        assert_eq!((info.segments, info.files_covered, info.rows), (2, 2, 500));
+        let report = table.build(BuildOptions::default()).await.unwrap();
+        assert_eq!((report.repaired, report.files, report.segments), (1, 1, 1));
+        check(&table, 3).await;
+        assert!(!made[1].exists());
+        // Nothing is left to do.
+        let number = table.snapshot().await.unwrap().manifest_number();
+        let report = table.build(verified()).await.unwrap();
+        assert_eq!((report.repaired, report.segments), (0, 0));
+        assert_eq!(table.snapshot().await.unwrap().manifest_number(), number);
+    }
+}
+
+/// Same length, other bytes: only who reads them all can see it.
+#[tokio::test]
+async fn a_damaged_segment_is_built_again_by_a_build_that_verifies() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, made) = one_by_one(folder.path(), 2).await;
+    let mut bytes = fs::read(&made[0]).unwrap();
+    bytes[90] ^= 1;
+    fs::write(&made[0], bytes).unwrap();
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.repaired, report.segments), (0, 0));
+    // A merge says what to do, and that helps.
+    let error = table.compact(BuildOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("`lakemark index build --verify`"), "{error}");
+    let report = table.build(verified()).await.unwrap();
+    assert_eq!((report.repaired, report.files, report.segments), (1, 1, 1));
+    check(&table, 2).await;
+    assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+    check(&table, 2).await;
+}
+
+#[tokio::test]
+async fn all_of_them_are_built_again_where_the_folder_is_gone() {
+    let folder = folder(3);
+    let table = open(folder.path()).await;
+    mark(&table).await;
+    fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+    assert_eq!(coverage(&table).await, 0.0);
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.repaired, report.files, report.segments), (1, 3, 1));
+    check(&table, 3).await;
+}
+
+/// What no data file is left of is forgotten; another index is left alone.
+#[tokio::test]
+async fn only_what_was_asked_for_and_what_is_there_is_built_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, made) = one_by_one(folder.path(), 2).await;
+    table.create_index(IndexSpec { name: Some("other".to_owned()), ..spec("s") }, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    fs::remove_file(&made[0]).unwrap();
+    fs::remove_file(folder.path().join("f0000.parquet")).unwrap();
+    let other = BuildOptions { index: Some("other".to_owned()), ..BuildOptions::default() };
+    assert_eq!(table.build(other).await.unwrap().repaired, 0);
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.repaired, report.files, report.segments), (1, 0, 0));
+    assert_eq!(coverage(&table).await, 1.0);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
+/// The segment that is left proves that a touched file is the old one; the other index gets what it lost.
+#[tokio::test]
+async fn a_touched_file_keeps_the_segment_that_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, made) = one_by_one(folder.path(), 1).await;
+    table.create_index(spec("s"), false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let path = folder.path().join("f0000.parquet");
+    fs::File::options().write(true).open(&path).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    fs::remove_file(&made[0]).unwrap();
+    let report = table.build(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.adopted, report.repaired, report.segments), (1, 1, 1));
+    assert_eq!(report.indexes, ["k_bitmap"]);
+    check(&table, 1).await;
+}
+
+#[tokio::test]
+async fn a_look_for_lost_segments_is_one_listing() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(one_by_one(folder.path(), 5).await);
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    assert_eq!(table.build(BuildOptions::default()).await.unwrap().segments, 0);
+    let looks = log.matching("_lakemark/marks");
+    assert!(looks.len() == 1 && looks[0].starts_with("list "), "{looks:?}");
+}
