@@ -21,15 +21,17 @@ class Proposal:
 
     Attributes:
         column: Its column.
+        kind: Its kind, as `create_index` takes it.
         encoding: Its encoding.
-        reason: Why this encoding.
-        values: Distinct values of a segment, about.
+        reason: Why this kind and encoding.
+        values: Distinct values of a segment, about; of the table if it is no bitmap.
         predicted_bytes: Bytes that it will take.
         saved_bytes: Bytes that a query need not read with it, on average over all queries.
         queries: Queries that read less with it.
     """
 
     column: str
+    kind: str
     encoding: str
     reason: str
     values: int
@@ -133,6 +135,7 @@ class Advice:
     def _repr_html_(self) -> str:
         columns = [
             ("column", ""),
+            ("kind", ""),
             ("encoding", ""),
             ("values", ""),
             ("predicted", ""),
@@ -142,6 +145,7 @@ class Advice:
         rows = [
             [
                 mark.column,
+                mark.kind,
                 mark.encoding,
                 f"{mark.values:,}",
                 _pictures.human_bytes(mark.predicted_bytes),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{CancelFlag, IndexSpec, Table};
+use lakemark_table::{CancelFlag, IndexSpec, Kind, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::ask::open;
@@ -67,14 +67,17 @@ async fn apply(
     let at_once = table.snapshot().await?.indexes().iter().all(|index| index.files_covered == index.files_total);
     let mut created = Vec::new();
     for mark in marks {
+        // Other kinds have the one encoding of theirs.
+        let is_bitmap = mark.kind == Kind::Bitmap.name();
+        let encoding = is_bitmap.then(|| ("encoding".to_owned(), mark.encoding.clone()));
         let spec = IndexSpec {
             columns: vec![mark.column.clone()],
-            kind: "bitmap".to_owned(),
-            options: [("encoding".to_owned(), mark.encoding.clone())].into(),
+            kind: mark.kind.clone(),
+            options: encoding.into_iter().collect(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await?;
-        created.push(format!("{}_bitmap", mark.column));
+        created.push(format!("{}_{}", mark.column, mark.kind));
     }
     let mut lines = vec![format!("\ncreated {}", created.join(", "))];
     if at_once {

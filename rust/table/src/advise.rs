@@ -9,20 +9,21 @@
 
 pub(crate) mod advice;
 mod gain;
+mod kinds;
 mod queries;
 mod report;
 mod sample;
 
 use lakemark_format::filter::{DENSITY_UNIT, Density};
 use lakemark_format::{Encoding, ManifestIndex, column};
-use lakemark_index::bitmap::cost::choice::choose;
-use lakemark_index::bitmap::cost::predicted_bytes;
-use lakemark_index::zones::FALSE_ZONES;
+use lakemark_index::bitmap::cost::reads::WEIGHTS;
+use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 
 use crate::error::Result;
-use crate::kind::{Kind, files_per_segment, precision_of, zones_of};
+use crate::kind::{Kind, files_per_segment_of, precision_of, zones_of};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
+use kinds::Kinds;
 use sample::Sampler;
 
 pub use queries::{ConditionUse, QueryUse};
@@ -34,16 +35,6 @@ const REASON: &str = "auto";
 const PREDICTED_BYTES: &str = "predicted_bytes";
 /// Rows that the prediction was for.
 const PREDICTED_ROWS: &str = "predicted_rows";
-/// From this part of distinct values on, a column is one of unique values.
-const UNIQUE: f64 = 0.9;
-/// Columns of unique values are told of from so many rows on: smaller ones take little whatever they are.
-const MANY_ROWS: u64 = 100_000;
-
-/// Keys that take more bytes a row than this are long: filters take about two, and more than most columns of keys take as numbers.
-const LONG_KEY_BYTES: f64 = 16.0;
-/// The rows are in the order of the values, or nearly so, up to this measure of disorder (1 for none).
-const CLUSTERED: f64 = 0.1;
-
 /// Whether `auto` chose the encoding of an index.
 pub(crate) fn is_chosen_by_auto(index: &ManifestIndex) -> bool {
     index.options.iter().any(|(name, _)| name == REASON)
@@ -103,38 +94,37 @@ pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut Manif
 async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
     let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
-    let segment_rows = sampler.segment_rows(files_per_segment(index))?;
-    let segments = column.segments(&segment_rows);
-    let choice = choose(&segments.shapes);
-    let distinct = segments.values();
-    let unique = is_unique(&sampler, &column, distinct);
-    let packed = segments.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>();
-    let packed = packed.map(|bytes| segments.scaled(bytes));
+    let bitmap_rows = sampler.segment_rows(files_per_segment_of(Kind::Bitmap, &index.options))?;
+    let key_rows = sampler.segment_rows(files_per_segment_of(Kind::Key, &index.options))?;
+    let kinds = Kinds::new(&sampler, &column, (&bitmap_rows, &key_rows), &WEIGHTS);
     if open {
-        let because = if unique {
-            let row_bytes = packed.unwrap_or(0) as f64 / sampler.rows().max(1) as f64;
-            let (kind, because) = kind_of_unique(row_bytes, column.sample.shuffle());
+        let because = if let Some((kind, because)) = kinds.better() {
             kind.name().clone_into(&mut index.kind);
             kind.encoding().name().clone_into(&mut index.encoding);
             because
         } else {
-            index.encoding = choice.encoding.name().to_owned();
-            choice.reason.clone()
+            index.encoding = kinds.choice.encoding.name().to_owned();
+            kinds.choice.reason.clone()
         };
         let reason = match sampler.rows() {
             0 => "the table has no rows yet".to_owned(),
-            rows => {
-                format!("{} of {rows} rows have about {distinct:.0} values; {because}", valued(rows, &column))
-            }
+            rows => format!("{} of {rows} rows have about {:.0} values; {because}", kinds.valued(), kinds.distinct),
         };
         index.options.push((REASON.to_owned(), reason));
     }
+    let unique = kinds.is_unique();
     let predicted = match Encoding::from_name(&index.encoding) {
-        Some(Encoding::Packed) => packed,
-        Some(Encoding::Binned) => column.binned_bytes(&segment_rows),
+        Some(Encoding::Packed) => kinds.packed,
+        Some(Encoding::Binned) => column.binned_bytes(&bitmap_rows),
         // How many values a zone has is known where every row has its own.
-        Some(encoding) if encoding.has_zones() => unique.then(|| filter_bytes(&sampler, &column, index)),
-        Some(encoding) => choice.prediction(encoding).map(|prediction| segments.scaled(prediction.bytes)),
+        Some(encoding) if encoding.has_zones() => {
+            let kind = Kind::of_encoding(encoding);
+            unique.then(|| filter_bytes(&sampler, &column, kinds.valued(), kind, zones_of(index, 0)))
+        }
+        Some(encoding) => {
+            let prediction = kinds.choice.prediction(encoding);
+            prediction.map(|prediction| kinds.bitmaps.scaled(prediction.bytes))
+        }
         None => None,
     };
     if let Some(bytes) = predicted {
@@ -154,42 +144,20 @@ async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, 
     Ok(())
 }
 
-/// The kind of index for a column in which nearly every row has its own value, and why: keys, unless they are long. Filters do not grow
-/// with the keys.
-fn kind_of_unique(row_bytes: f64, shuffle: f64) -> (Kind, String) {
-    let own = "nearly every row has its own";
-    if row_bytes <= LONG_KEY_BYTES {
-        return (Kind::Key, format!("{own}, which the kind key finds with one read"));
-    }
-    let long = format!("{own}, and keys would take {row_bytes:.0} bytes a row");
-    if shuffle <= CLUSTERED {
-        return (
-            Kind::BloomTree,
-            format!("{long}, so that filters behind fences are kept of them: the rows are in their order"),
-        );
-    }
-    (Kind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
-}
-
-/// Bytes of the filters of a column of unique values.
-fn filter_bytes(sampler: &Sampler<'_>, column: &sample::SampledColumn, index: &ManifestIndex) -> u64 {
-    let (keys, zones) = (valued(sampler.rows(), column), zones_of(index, 0));
+/// Bytes of the filters of a column of unique values, of which there are `keys`.
+fn filter_bytes(
+    sampler: &Sampler<'_>,
+    column: &sample::SampledColumn,
+    keys: u64,
+    kind: Kind,
+    zones: ZoneOptions,
+) -> u64 {
     let count = zones.zone_rows.map_or(0, |rows| sampler.rows().div_ceil(rows.into())).max(sampler.row_groups()).max(1);
     // A summary probes all zones, a tree those whose fences are around the key; slices hold eight zones a byte.
-    let (probed, padded) = match Kind::of(index) {
-        Some(Kind::Summary) => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
+    let (probed, padded) = match kind {
+        Kind::Summary => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
         _ => (count as f64 * column.sample.shuffle(), 1.0),
     };
     let density = Density::of_fpp(zones.fpp.unwrap_or(FALSE_ZONES / probed.max(1.0)));
     (keys as f64 * padded * f64::from(density.bits) / (DENSITY_UNIT * 8) as f64) as u64
-}
-
-/// Whether nearly every row of a large table has a value of its own.
-fn is_unique(sampler: &Sampler<'_>, column: &sample::SampledColumn, distinct: f64) -> bool {
-    sampler.rows() >= MANY_ROWS && distinct >= UNIQUE * valued(sampler.rows(), column) as f64
-}
-
-/// Rows with a value among all rows.
-fn valued(rows: u64, column: &sample::SampledColumn) -> u64 {
-    (rows as f64 * column.sample.valued_share()).round() as u64
 }

@@ -183,17 +183,27 @@ pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precis
 
 /// Data files that share a segment of the index.
 pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
-    let given = option(&index.options, FILES_PER_SEGMENT).and_then(|value| value.parse().ok());
-    given.unwrap_or_else(|| Kind::of(index).unwrap_or(Kind::Bitmap).files_per_segment())
+    files_per_segment_of(Kind::of(index).unwrap_or(Kind::Bitmap), &index.options)
+}
+
+/// Data files that share a segment of an index of a kind with these options.
+pub(crate) fn files_per_segment_of(kind: Kind, options: &[(String, String)]) -> usize {
+    let given = option(options, FILES_PER_SEGMENT).and_then(|value| value.parse().ok());
+    given.unwrap_or_else(|| kind.files_per_segment())
 }
 
 /// The zones of an index, in a build that may take so much memory.
 pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions {
-    let default = if Kind::of(index) == Some(Kind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
-    let rows = option(&index.options, ZONE_ROWS).and_then(|value| value.parse().ok());
+    zones_with(Kind::of(index), &index.options, memory_bytes)
+}
+
+/// The zones of an index of a kind with these options.
+pub(crate) fn zones_with(kind: Option<Kind>, options: &[(String, String)], memory_bytes: u64) -> ZoneOptions {
+    let default = if kind == Some(Kind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
+    let rows = option(options, ZONE_ROWS).and_then(|value| value.parse().ok());
     ZoneOptions {
         zone_rows: Some(rows.unwrap_or(default)),
-        fpp: option(&index.options, FPP).and_then(|value| value.parse().ok()),
+        fpp: option(options, FPP).and_then(|value| value.parse().ok()),
         memory_bytes: Some(memory_bytes),
     }
 }

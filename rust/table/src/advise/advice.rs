@@ -7,13 +7,15 @@ use lakemark_index::bitmap::cost::choice::choose_for;
 use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
 use lakemark_index::{element_of, key_type_of};
 
-use super::gain::{Column, Costs, Mark};
+use super::filter_bytes;
+use super::gain::{Better, Column, Costs, Mark};
+use super::kinds::Kinds;
 use super::queries::{Condition, QueryUse, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
 use crate::error::Result;
 use crate::fields::indexable;
-use crate::kind::Kind;
+use crate::kind::{Kind, zones_with};
 use crate::report::IndexInfo;
 use crate::snapshot::Snapshot;
 use crate::table::Table;
@@ -36,15 +38,28 @@ pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Res
     let snapshot = table.snapshot().await?;
     let sampler = Sampler::new(table, &snapshot).await?;
     let wanted = wanted_columns(&snapshot, queries.as_deref());
-    let segment_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
+    let bitmap_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
+    let key_rows = sampler.segment_rows(Kind::Key.files_per_segment())?;
     let mut columns: BTreeMap<String, Column> = BTreeMap::new();
     for name in wanted {
         let stored = snapshot.stored_name(&name);
         let sampled = sampler.column(&stored).await?;
-        let segments = sampled.segments(&segment_rows);
+        let kinds = Kinds::new(&sampler, &sampled, (&bitmap_rows, &key_rows), &WEIGHTS);
+        let better = kinds.better().map(|(kind, reason)| Better {
+            kind,
+            reason,
+            bytes: match kind {
+                Kind::Key | Kind::Bitmap => kinds.packed.unwrap_or(0),
+                Kind::BloomTree | Kind::Summary => {
+                    filter_bytes(&sampler, &sampled, kinds.valued(), kind, zones_with(Some(kind), &[], 0))
+                }
+            },
+            values: kinds.distinct.round() as u64,
+        });
         let shuffle = sampled.sample.shuffle();
         let page_rows = sampler.page_rows(&stored);
-        columns.insert(name.clone(), Column { segments, page_rows, shuffle, sampled });
+        let Kinds { bitmaps: segments, keys, packed, .. } = kinds;
+        columns.insert(name.clone(), Column { segments, keys: (keys, packed), better, page_rows, shuffle, sampled });
     }
     let all: Vec<String> = snapshot.file_schema().fields().iter().map(|field| field.name().clone()).collect();
     let parquet: BTreeMap<String, u64> =
@@ -191,10 +206,24 @@ impl Advisor<'_> {
     /// The mark that a column would get.
     fn candidate(&self, name: &str) -> Option<(Mark, Proposal)> {
         let column = self.columns.get(name)?;
+        if let Some(Better { kind, reason, bytes, values }) = &column.better {
+            let mark = Mark::of_keys(column, *bytes)?;
+            let proposal = Proposal {
+                column: name.to_owned(),
+                kind: kind.name().to_owned(),
+                encoding: kind.encoding().name().to_owned(),
+                reason: reason.clone(),
+                values: *values,
+                predicted_bytes: *bytes,
+                ..Proposal::default()
+            };
+            return Some((mark, proposal));
+        }
         let choice = choose_for(&column.segments.shapes, &self.shapes_of(name));
         let mark = Mark::new(column, choice.encoding)?;
         let proposal = Proposal {
             column: name.to_owned(),
+            kind: Kind::Bitmap.name().to_owned(),
             encoding: choice.encoding.name().to_owned(),
             reason: choice.reason,
             values: column.segments.values().round() as u64,

@@ -16,22 +16,38 @@ use lakemark_index::bitmap::cost::{Sizes, sizes};
 
 use super::queries::{Condition, QueryUse};
 use super::sample::{SampledColumn, Segments};
+use crate::kind::Kind;
 
 /// What is known of a column.
 pub(super) struct Column {
     pub sampled: SampledColumn,
+    /// The segments of bitmaps, and those of a `key` index with their bytes.
     pub segments: Segments,
+    pub keys: (Segments, Option<u64>),
+    /// The kind that is better than bitmaps, if one is.
+    pub better: Option<Better>,
     /// Rows of a page.
     pub page_rows: f64,
     /// How the order of the column follows its values, as if the data were sorted by it if that is asked.
     pub shuffle: f64,
 }
 
+/// A kind of index, not `bitmap`.
+#[derive(Clone)]
+pub(super) struct Better {
+    pub kind: Kind,
+    pub reason: String,
+    /// Bytes that it takes, and the values that it has.
+    pub bytes: u64,
+    pub values: u64,
+}
+
 impl Column {
     /// The same column in data that are written in another way.
     pub(super) fn laid_out(&self, shuffle: f64, page_rows: f64) -> Self {
-        let segments = Segments { shapes: Vec::new(), each: self.segments.each };
-        Self { sampled: self.sampled.clone(), segments, page_rows, shuffle }
+        let none = || Segments { shapes: Vec::new(), each: self.segments.each };
+        let (segments, keys) = (none(), (none(), None));
+        Self { sampled: self.sampled.clone(), segments, keys, better: None, page_rows, shuffle }
     }
 
     /// The part of the pages that rows of a value or a range of this part of all rows touch.
@@ -48,21 +64,40 @@ impl Column {
 
 /// A mark that exists or could.
 pub(super) struct Mark {
-    pub encoding: Encoding,
+    /// By which its reads are predicted.
+    encoding: Encoding,
     sizes: Vec<Sizes>,
     each: f64,
+    /// Bytes of all segments.
+    bytes: u64,
+    /// Whether counts and groups are told from it.
+    tells: bool,
 }
 
 impl Mark {
     /// None if the encoding cannot be built for the column.
     pub(super) fn new(column: &Column, encoding: Encoding) -> Option<Self> {
-        let sizes = column.segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
-        Some(Self { encoding, sizes, each: column.segments.each })
+        if encoding == Encoding::Packed {
+            return Self::of_keys(column, column.keys.1?);
+        }
+        let mut mark = Self::over(&column.segments, encoding)?;
+        mark.bytes = (mark.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * mark.each) as u64;
+        Some(mark)
+    }
+
+    /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
+    pub(super) fn of_keys(column: &Column, bytes: u64) -> Option<Self> {
+        Some(Self { bytes, tells: false, ..Self::over(&column.keys.0, Encoding::Equality)? })
+    }
+
+    fn over(segments: &Segments, encoding: Encoding) -> Option<Self> {
+        let sizes = segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
+        Some(Self { encoding, sizes, each: segments.each, bytes: 0, tells: true })
     }
 
     /// Bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
-        (self.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * self.each) as u64
+        self.bytes
     }
 
     fn search(&self, shape: QueryShape) -> f64 {
@@ -138,7 +173,13 @@ impl Costs<'_> {
                 self.parquet_bytes(columns.iter().copied()) * if count == 0 { self.zones(conditions) } else { touched };
             best = best.min(search + data);
             let all = left.count() == 0;
-            let told = || query.output.iter().map(|column| marks.get(column)).collect::<Option<Vec<_>>>();
+            let told = || {
+                query
+                    .output
+                    .iter()
+                    .map(|column| marks.get(column).filter(|mark| mark.tells))
+                    .collect::<Option<Vec<_>>>()
+            };
             if all
                 && query.aggregated
                 && let Some(told) = told()

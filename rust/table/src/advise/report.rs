@@ -35,11 +35,13 @@ pub struct Advice {
 pub struct Proposal {
     /// Its column.
     pub column: String,
+    /// Its kind, as `--using` takes it.
+    pub kind: String,
     /// Its encoding.
     pub encoding: String,
-    /// Why this encoding.
+    /// Why this kind and encoding.
     pub reason: String,
-    /// Distinct values of a segment, about.
+    /// Distinct values of a segment, about; of the table if it is no bitmap.
     pub values: u64,
     /// Bytes that it will take.
     pub predicted_bytes: u64,
@@ -103,6 +105,7 @@ impl fmt::Display for Advice {
             let mark = |mark: &Proposal| {
                 vec![
                     mark.column.clone(),
+                    mark.kind.clone(),
                     mark.encoding.clone(),
                     mark.values.to_string(),
                     megabytes(mark.predicted_bytes),
@@ -110,7 +113,7 @@ impl fmt::Display for Advice {
                     mark.queries.to_string(),
                 ]
             };
-            let head = ["column", "encoding", "values", "MB", "a query saves, MB", "queries"];
+            let head = ["column", "kind", "encoding", "values", "MB", "a query saves, MB", "queries"];
             write_table(f, &head, &self.marks.iter().map(mark).collect::<Vec<_>>())?;
         }
         if !self.gains.is_empty() {

@@ -63,6 +63,11 @@ impl Segments {
         (bytes as f64 * self.each).round() as u64
     }
 
+    /// How many segments there are.
+    pub(crate) fn count(&self) -> usize {
+        (self.shapes.len() as f64 * self.each).round() as usize
+    }
+
     /// Distinct values of a segment, the largest number.
     pub(crate) fn values(&self) -> f64 {
         self.shapes.iter().map(ColumnShape::values).fold(0.0, f64::max)

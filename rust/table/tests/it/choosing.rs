@@ -89,6 +89,62 @@ async fn auto_chooses_by_the_column_and_predicts_what_is_built() {
     assert!(table.verify().await.unwrap().is_ok());
 }
 
+/// Many small files: of bitmaps, a segment has sixteen of them; of keys, it has all.
+#[tokio::test]
+async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
+    const FILES: i64 = 40;
+    const ROWS: i64 = 5000;
+    for files in [FILES, 1] {
+        let folder = tempfile::tempdir().unwrap();
+        let rows = ROWS * FILES / files;
+        for file in 0..files {
+            let rows = file * rows..(file + 1) * rows;
+            // Each key in one file, in no order; in all files; twelve rows in neighbouring files; few values.
+            let mixed = |row: i64| row.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64).rotate_left(29) >> 20;
+            let columns: [(&str, ArrayRef); 5] = [
+                ("id", Arc::new(Int64Array::from_iter_values(rows.clone()))),
+                ("unique", Arc::new(Int64Array::from_iter_values(rows.clone().map(mixed)))),
+                (
+                    "spread",
+                    Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| mixed(row % (ROWS * FILES / 12))))),
+                ),
+                ("local", Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| row / 12)))),
+                ("few", Arc::new(Int64Array::from_iter_values(rows.clone().map(|row| mixed(row) & 31)))),
+            ];
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            let path = std::fs::File::create(folder.path().join(format!("{file:02}.parquet"))).unwrap();
+            let mut writer = ArrowWriter::try_new(path, batch.schema(), None).unwrap();
+            writer.write(&batch).unwrap();
+            writer.close().unwrap();
+        }
+        let table = open(folder.path()).await;
+        for column in ["id", "unique", "spread", "local", "few"] {
+            table.create_index(spec(column), false).await.unwrap();
+        }
+        table.build(BuildOptions::default()).await.unwrap();
+        let indexes = table.snapshot().await.unwrap().indexes();
+        for (index, kind) in indexes.iter().zip(["key", "key", "key", "key", "bitmap"]) {
+            let at = format!("{files} files: {index:?}");
+            // Of one file twelve rows a value are a bitmap, as each kind is asked in one segment.
+            let kind = if files == 1 && ["spread", "local"].contains(&index.column.as_str()) { "bitmap" } else { kind };
+            assert_eq!((index.kind.as_str(), index.chosen_by.as_str()), (kind, "auto"), "{at}");
+            let expected = if kind == "bitmap" && files > 1 { 3 } else { 1 };
+            assert_eq!(index.segments, expected, "{at}");
+            // What a border between files takes is not predicted, and shows where all else takes next to nothing.
+            let ratio = index.predicted_bytes.unwrap() as f64 / index.bytes as f64;
+            assert!(index.column == "local" || (0.8..=1.2).contains(&ratio), "{ratio}: {at}");
+        }
+        if files > 1 {
+            let reason = indexes[2].reason.as_deref().unwrap();
+            assert!(
+                reason.contains("a value has about 12 rows, which the kind key finds in one segment instead of 3"),
+                "{reason}"
+            );
+        }
+        assert!(table.verify().await.unwrap().is_ok());
+    }
+}
+
 /// Long keys of their own: filters take a tenth of them.
 #[tokio::test]
 async fn auto_keeps_filters_of_long_keys() {
