@@ -102,27 +102,72 @@ def test_threads_can_share_a_table(marked: Judged) -> None:
     assert found == [expected] * 40
 
 
+# What a child may touch that was opened before the fork; each use must be an error at once.
+_IN_THE_CHILD = {
+    "table.count": "table.count()",
+    "table.scan": "pa.table(table.scan())",
+    "table.build": "table.build(progress=False)",
+    "table.snapshot": "table.snapshot()",
+    "table.verify": "table.verify()",
+    "new table": "lakemark.Table(sys.argv[1])",
+    "session": "pa.table(session.sql('SELECT 1'))",
+    "rows": "pa.table(rows)",
+    "rows as a stream": "pa.RecordBatchReader.from_stream(rows)",
+    "shown rows": "str(rows)",
+    "open result": "reader.read_next_batch()",
+    "open result, all": "reader.read_all()",
+    "result that was never read": "unread.read_all()",
+}
+
+
 def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(marked: Judged) -> None:
     script = textwrap.dedent(
-        """
-        import os, sys, lakemark
+        f"""
+        import os, signal, sys, lakemark, pyarrow as pa
         table = lakemark.Table(sys.argv[1])
         assert table.count() == 4000
+        session = lakemark.connect()
+        session.register("orders", table)
+        # Each more batches than are computed ahead of the reader.
+        many = "SELECT a.id FROM orders a CROSS JOIN (SELECT id FROM orders LIMIT 50) b"
+        rows = session.sql(many)
+        reader, unread = pa.RecordBatchReader.from_stream(rows), pa.RecordBatchReader.from_stream(rows)
+        first = reader.read_next_batch()
+        uses = {_IN_THE_CHILD!r}
         child = os.fork()
         if child == 0:
-            try:
-                table.count()
-            except lakemark.InternalError as error:
-                os._exit(7 if "spawn" in str(error) else 8)
-            os._exit(9)
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            wrong = 0
+            # Whoever waits is ended, and is no success.
+            signal.alarm(40)
+            for name, use in uses.items():
+                try:
+                    eval(use)
+                except lakemark.InternalError as error:
+                    print(name, "reads like a defect:", error)
+                    wrong += 1
+                except Exception as error:
+                    if "spawn" not in str(error):
+                        print(name, type(error), error)
+                        wrong += 1
+                else:
+                    print(name, "is no error")
+                    wrong += 1
+            # Letting go of them waits for nobody, either.
+            del reader, unread, rows, session, table
+            sys.stdout.flush()
+            os._exit(100 + wrong)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert reader.read_all().num_rows + first.num_rows == unread.read_all().num_rows == 4000 * 50
+        sys.exit(code)
         """
     )
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", script, str(marked.folder)],
         env={**os.environ, "PYTHONPATH": path},
-        timeout=60,
+        timeout=120,
         check=False,
+        capture_output=True,
+        text=True,
     )
-    assert done.returncode == 7
+    assert done.returncode == 100, done.stdout + done.stderr

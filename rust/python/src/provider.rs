@@ -7,13 +7,15 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::TableType;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{LakemarkTable, session_context};
 use tokio::runtime::Handle;
+
+use crate::runtime::forked_from;
 
 /// A table whose scans are planned here, although another library's session asks for them.
 ///
@@ -27,11 +29,13 @@ pub(crate) struct Guest {
     table: LakemarkTable,
     state: SessionState,
     runtime: Handle,
+    process: u32,
 }
 
 impl Guest {
     pub(crate) fn new(table: LakemarkTable, runtime: Handle) -> Self {
-        Self { table, state: session_context(SessionConfig::new()).state(), runtime }
+        let state = session_context(SessionConfig::new()).state();
+        Self { table, state, runtime, process: std::process::id() }
     }
 }
 
@@ -56,6 +60,9 @@ impl TableProvider for Guest {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(forked) = forked_from(self.process) {
+            return Err(DataFusionError::External(Box::new(forked)));
+        }
         let mut ours = self.state.clone();
         let execution = &mut ours.config_mut().options_mut().execution;
         let theirs = &host.config_options().execution;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use lakemark_table::CancelFlag;
+use lakemark_table::{CancelFlag, Error, ErrorKind};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -14,6 +14,15 @@ use crate::{error, warning};
 
 /// What an interrupt says of a change that nobody waits for any more.
 pub(crate) const NOT_KNOWN: &str = "it is not known whether the change was made; read the table to see";
+
+/// What whoever uses something of ours in a forked child is told: threads are not forked, so that every wait would be for ever.
+const FORKED: &str = "this was opened before the process was forked, and its threads are not in the child: \
+                      start workers with the `spawn` or `forkserver` method, or open tables in the child only";
+
+/// The error of something that another process made, if this one is another: its child.
+pub(crate) fn forked_from(process: u32) -> Option<Error> {
+    (process != std::process::id()).then(|| Error::new(ErrorKind::Unsupported, FORKED))
+}
 
 /// How often a waiting thread looks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
@@ -38,13 +47,10 @@ pub(crate) fn runtime(py: Python<'_>) -> PyResult<&'static Runtime> {
         let _ = RUNTIME.set(Owned { runtime, process: std::process::id() });
     }
     let owned = RUNTIME.get().ok_or_else(|| error::internal(py, "no runtime"))?;
-    if owned.process != std::process::id() {
-        return Err(error::internal(
-            py,
-            "lakemark was used before this process was forked; start workers with the `spawn` or `forkserver` method",
-        ));
+    match forked_from(owned.process) {
+        Some(forked) => Err(error::to_python(py, &forked)),
+        None => Ok(&owned.runtime),
     }
-    Ok(&owned.runtime)
 }
 
 /// Work on the runtime's threads. Dropping it drops the future.

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::error::lost_task_message;
+use crate::runtime::forked_from;
 
 /// Batches that are computed ahead of the reader.
 const AHEAD: usize = 2;
@@ -24,10 +25,19 @@ const AHEAD: usize = 2;
 ///
 /// Readers call from C, with or without the GIL, and an unwinding panic would end the process there: the query runs on
 /// the runtime's threads, and only its results and its death are passed on.
+///
+/// A forked child has the memory of it and none of the threads. Whatever would wait for them, or for a lock that one of them held, is an error
+/// there, or is left alone.
 pub(crate) struct Running {
+    /// None once a child found that it is one.
+    query: Option<Query>,
+    runtime: &'static Runtime,
+    process: u32,
+}
+
+struct Query {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     task: Option<JoinHandle<()>>,
-    runtime: &'static Runtime,
 }
 
 impl Running {
@@ -53,12 +63,22 @@ impl Running {
                 }
             }
         });
-        Self { batches, task: Some(task), runtime }
+        let query = Some(Query { batches, task: Some(task) });
+        Self { query, runtime, process: std::process::id() }
+    }
+}
+
+impl Query {
+    fn next(&mut self, runtime: &Runtime) -> Option<Result<RecordBatch>> {
+        match runtime.block_on(self.batches.recv()) {
+            Some(batch) => Some(batch),
+            None => self.end(runtime),
+        }
     }
 
     /// The end of the batches: all is well unless the task died.
-    fn end(&mut self) -> Option<Result<RecordBatch>> {
-        let lost = self.runtime.block_on(self.task.take()?).err()?;
+    fn end(&mut self, runtime: &Runtime) -> Option<Result<RecordBatch>> {
+        let lost = runtime.block_on(self.task.take()?).err()?;
         Some(Err(ArrowError::ComputeError(lost_task_message(lost))))
     }
 }
@@ -67,16 +87,20 @@ impl Iterator for Running {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.runtime.block_on(self.batches.recv()) {
-            Some(batch) => Some(batch),
-            None => self.end(),
+        if let Some(forked) = forked_from(self.process) {
+            std::mem::forget(self.query.take()?);
+            return Some(Err(ArrowError::ExternalError(Box::new(forked))));
         }
+        self.query.as_mut()?.next(self.runtime)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
+        let Some(query) = self.query.take() else { return };
+        if forked_from(self.process).is_some() {
+            std::mem::forget(query);
+        } else if let Some(task) = &query.task {
             task.abort();
         }
     }
