@@ -55,24 +55,15 @@ pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<Comp
         context.check_cancel()?;
         let before = merge.segments.len() as u64;
         let Some(built) = merge.run(&context, &snapshot, &manifest).await? else { continue };
-        let (path, length) = match built.segments.as_slice() {
-            [segment] => (segment.path.clone(), segment.length),
-            _ => continue,
-        };
+        let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
+        let length = *length;
         let replaced = merge.segments.iter().map(|(segment, _)| segment.id).collect();
-        match commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await {
-            Ok(committed) if committed.changed => {
-                report.indexes.push(merge.index.name.clone());
-                report.segments_merged += before;
-                report.segments_written += 1;
-                report.bytes_written += length;
-            }
-            // Somebody else compacted or dropped the index meanwhile: what was written here is removed.
-            Ok(_) => {}
-            Err(error) => {
-                context.store.discard(&path).await;
-                return Err(error);
-            }
+        // Unless somebody else compacted or dropped the index meanwhile: what was written here is removed then.
+        if commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await?.changed {
+            report.indexes.push(merge.index.name.clone());
+            report.segments_merged += before;
+            report.segments_written += 1;
+            report.bytes_written += length;
         }
         // A column that is read once more tells its rows itself.
         if let (Some(progress), true) = (&options.progress, merge.is_exact()) {

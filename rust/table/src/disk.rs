@@ -52,6 +52,18 @@ pub(crate) fn attempt(_step: Step<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Fails if a test wants a step that was made to be answered with an error, as a network may.
+#[cfg(feature = "failpoints")]
+fn answer(step: Step<'_>) -> Result<()> {
+    faults::answer(step)
+}
+
+#[cfg(not(feature = "failpoints"))]
+#[expect(clippy::unnecessary_wraps, reason = "tests let it fail")]
+fn answer(_step: Step<'_>) -> Result<()> {
+    Ok(())
+}
+
 /// Creates a folder, and those above it, so that it survives a crash: its name is synced in its parent, and that of its parent.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() {
@@ -134,7 +146,7 @@ pub(crate) fn link(from: &Path, to: &Path) -> Result<()> {
     attempt(Step::Link { from, to })?;
     fs::hard_link(from, to)?;
     reach("linked");
-    Ok(())
+    answer(Step::Link { from, to })
 }
 
 /// Removes a file.

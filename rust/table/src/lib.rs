@@ -41,6 +41,7 @@ mod names;
 mod object;
 pub mod options;
 mod probe;
+mod put;
 pub mod report;
 mod rewrite;
 mod schema;

@@ -14,13 +14,14 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Manifest;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, WriteMultipart};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use crate::disk::{self, Step, make_folder, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Place;
+use crate::put::{NewFile, Put};
 use crate::rewrite::place_of;
 
 const MANIFESTS: &str = "manifest";
@@ -296,27 +297,28 @@ impl Store {
             .with_source(error)
     }
 
-    /// Commits a manifest if its number is still free; says whether it was.
-    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
+    /// Puts a manifest if its number is still free: the commit.
+    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<Put> {
         let bytes = manifest.encode().map_err(|error| {
             Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
         })?;
-        let name = manifest_name(manifest.number);
-        if let Some(folder) = &self.place.local {
-            let folder = folder.join(MANIFESTS);
-            let written =
-                spawn_blocking(move || link_new(&folder, &name, &bytes)).await.map_err(|error| Error::task(&error))?;
-            return written.map_err(|error| self.unwritable(error));
-        }
-        let path = self.object_path(&format!("{MANIFESTS}/{name}"));
-        match self.place.object_store.put_opts(&path, PutPayload::from(bytes), PutMode::Create.into()).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
-            Err(error) => Err(self.unwritable(error)),
-        }
+        let relative = format!("{MANIFESTS}/{}", manifest_name(manifest.number));
+        let (path, local) = (self.object_path(&relative), self.local_path(&relative));
+        Ok(NewFile { object_store: &self.place.object_store, path, local }.put(bytes).await)
     }
 
-    fn unwritable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    /// The error of a commit of which nobody can tell whether it was made.
+    pub(crate) fn unsure(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::io(format!(
+            "the store {} answered with an error, and whether the change was made cannot be told: it is there as a whole or not at all. \
+             Look once the store answers (`lakemark info`), and run it again where it is missing",
+            self.text()
+        ))
+        .with_source(error)
+    }
+
+    /// The error of a store that took nothing.
+    pub(crate) fn unwritable(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::new(
             ErrorKind::Io,
             format!(
@@ -486,6 +488,21 @@ impl PendingFile {
         Ok(Self { path, file: Some(file), length: 0 })
     }
 
+    /// A file with these bytes, which are on the disk.
+    pub(crate) fn synced(folder: &FsPath, bytes: &[u8]) -> std::io::Result<Self> {
+        let mut pending = Self::create(folder)?;
+        pending.write_all(bytes)?;
+        if let Some(file) = &pending.file {
+            disk::sync(file, &pending.path)?;
+        }
+        Ok(pending)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &FsPath {
+        &self.path
+    }
+
     /// The open file.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
@@ -522,24 +539,4 @@ impl Drop for PendingFile {
         // After a rename there is nothing under this name any more.
         let _ = disk::remove(&self.path);
     }
-}
-
-/// Writes `folder/name` if it does not exist; says whether it did not.
-pub(crate) fn link_new(folder: &FsPath, name: &str, bytes: &[u8]) -> std::io::Result<bool> {
-    let mut pending = PendingFile::create(folder)?;
-    pending.write_all(bytes)?;
-    if let Some(file) = pending.file() {
-        disk::sync(file, &pending.path)?;
-    }
-    match disk::link(&pending.path, &folder.join(name)) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
-        Err(error) => return Err(error),
-    }
-    // The name is seen from now on, so that an error would not be the whole truth: it is tried twice.
-    sync_folder(folder).or_else(|_| sync_folder(folder)).map_err(|error| {
-        let text = format!("it is made all the same, and may be lost if the machine stops: {error}");
-        std::io::Error::new(error.kind(), text)
-    })?;
-    Ok(true)
 }

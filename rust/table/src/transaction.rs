@@ -2,6 +2,8 @@
 //!
 //! An edit says *what* changes and not what the result is, so that rebasing after a lost race is applying it again.
 
+mod done;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,7 +15,9 @@ use uuid::Uuid;
 
 use crate::build::Adoption;
 use crate::error::{Error, ErrorKind, Result};
+use crate::put::Put;
 use crate::store::Store;
+use done::is_done;
 
 /// Races that are lost in a row before giving up.
 const MAX_ATTEMPTS: u32 = 20;
@@ -71,16 +75,29 @@ pub(crate) struct Built {
     pub lost: Vec<[u8; 16]>,
 }
 
+impl Edit {
+    /// The segments that were built for it.
+    fn built(&self) -> &[ManifestSegment] {
+        match self {
+            Self::AddSegments(built) | Self::ReplaceSegments { built, .. } => &built.segments,
+            _ => &[],
+        }
+    }
+}
+
 /// What a commit did.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// Whether anything changed.
+    /// Whether the edit changed anything, now or when it was committed before.
     pub changed: bool,
     /// Paths of segments that no manifest names (any more).
     pub unused: Vec<String>,
 }
 
 /// Commits an edit; a lost race is tried again on the newer manifest.
+///
+/// Of the segments that the edit built, those are deleted of which it is sure that no manifest names them, and never will. After an error nobody
+/// else may delete them: whether the commit was made may be unknown, and a vacuum removes what was not.
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     for attempt in 0..MAX_ATTEMPTS {
         let newest = store.newest().await?;
@@ -95,13 +112,23 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         };
         next.number = newest.number + 1;
         next.created_ms = chrono::Utc::now().timestamp_millis();
-        if store.put_manifest(&next).await? {
-            discard(store, &committed.unused).await;
-            return Ok(committed);
+        match store.put_manifest(&next).await? {
+            Put::Made => {
+                discard(store, &committed.unused).await;
+                return Ok(committed);
+            }
+            Put::Taken(_) => {}
+            Put::Refused(cause) => {
+                abandon(store, edit.built().iter().collect()).await;
+                return Err(store.unwritable(cause));
+            }
+            Put::Missing(cause) => return Err(store.unwritable(cause)),
+            Put::Unknown(cause) => return Err(store.unsure(cause)),
         }
         tracing::debug!(attempt, number = next.number, "another writer committed first; trying again");
         tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
     }
+    abandon(store, edit.built().iter().collect()).await;
     Err(Error::new(
         ErrorKind::Conflict,
         format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
@@ -111,6 +138,20 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
 async fn discard(store: &Store, paths: &[String]) {
     for path in paths {
         store.discard(path).await;
+    }
+}
+
+/// Removes segments that no commit under way has, unless the newest manifest names them, whoever committed them. Failing is harmless: they are
+/// only waste.
+pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
+    // Where it cannot be looked, nothing is deleted.
+    let Ok(newest) = store.newest().await else { return };
+    let Ok(manifest) = newest.manifest else { return };
+    let used: HashSet<[u8; 16]> =
+        manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect();
+    for segment in segments.into_iter().filter(|segment| !used.contains(&segment.id)) {
+        // Not the path that it has: it may come from another process.
+        store.discard(&Store::segment_path(segment.id)).await;
     }
 }
 
@@ -129,6 +170,9 @@ fn empty_manifest() -> Manifest {
 
 /// The manifest after the edit; none if nothing changes.
 pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, Committed)> {
+    if is_done(base, edit) {
+        return Ok((None, Committed { changed: true, unused: Vec::new() }));
+    }
     match edit {
         Edit::CreateIndex { index, if_not_exists } => {
             if base.indexes.iter().any(|have| have.name == index.name) {
@@ -309,13 +353,17 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     for segment in &next.segments {
         covered.extend(segment.files.iter().map(|file| (segment.index_id, *file)));
     }
+    let there: HashSet<[u8; 16]> = next.segments.iter().map(|segment| segment.id).collect();
     for segment in &built.segments {
         let mut files: Vec<u32> =
             segment.files.iter().filter_map(|file| ordinals.get(*file as usize).copied()).collect();
         files.sort_unstable();
         let declared = next.indexes.iter().any(|index| index.id == segment.index_id);
         // A builder that was faster may have covered the same files; an index may have been dropped meanwhile.
-        if !declared || files.iter().all(|file| covered.contains(&(segment.index_id, *file))) {
+        if !declared
+            || there.contains(&segment.id)
+            || files.iter().all(|file| covered.contains(&(segment.index_id, *file)))
+        {
             continue;
         }
         next.segments.push(ManifestSegment { files, ..segment.clone() });
@@ -323,7 +371,11 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     }
     collect_garbage(&mut next);
     let kept: HashSet<&str> = next.segments.iter().map(|segment| segment.path.as_str()).collect();
-    let all = base.segments.iter().chain(&built.segments).map(|segment| segment.path.clone());
+    // Where nothing is committed the base stays the newest, with all that it names.
+    let before = base.segments.iter().filter(|_| changed);
+    let fresh =
+        built.segments.iter().filter(|segment| changed || !base.segments.iter().any(|have| have.id == segment.id));
+    let all = before.chain(fresh).map(|segment| segment.path.clone());
     let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
     (changed.then_some(next), Committed { changed, unused })
 }
@@ -336,7 +388,8 @@ fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &Built) -> (O
         have.is_some_and(|have| *have == ManifestFile { schema: have.schema, ..file.clone() })
     };
     if !replaced.iter().all(is_there) || !built.files.iter().all(is_same) {
-        let unused = built.segments.iter().map(|segment| segment.path.clone()).collect();
+        let unused = built.segments.iter().filter(|segment| !is_there(&segment.id));
+        let unused = unused.map(|segment| segment.path.clone()).collect();
         return (None, Committed { changed: false, unused });
     }
     let mut without = base.clone();

@@ -195,7 +195,24 @@ async fn on_bad_disk(is_delta: bool, failure: Failure, problems: &mut Vec<String
         let made = make(&table, number, call).await;
         let mut after = expected.clone();
         apply(&mut after, number, call);
-        if let Err(error) = &made {
+        if let (Err(error), Failure::Link(_) | Failure::LinkAgain(_)) = (&made, failure) {
+            problems.push(format!("{at}: a link that was made is no failure: {error}"));
+        }
+        if let (Err(error), Failure::Folders(_) | Failure::Dead(_)) = (&made, failure) {
+            check_error(error, &at, problems);
+            mend(&root);
+            // What cannot be synced, or taken back, may be there all the same, and whoever made the call is told so.
+            let found = rows(&root).await;
+            assert!(found == expected || found == after, "{at}: {error}");
+            if found != expected && !error.to_string().contains("cannot be told") {
+                problems.push(format!("{at}: made, and said to be not: {error}"));
+            }
+            if found == expected
+                && let Err(error) = make(&table, number, call).await
+            {
+                problems.push(format!("{at}, again: {error}"));
+            }
+        } else if let Err(error) = &made {
             check_error(error, &at, problems);
             // Nothing of it was made, for those who look from here and from elsewhere, also while the disk is bad.
             let mut looks = vec![look(&table).await, look(&*open(&root).await).await];
@@ -247,6 +264,32 @@ async fn a_disk_that_is_full_or_fails_at_any_step_loses_nothing_and_stops_nothin
             }
             println!("delta {is_delta}, {:?}: failed at {failed} of {at} steps", failure(0));
             assert!(failed * stride > 100, "{failed} of {at}");
+        }
+    }
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
+}
+
+/// What was linked is committed, whatever was answered; what could not be synced may be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_is_a_commit() {
+    let stride: u64 = std::env::var("LAKEMARK_DISK_STRIDE").map_or(13, |text| text.parse().unwrap());
+    let mut problems = Vec::new();
+    for is_delta in [false, true] {
+        let kinds: [(fn(u64) -> Failure, u64); 4] = [
+            (Failure::Dead, stride * 2),
+            (Failure::Link, stride.div_ceil(4)),
+            (Failure::LinkAgain, stride.div_ceil(4)),
+            (Failure::Folders, stride * 2),
+        ];
+        for (failure, stride) in kinds {
+            let (mut at, mut failed) = (1, 0);
+            // Beyond the last one nothing fails.
+            while on_bad_disk(is_delta, failure(at), &mut problems).await.0 {
+                failed += 1;
+                at += stride;
+            }
+            println!("delta {is_delta}, {:?}: failed {failed} times, the last before {at}", failure(0));
+            assert!(failed > 5, "{failed}");
         }
     }
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));

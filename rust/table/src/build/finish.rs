@@ -16,34 +16,48 @@ use crate::options::BuildOptions;
 use crate::report::BuildReport;
 use crate::store::Store;
 use crate::table::Table;
-use crate::transaction::{Built, Edit, commit};
+use crate::transaction::{self, Built, Edit, commit};
 
 /// Files and segments that are looked at a time.
 const CONCURRENT_LOOKS: usize = 32;
 
-/// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone.
+/// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone, unless nobody can tell whether they were
+/// committed.
 pub(crate) async fn finish(table: &Table, plan: BuildPlan, parts: Vec<BuildPart>) -> Result<BuildReport> {
-    let finished = commit_parts(table, &plan, &parts).await;
-    if finished.is_err() {
-        abandon(table, &parts).await;
+    let prepared = match prepare(table, &plan, &parts).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            abandon(table, &parts).await;
+            return Err(error);
+        }
+    };
+    let Prepared { built, dropped, report } = prepared;
+    let store = table.writable_store()?;
+    if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
+        // It removes what it knows not to be committed.
+        commit(store, &Edit::AddSegments(built)).await?;
     }
-    finished
+    for path in dropped {
+        store.discard(&path).await;
+    }
+    Ok(report)
 }
 
-/// Removes the segments of parts that are not committed. Failing is harmless: they are only waste.
+/// Removes the segments of parts that no commit was tried with.
 pub(crate) async fn abandon(table: &Table, parts: &[BuildPart]) {
     let Ok(store) = table.writable_store() else { return };
-    // Not one that is in use, whoever committed it.
-    let Ok(newest) = store.newest().await else { return };
-    let Ok(manifest) = newest.manifest else { return };
-    let used: HashSet<[u8; 16]> =
-        manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect();
-    for segment in parts.iter().flat_map(|part| &part.manifest.segments).filter(|segment| !used.contains(&segment.id)) {
-        store.discard(&Store::segment_path(segment.id)).await;
-    }
+    transaction::abandon(store, parts.iter().flat_map(|part| &part.manifest.segments).collect()).await;
 }
 
-async fn commit_parts(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result<BuildReport> {
+/// What is committed.
+struct Prepared {
+    built: Built,
+    /// Paths of segments of which nothing stands.
+    dropped: Vec<String>,
+    report: BuildReport,
+}
+
+async fn prepare(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result<Prepared> {
     let store = table.writable_store()?;
     check(plan, parts)?;
     let standing = standing(table, parts).await?;
@@ -51,13 +65,7 @@ async fn commit_parts(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> R
     look_for(store, &built.segments).await?;
     let report = report(plan, parts, &built, &standing);
     let built = Built { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
-    if !built.segments.is_empty() || !built.adopted.is_empty() || !built.lost.is_empty() {
-        commit(store, &Edit::AddSegments(built)).await?;
-    }
-    for path in dropped {
-        store.discard(&path).await;
-    }
-    Ok(report)
+    Ok(Prepared { built, dropped, report })
 }
 
 fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Steps of the disk that fail, and a journal of them: for tests.
 
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -66,6 +66,14 @@ pub enum Failure {
     Once(u64),
     /// From this number on whatever needs room fails, as on a full disk.
     Full(u64),
+    /// From this number on every step fails, as on a device that is gone.
+    Dead(u64),
+    /// From this number on names of folders cannot be synced. Whoever sees them may lose them with the machine.
+    Folders(u64),
+    /// The link of this number is made and answered with an error.
+    Link(u64),
+    /// The link of this number is made, asked for again, and found to be there: what a network file system makes of a lost answer.
+    LinkAgain(u64),
 }
 
 /// What happens below a folder.
@@ -74,6 +82,7 @@ struct Watch {
     root: PathBuf,
     failure: Failure,
     steps: u64,
+    links: u64,
     has_failed: bool,
     /// What was done, if that is to be written down.
     journal: Option<Vec<Event>>,
@@ -83,8 +92,14 @@ static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
 
 /// Counts the steps below a folder from now on, and lets some of them fail.
 pub fn watch(root: &Path, failure: Failure, with_journal: bool) {
-    let watch =
-        Watch { root: root.to_owned(), failure, steps: 0, has_failed: false, journal: with_journal.then(Vec::new) };
+    let watch = Watch {
+        root: root.to_owned(),
+        failure,
+        steps: 0,
+        links: 0,
+        has_failed: false,
+        journal: with_journal.then(Vec::new),
+    };
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     watches.retain(|have| have.root != root);
     watches.push(watch);
@@ -119,7 +134,11 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
         Failure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
         // Names are changed and given up, and bytes that have room are synced.
         Failure::Full(at) if watch.steps >= at && needs_room(step) => Some(Error::from_raw_os_error(28)),
-        Failure::None | Failure::Once(_) | Failure::Full(_) => None,
+        Failure::Dead(at) if watch.steps >= at => Some(Error::other("the device is gone, as a test wanted")),
+        Failure::Folders(at) if watch.steps >= at && matches!(step, Step::SyncFolder(_)) => {
+            Some(Error::other("the folder cannot be synced, as a test wanted"))
+        }
+        _ => None,
     };
     if let Some(error) = failed {
         watch.has_failed = true;
@@ -129,6 +148,28 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
         journal.extend(events(step)?);
     }
     Ok(())
+}
+
+/// What is said of a step that was made.
+pub(super) fn answer(step: Step<'_>) -> Result<()> {
+    let path = of(step);
+    let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
+    watch.links += 1;
+    let lost = match watch.failure {
+        Failure::Link(at) if watch.links == at => Error::other("the answer was lost, as a test wanted"),
+        Failure::LinkAgain(at) if watch.links == at => ErrorKind::AlreadyExists.into(),
+        _ => return Ok(()),
+    };
+    watch.has_failed = true;
+    Err(lost)
+}
+
+/// How many links were made below the folder since it is watched.
+#[must_use]
+pub fn links(root: &Path) -> u64 {
+    let watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    watches.iter().find(|have| have.root == root).map_or(0, |watch| watch.links)
 }
 
 fn of(step: Step<'_>) -> &Path {

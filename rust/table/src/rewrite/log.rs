@@ -4,19 +4,18 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use object_store::{ObjectStoreExt, PutMode, PutPayload};
+use object_store::ObjectStoreExt;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
-use tokio::task::spawn_blocking;
 
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
+use crate::put::{NewFile, Put};
 use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
 use crate::rewrite::writer::place_of;
 use crate::snapshot::Snapshot;
-use crate::store::link_new;
 
 /// What became of an attempt to commit.
 pub(super) enum Outcome {
@@ -92,15 +91,15 @@ impl Log<'_> {
         let mut version = version;
         loop {
             version += 1;
-            match self.put(version, &bytes).await {
-                Ok(true) => return Outcome::Committed(version),
-                Ok(false) => {}
-                Err(error) => return Outcome::Unknown(error),
-            }
-            match self.read(version).await {
-                // A store that repeats requests by itself finds what it has just put.
-                Ok(Some(found)) if found == bytes => return Outcome::Committed(version),
-                Ok(found) => match judge(found.as_deref(), self.transaction) {
+            let put = match self.put(version, bytes.clone()).await {
+                Ok(put) => put,
+                Err(error) => return Outcome::Refused(error),
+            };
+            match put {
+                Put::Made => return Outcome::Committed(version),
+                Put::Refused(cause) => return Outcome::Refused(self.unwritable(cause)),
+                Put::Missing(cause) | Put::Unknown(cause) => return Outcome::Unknown(self.unwritable(cause)),
+                Put::Taken(found) => match judge(Some(&found), self.transaction) {
                     Theirs::Harmless => {}
                     Theirs::Files(files) => match admission.lets_pass(&files).await {
                         Ok(true) => {}
@@ -110,33 +109,24 @@ impl Log<'_> {
                     Theirs::Already => return Outcome::Already,
                     Theirs::Conflict => return Outcome::Refused(self.conflict()),
                 },
-                Err(error) => return Outcome::Unknown(error),
             }
         }
     }
 
-    /// Writes a version if there is none of that number; says whether there was none.
-    async fn put(&self, version: u64, bytes: &[u8]) -> Result<bool> {
+    /// Puts a version if there is none of that number.
+    async fn put(&self, version: u64, bytes: Vec<u8>) -> Result<Put> {
         let name = commit_name(version);
-        let unwritable = |error: Box<dyn std::error::Error + Send + Sync>| {
-            Error::io(format!(
-                "the Delta log of {} cannot be written (disk full, or no permission?); run it again, it is not done twice",
-                self.location.text
-            ))
-            .with_source(error)
-        };
-        if let Some(root) = &self.location.local {
-            let (folder, bytes) = (root.join(LOG_FOLDER), bytes.to_vec());
-            let put = spawn_blocking(move || link_new(&folder, &name, &bytes)).await;
-            return put.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(error.into()));
-        }
         let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
-        let payload = PutPayload::from(bytes.to_vec());
-        match self.location.object_store.put_opts(&path, payload, PutMode::Create.into()).await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
-            Err(error) => Err(unwritable(error.into())),
-        }
+        let local = self.location.local.as_ref().map(|root| root.join(LOG_FOLDER).join(&name));
+        Ok(NewFile { object_store: &self.location.object_store, path, local }.put(bytes).await)
+    }
+
+    fn unwritable(&self, cause: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        Error::io(format!(
+            "the Delta log of {} cannot be written (disk full, or no permission?); run it again, it is not done twice",
+            self.location.text
+        ))
+        .with_source(cause)
     }
 
     /// Reads a version; none if it was cleaned up.

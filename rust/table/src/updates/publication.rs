@@ -220,6 +220,19 @@ fn is_unchanged(path: &Path, file: &MovedFile) -> io::Result<bool> {
     Ok((metadata.len(), modified.timestamp_nanos_opt().unwrap_or_default()) == (file.size, file.modified_ns))
 }
 
+/// Whether both names are of one file. A link may be made and answered with an error, and to copy a file onto itself is to empty it.
+#[cfg(unix)]
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    of(one).is_some_and(|file| of(other) == Some(file))
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_: &Path, _: &Path) -> bool {
+    false
+}
+
 /// Gives a file another name; on another file system a copy with the same time. `folders` are those to sync.
 fn second_name(from: &Path, to: &Path, folders: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     if let Some(folder) = to.parent() {
@@ -231,7 +244,7 @@ fn second_name(from: &Path, to: &Path, folders: &mut BTreeSet<PathBuf>) -> io::R
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    if link(from, to).is_ok() {
+    if link(from, to).is_ok() || is_same_file(from, to) {
         return Ok(());
     }
     fs::copy(from, to)?;

@@ -453,7 +453,11 @@ impl<'a> Writing<'a> {
             let _lock = lock;
             append(&path, end, &frame)
         });
-        written.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(self.store, error))?;
+        match written.await.map_err(|error| Error::task(&error))? {
+            Ok(()) => {}
+            Err((error, true)) => return Err(unwritable(self.store, error)),
+            Err((error, false)) => return Err(self.store.unsure(error)),
+        }
         self.tail.end = end + length;
         self.table.overlays.writer.put(self.tail);
         Ok(Done::Appended)
@@ -473,16 +477,19 @@ enum Done {
     Flushed,
 }
 
-/// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back.
-fn append(path: &Path, end: u64, frame: &[u8]) -> std::io::Result<()> {
-    let mut file = File::options().write(true).open(path)?;
-    file.seek(SeekFrom::Start(end))?;
-    let written = disk::write(&file, path, end, frame).and_then(|()| disk::sync_bytes(&file, path));
-    if written.is_err() {
-        // The next writer cuts the rest off if this fails, too.
-        drop(disk::cut(&file, path, end).and_then(|()| disk::sync_bytes(&file, path)));
-    }
-    written
+/// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back; the error says whether it was.
+fn append(path: &Path, end: u64, frame: &[u8]) -> std::result::Result<(), (std::io::Error, bool)> {
+    let open = || {
+        let mut file = File::options().write(true).open(path)?;
+        file.seek(SeekFrom::Start(end)).map(|_| file)
+    };
+    let file = open().map_err(|error| (error, true))?;
+    let Err(error) = disk::write(&file, path, end, frame).and_then(|()| disk::sync_bytes(&file, path)) else {
+        return Ok(());
+    };
+    // Where this fails, too, the next writer cuts off what is not whole, and readers find what is.
+    let taken_back = disk::cut(&file, path, end).and_then(|()| disk::sync_bytes(&file, path));
+    Err((error, taken_back.is_ok()))
 }
 
 /// Cuts off what a writer that died left behind the last good frame: nobody was told of it.

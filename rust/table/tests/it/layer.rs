@@ -1,4 +1,4 @@
-//! An object store that counts its operations and fails from a chosen one on.
+//! An object store that counts its operations, fails from a chosen one on, and loses the answer of a chosen put.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,11 +27,37 @@ pub struct Log {
     count: AtomicU64,
     /// The operation of this number, from 1, and all later ones fail.
     pub fail_from: AtomicU64,
+    /// The operation of this number, from 1, fails.
+    pub fail_at: AtomicU64,
+    /// The next put of a file whose path has this part loses its answer.
+    pub lose: Mutex<Option<(&'static str, Lost)>>,
+    /// Puts that are still under way.
+    late: Mutex<Vec<(Path, PutPayload, PutOptions)>>,
+}
+
+/// What becomes of a put whose answer is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// It is done; an error comes back.
+    Answered,
+    /// It is done, the client asks once more by itself, and that is what is answered.
+    Repeated,
+    /// It is done; an error comes back, and whatever is asked for from then on fails.
+    Silent,
+    /// An error comes back; it is done when [`Log::arrive`] is called.
+    Late,
 }
 
 impl Log {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { operations: Mutex::default(), count: AtomicU64::new(0), fail_from: AtomicU64::new(u64::MAX) })
+        Arc::new(Self {
+            operations: Mutex::default(),
+            count: AtomicU64::new(0),
+            fail_from: AtomicU64::new(u64::MAX),
+            fail_at: AtomicU64::new(u64::MAX),
+            lose: Mutex::default(),
+            late: Mutex::default(),
+        })
     }
 
     pub fn matching(&self, part: &str) -> Vec<String> {
@@ -47,9 +73,25 @@ impl Log {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// Lets puts arrive that are under way; says how many were done.
+    pub async fn arrive(&self, at: &Arc<dyn ObjectStore>) -> usize {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        let mut done = 0;
+        for (path, payload, options) in late {
+            done += usize::from(at.put_opts(&path, payload, options).await.is_ok());
+        }
+        done
+    }
+
+    /// How the answer of this put is lost, if it is.
+    fn loses(&self, path: &Path) -> Option<Lost> {
+        self.lose.lock().unwrap().take_if(|(part, _)| path.as_ref().contains(*part)).map(|(_, lost)| lost)
+    }
+
     fn note(&self, operation: &str, path: &str) -> Result<()> {
         self.operations.lock().unwrap().push(format!("{operation} {path}"));
-        if self.count.fetch_add(1, Ordering::SeqCst) + 1 >= self.fail_from.load(Ordering::SeqCst) {
+        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        if number >= self.fail_from.load(Ordering::SeqCst) || number == self.fail_at.load(Ordering::SeqCst) {
             let source = std::io::Error::new(std::io::ErrorKind::StorageFull, "No space left on device");
             return Err(Error::Generic { store: "layer", source: Box::new(source) });
         }
@@ -73,7 +115,19 @@ impl fmt::Display for Layer {
 impl ObjectStore for Layer {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.log.note("put", path.as_ref())?;
-        self.inner.put_opts(path, payload, options).await
+        let Some(lost) = self.log.loses(path) else { return self.inner.put_opts(path, payload, options).await };
+        if lost == Lost::Late {
+            self.log.late.lock().unwrap().push((path.clone(), payload, options));
+            return Err(Error::Generic { store: "layer", source: "the answer was lost".into() });
+        }
+        self.inner.put_opts(path, payload.clone(), options.clone()).await?;
+        if lost == Lost::Repeated {
+            return self.inner.put_opts(path, payload, options).await;
+        }
+        if lost == Lost::Silent {
+            self.log.fail_from.store(0, Ordering::SeqCst);
+        }
+        Err(Error::Generic { store: "layer", source: "the answer was lost".into() })
     }
 
     async fn put_multipart_opts(&self, path: &Path, options: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {

@@ -14,6 +14,7 @@ mod layer;
 mod listed;
 mod lists;
 mod locations;
+mod lost_answers;
 mod lost_segments;
 mod mapping;
 mod moments;

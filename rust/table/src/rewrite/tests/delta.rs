@@ -10,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
-use super::repeating::Repeating;
+use super::repeating::{Instead, Repeating};
 use super::{Pending, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, check_writable};
 use crate::rewrite::{Fold, Folded, delta};
@@ -494,17 +494,41 @@ async fn features_that_a_commit_could_not_honour_are_named() {
 #[tokio::test]
 async fn tables_on_object_stores_are_committed_to_as_well() {
     commit_to(Arc::new(InMemory::new())).await;
-    commit_to(Arc::new(Repeating(InMemory::new()))).await;
+    // The version is there, whatever is answered.
+    for instead in [Instead::Exists, Instead::Error] {
+        commit_to(Arc::new(Repeating::new(instead))).await;
+    }
 }
 
-async fn commit_to(store: Arc<dyn ObjectStore>) {
-    let folder = table();
+/// Where it cannot be looked, nothing that the version may name is deleted.
+#[tokio::test]
+async fn a_version_that_nobody_heard_of_keeps_its_files() {
+    let store = Arc::new(Repeating::new(Instead::Silence));
+    let (folder, asked) = (table(), Arc::clone(&store) as Arc<dyn ObjectStore>);
+    let table = copied(&folder, &asked).await;
+    let error = migrate(&table, &table.snapshot().await.unwrap(), &pending(), 5).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    store.is_silent.store(false, std::sync::atomic::Ordering::SeqCst);
+    let snapshot = table.snapshot().await.unwrap();
+    assert_eq!(snapshot.delta_version(), Some(1));
+    for file in snapshot.files() {
+        assert_eq!(store.head(&file.meta.location).await.unwrap().size, file.meta.size, "{}", file.path);
+    }
+    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), Migrated::Already));
+}
+
+/// A table in a store.
+async fn copied(folder: &tempfile::TempDir, store: &Arc<dyn ObjectStore>) -> Arc<Table> {
     for name in ["a.parquet", "b.parquet", "_delta_log/00000000000000000000.json"] {
         let bytes = std::fs::read(folder.path().join(name)).unwrap();
         store.put(&format!("t/{name}").into(), bytes.into()).await.unwrap();
     }
-    let layer = |_: Arc<dyn ObjectStore>| Arc::clone(&store);
-    let table = Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap();
+    let layer = |_: Arc<dyn ObjectStore>| Arc::clone(store);
+    Table::open_layered("memory:///t", TableOptions::default(), &layer).await.unwrap()
+}
+
+async fn commit_to(store: Arc<dyn ObjectStore>) {
+    let table = copied(&table(), &store).await;
     let snapshot = table.snapshot().await.unwrap();
     let (version, folded) = migrated(&table, &pending(), 5).await;
     assert_eq!((version, folded.files.len()), (1, 2));
@@ -533,7 +557,7 @@ async fn what_cannot_be_written_leaves_the_table_as_it_was() {
     let error = migrate(&table, &snapshot, &both, 5).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert_eq!((versions(root), data_files(root)), (1, with_data - 1));
-    // A log that takes no version. Whether it has ours cannot be known then, so that the files stay.
+    // A log that takes no file has no version of ours.
     std::fs::write(root.join("b.parquet"), b"").unwrap();
     let (pending, ours) = (pending(), transaction(5));
     let fold = pending.fold();
@@ -542,5 +566,5 @@ async fn what_cannot_be_written_leaves_the_table_as_it_was() {
         std::fs::write(root.join("_delta_log"), b"").unwrap();
     });
     assert_eq!(outcome.await.unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(data_files(root), with_data + 2);
+    assert_eq!(data_files(root), with_data);
 }
