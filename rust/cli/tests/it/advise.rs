@@ -71,6 +71,37 @@ fn queries_say_which_marks_to_build_and_apply_builds_them() {
     assert!(said.contains("next: nothing to do"), "{said}");
 }
 
+/// Single keys are found by the kind that is made for them, with less than half of the bytes of a bitmap.
+#[test]
+fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sales");
+    let copy = format!(
+        "COPY (SELECT value * 48271 % 300007 AS token, value * 0.25 AS price FROM generate_series(1, 300000)) TO '{}/part-0.parquet' \
+         STORED AS PARQUET",
+        path.display()
+    );
+    ok(["sql", "-c", &copy]);
+    let file = folder.path().join("queries.sql");
+    fs::write(&file, "SELECT price FROM sales WHERE token = 77;").unwrap();
+    let file = file.to_str().unwrap();
+    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--json"]));
+    let advice: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let mark = &advice["marks"][0];
+    assert_eq!((&mark["column"], &mark["kind"], &mark["encoding"]), (&"token".into(), &"key".into(), &"packed".into()));
+    assert!(mark["reason"].as_str().unwrap().contains("nearly every row has its own"), "{said}");
+    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--apply", "--quiet"]));
+    assert!(said.contains("created token_key\nbuilt token_key: 300000 rows"), "{said}");
+    let listed = ok(with_path(&["index", "list"], &path, &["--format", "json"]));
+    let index = &serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0];
+    assert_eq!((&index["kind"], &index["encoding"]), (&"key".into(), &"packed".into()), "{listed}");
+    let ratio = mark["predicted_bytes"].as_f64().unwrap() / index["bytes"].as_f64().unwrap();
+    assert!((0.85..=1.15).contains(&ratio), "{ratio}");
+    // It counts as an index, which nothing needs beside it.
+    let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));
+    assert!(said.contains("no further mark would save enough"), "{said}");
+}
+
 #[test]
 fn without_queries_columns_are_ranked_and_nothing_is_changed() {
     let (_folder, path) = sales();
