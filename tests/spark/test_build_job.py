@@ -168,6 +168,23 @@ def test_arguments_reach_the_tasks(spark: SparkSession, folder: Path) -> None:
     assert "there is no index nope" in refusal(spark, f"CALL lm.system.build(table => '{folder}', index => 'nope')")
 
 
+def test_segments_that_are_gone_or_damaged_are_built_again(spark: SparkSession, folder: Path) -> None:
+    declare(folder, "k", files_per_segment=2)
+    assert build(spark, folder)["segments"] == 3
+    gone, damaged, _ = sorted((folder / "_lakemark" / "marks").glob("*"))
+    gone.unlink()
+    data = bytearray(damaged.read_bytes())
+    data[90] ^= 1
+    damaged.write_bytes(data)
+    built = build(spark, folder)
+    assert (built["repaired"], built["segments"]) == (1, 1)
+    assert len(damages(folder)) == 1
+    built = build(spark, folder, ", verify => true")
+    assert (built["repaired"], built["segments"]) == (1, 1)
+    assert damages(folder) == []
+    assert lakemark.spark.build(spark, folder, verify=True, progress=False).repaired == 0
+
+
 def test_a_build_that_fails_leaves_no_manifest_and_no_segments(spark: SparkSession, folder: Path) -> None:
     declare(folder, "k", files_per_segment=1)
     before = manifests(folder)
@@ -244,7 +261,7 @@ def test_python_gets_the_report_and_a_bar_of_the_tasks(
     declare(folder, "k", "id", files_per_segment=2)
     built = lakemark.spark.build(spark, folder, 1 << 20, index="k_bitmap")
     assert (built.indexes, built.files, built.rows, built.segments) == (["k_bitmap"], 5, 5 * ROWS_PER_FILE, 3)
-    assert (built.skipped, built.declined, built.adopted, built.spilled) == ([], [], 0, 0)
+    assert (built.skipped, built.declined, built.adopted, built.repaired, built.spilled) == ([], [], 0, 0, 0)
     assert re.fullmatch(r"build: 3 of 3 tasks in \d+\.\d s\n", capsys.readouterr().err)
     assert "3 segments" in str(built)
     assert "<" in built._repr_html_()

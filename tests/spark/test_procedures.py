@@ -61,7 +61,7 @@ def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
 
 def test_advise_proposes_marks(spark: SparkSession, folder: Path) -> None:
     proposed = spark.sql(f"CALL lm.system.advise(table => '{folder}')")
-    assert proposed.columns == ["column", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
+    assert proposed.columns == ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
     marks = lakemark.Table(folder).advise().marks
     assert [row["column"] for row in proposed.collect()] == [each.column for each in marks]
 

@@ -33,8 +33,8 @@ final class Procedures {
         "advise",
         "Says which marks would save most, by a sample of each column.",
         "",
-        "column STRING, encoding STRING, reason STRING, values BIGINT, predicted_bytes BIGINT,"
-            + " saved_bytes BIGINT",
+        "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
+            + " predicted_bytes BIGINT, saved_bytes BIGINT",
         report -> objects(report.get("marks"), each -> each));
     define(
         BUILD,
