@@ -179,8 +179,8 @@ model-test: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
 model-test: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
 model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
 
-crash-test: ## kills a writer TRIALS=120 times, at random instants and named points; full and failing disks, power cuts in between
-	$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk -- --nocapture
+crash-test: ## kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
+	$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk --test builds -- --nocapture
 
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture

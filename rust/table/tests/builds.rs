@@ -1,0 +1,200 @@
+//! A process that builds and compacts is killed at every step of its work, and the disk fails at every step: answers stay right, and the
+//! next build and compaction bring coverage and segments to where they would be.
+//!
+//! `LAKEMARK_BUILD_STRIDE` is how many steps lie from one that fails to the next.
+#![cfg(feature = "failpoints")]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use lakemark_format::Key;
+use lakemark_format::key::key_of_i64;
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
+use lakemark_table::faults::{Failure, links, mend, seen, watch};
+use lakemark_table::{BuildOptions, Error, FileProbe, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions};
+use parquet::arrow::ArrowWriter;
+
+const FOLDER: &str = "LAKEMARK_BUILDS_FOLDER";
+/// A point and how often it is reached before the process stops there, as the library reads it.
+const AT: &str = "LAKEMARK_CRASH_AT";
+const FILES: usize = 4;
+const ROWS: i64 = 200;
+
+/// The points that a build or a compaction reaches.
+const POINTS: [&str; 15] = [
+    "created",
+    "write",
+    "half-written",
+    "written",
+    "sync",
+    "synced",
+    "rename",
+    "renamed",
+    "link",
+    "linked",
+    "remove",
+    "removed",
+    "folder-sync",
+    "folder-synced",
+    "folder-made",
+];
+
+async fn open(folder: &Path) -> Arc<Table> {
+    Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+}
+
+/// One thread builds, so that the steps are always the same; a little memory, so that there are temporary files, too.
+fn options() -> BuildOptions {
+    BuildOptions { threads: Some(1), memory_bytes: Some(1), ..BuildOptions::default() }
+}
+
+fn write(folder: &Path, file: usize) {
+    let first = file as i64 * ROWS;
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values((first..first + ROWS).map(|row| row % 17)));
+    let s: ArrayRef = Arc::new(StringArray::from_iter_values((first..first + ROWS).map(|row| format!("s{row}"))));
+    let batch = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
+    let path = File::create(folder.join(format!("f{file}.parquet"))).unwrap();
+    let mut writer = ArrowWriter::try_new(path, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// Two indexes over three files, each with a segment of its own, and a file that no index has.
+async fn create(folder: &Path) {
+    for file in 0..FILES {
+        write(folder, file);
+        let table = open(folder).await;
+        if file == 0 {
+            for (column, kind) in [("k", "bitmap"), ("s", "key")] {
+                let columns = vec![column.to_owned()];
+                table
+                    .create_index(IndexSpec { columns, kind: kind.to_owned(), ..IndexSpec::default() }, false)
+                    .await
+                    .unwrap();
+            }
+        }
+        if file + 1 < FILES {
+            table.build(options()).await.unwrap();
+        }
+    }
+}
+
+/// What the victim does.
+async fn work(table: &Table) -> Result<(), Error> {
+    table.build(options()).await?;
+    table.compact(options()).await.map(drop)
+}
+
+/// Rows with `k = 3`: what the marks know is right, and what they do not is scanned.
+async fn check_answers(snapshot: &Snapshot, at: &str) {
+    let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(3))));
+    let leaf = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() });
+    let found = snapshot.probe(&leaf, &ProbeOptions { use_cache: false, ..ProbeOptions::default() }).await.unwrap();
+    for (file, found) in found.files.iter().enumerate() {
+        let first = file as i64 * ROWS;
+        let expected: Vec<u32> =
+            (0..).zip(first..first + ROWS).filter(|(_, row)| row % 17 == 3).map(|(at, _)| at).collect();
+        if let FileProbe::Known { certain, uncertain, .. } = found {
+            assert_eq!(certain.iter().collect::<Vec<_>>(), expected, "{at}, file {file}");
+            assert!(uncertain.is_empty(), "{at}, file {file}");
+        }
+    }
+}
+
+/// Answers are right now; after one more build and compaction everything is as if nothing had happened.
+async fn check(folder: &Path, at: &str) {
+    let table = open(folder).await;
+    let snapshot = table.snapshot().await.unwrap();
+    check_answers(&snapshot, at).await;
+    let report = table.verify().await.unwrap();
+    assert!(report.is_ok(), "{at}: {report:?}");
+    // Whatever the manifest says to be covered is.
+    assert_eq!(snapshot.checked_indexes().await.unwrap(), snapshot.indexes(), "{at}");
+    work(&table).await.unwrap_or_else(|error| panic!("{at}, again: {error}"));
+    let snapshot = open(folder).await.snapshot().await.unwrap();
+    for index in snapshot.checked_indexes().await.unwrap() {
+        assert_eq!((index.coverage, index.segments), (1.0, 1), "{at}: {index:?}");
+    }
+    check_answers(&snapshot, at).await;
+    assert!(table.verify().await.unwrap().is_ok(), "{at}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones() {
+    if let Ok(folder) = std::env::var(FOLDER) {
+        work(&*open(Path::new(&folder)).await).await.unwrap();
+        return;
+    }
+    let mut deaths = 0;
+    for point in POINTS {
+        let mut times = 1;
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            create(folder.path()).await;
+            if point == "folder-made" {
+                std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
+            }
+            let at = format!("{point}:{times}");
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones"]);
+            command.env(FOLDER, folder.path()).env(AT, &at).stdout(Stdio::null()).stderr(Stdio::null());
+            let is_done = command.status().unwrap().success();
+            if point == "folder-made" && !is_done {
+                // What is lost is lost; the next build makes it again.
+                work(&*open(folder.path()).await).await.unwrap();
+            }
+            check(folder.path(), &at).await;
+            if is_done {
+                break;
+            }
+            deaths += 1;
+            // The first times one by one, single writes more rarely.
+            times += if times < 4 { 1 } else { times };
+        }
+        assert!(times > 1, "{point} is never reached");
+    }
+    println!("{deaths} deaths at {} points", POINTS.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
+    let stride: u64 = std::env::var("LAKEMARK_BUILD_STRIDE").map_or(5, |text| text.parse().unwrap());
+    let failures: [(fn(u64) -> Failure, u64); 5] = [
+        (Failure::Once, stride),
+        (Failure::Full, stride),
+        (Failure::Folders, stride),
+        (Failure::Link, 1),
+        (Failure::LinkAgain, 1),
+    ];
+    for (failure, stride) in failures {
+        let (mut at, mut failed) = (1, 0);
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            let root = std::fs::canonicalize(folder.path()).unwrap();
+            create(&root).await;
+            let text = format!("{:?}", failure(at));
+            let table = open(&root).await;
+            watch(&root, failure(at), false);
+            let worked = work(&table).await;
+            let (has_failed, steps) = seen(&root);
+            mend(&root);
+            failed += u64::from(has_failed);
+            let is_of_links = matches!(failure(at), Failure::Link(_) | Failure::LinkAgain(_));
+            if let Err(error) = worked {
+                // A link that was made is a commit.
+                assert!(!is_of_links, "{text}: {error}");
+                assert!(error.to_string().contains("again"), "{text}: {error}");
+            }
+            check(&root, &text).await;
+            if at > if is_of_links { links(&root) } else { steps } {
+                break;
+            }
+            at += stride;
+        }
+        println!("{:?}: failed {failed} times, up to {at}", failure(0));
+        assert!(failed >= 2, "{:?}: {failed}", failure(0));
+    }
+}
