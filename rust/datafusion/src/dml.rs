@@ -11,6 +11,7 @@
 //! on instead, which lacks those with a subquery: `DELETE … WHERE k IN (SELECT …)` would delete everything. A key that
 //! somebody changes between query and call makes the statement a conflict.
 
+mod delete;
 mod merge;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp};
+use datafusion::sql::parser::Statement as EngineStatement;
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Table, Transaction, WriteOptions};
 
 use crate::error::from_engine;
@@ -32,6 +34,14 @@ use crate::provider::LakemarkTable;
 
 /// The names under which keys travel beside the columns that a statement computes.
 const KEY_PREFIX: &str = "__lakemark_key_";
+
+/// The plan of a statement as DataFusion makes it, and of deletions under an alias, which it does not know.
+pub(crate) async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
+    match delete::aliased(&statement)? {
+        Some(query) => delete::deleting(state.statement_to_plan(query).await?),
+        None => state.statement_to_plan(statement).await,
+    }
+}
 
 /// The table of ours that a statement changes.
 pub(crate) fn target(statement: &DmlStatement) -> Option<(Arc<Table>, Arc<Snapshot>)> {
@@ -65,7 +75,10 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement, transactio
             let plan = LogicalPlanBuilder::from(input).project(keys).and_then(LogicalPlanBuilder::build);
             change(Operation::Delete, &rows(&state, plan.map_err(from_engine)?).await?)
         }
-        WriteOp::Update => update(&state, input, &key).await?,
+        WriteOp::Update => match update(&state, input, &key).await? {
+            Updated::Changed(changes) => changes,
+            Updated::Same(rows) => return Ok(rows),
+        },
         WriteOp::MergeInto(merge) => merge::changes(&state, &statement.target, *merge, input, &key).await?,
         _ => {
             return Err(Error::new(
@@ -122,8 +135,16 @@ fn column_of(plan: &LogicalPlan, name: &str) -> EngineResult<Expr> {
     Ok(Expr::Column(Column::new(qualifier.cloned(), field.name())))
 }
 
-/// The new values of assigned columns beside the keys of their rows.
-async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Result<Vec<Change>> {
+/// What an `UPDATE` does.
+enum Updated {
+    Changed(Vec<Change>),
+    /// Each column of so many rows gets the value that it has.
+    Same(u64),
+}
+
+/// The new values of assigned columns beside the keys of their rows. A column that is assigned to itself is in the plan like one that is not
+/// assigned.
+async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Result<Updated> {
     let LogicalPlan::Projection(Projection { expr, input, .. }) = input else {
         return Err(Error::new(ErrorKind::Internal, "an UPDATE has no list of values"));
     };
@@ -142,9 +163,12 @@ async fn update(state: &SessionState, input: LogicalPlan, key: &[String]) -> Res
     let (keys, values) = split(&found, key)?;
     if moves {
         let delete = Change { operation: Operation::Delete, rows: keys };
-        return Ok(vec![delete, Change { operation: Operation::Insert, rows: values }]);
+        return Ok(Updated::Changed(vec![delete, Change { operation: Operation::Insert, rows: values }]));
     }
-    Ok(change(Operation::Update, &joined(&keys, &values)?))
+    if values.num_columns() == 0 {
+        return Ok(Updated::Same(found.num_rows() as u64));
+    }
+    Ok(Updated::Changed(change(Operation::Update, &joined(&keys, &values)?)))
 }
 
 /// The keys under their own names, and the other columns.

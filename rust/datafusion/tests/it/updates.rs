@@ -133,6 +133,8 @@ async fn statements_change_just_the_rows_of_their_condition() {
             "0,1990",
         ),
         ("DELETE FROM t WHERE NOT EXISTS (SELECT 1 FROM t u WHERE u.id = t.id)", "0", "SELECT count(*) FROM t", "1990"),
+        ("UPDATE t SET k = k WHERE id BETWEEN 1990 AND 1992", "3", "SELECT count(*) FROM t", "1990"),
+        ("UPDATE t AS z SET k = z.k, id = id WHERE z.id < 20", "10", "SELECT min(id), count(*) FROM t", "0,1990"),
         (
             "UPDATE t SET k = id % 3, s = 'x' WHERE id >= 1998",
             "2",
@@ -161,7 +163,15 @@ async fn statements_change_just_the_rows_of_their_condition() {
             "SELECT id, k FROM t WHERE id IN (1999, 3000, 4000, 4001) ORDER BY id",
             "1999,77 4000,40",
         ),
-        ("DELETE FROM t", "2082", "SELECT count(*) FROM t", "0"),
+        ("DELETE FROM t AS z WHERE z.id > 7 AND z.id < 10", "0", "SELECT count(*) FROM t", "2082"),
+        (
+            "DELETE FROM t z WHERE id < 1002 AND EXISTS (SELECT 1 FROM t u WHERE u.id = z.id + 1 AND z.id > 1000)",
+            "1",
+            "SELECT min(id) FROM t WHERE id > 1000",
+            "1002",
+        ),
+        ("DELETE FROM t AS Z WHERE z.id > 1100 LIMIT 2", "2", "SELECT count(*) FROM t", "2079"),
+        ("DELETE FROM t AS z", "2079", "SELECT count(*) FROM t", "0"),
     ] {
         assert_eq!(ask(&session, sql).await, count, "{sql}");
         assert_eq!(ask(&session, check).await, expected, "{sql}");
