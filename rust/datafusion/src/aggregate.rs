@@ -34,6 +34,8 @@ use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snaps
 pub use exec::IndexAggregateExec;
 use question::Question;
 
+use crate::pushdown::PositionalPushdown;
+
 /// The rule of DataFusion's that ours follows: it takes the aggregates that statistics answer already.
 const BEFORE: &str = "aggregate_statistics";
 
@@ -142,6 +144,7 @@ impl PhysicalOptimizerRule for IndexAggregates {
 /// DataFusion's rules with ours among them.
 pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    PositionalPushdown::replace(&mut rules);
     let place = rules.iter().position(|rule| rule.name() == BEFORE).map_or(rules.len(), |place| place + 1);
     rules.insert(place, Arc::new(IndexAggregates));
     rules

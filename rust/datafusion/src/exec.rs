@@ -3,7 +3,8 @@
 //! It is a leaf, with no child that an optimizer could see: row positions are only valid for the
 //! scan that they were computed for, and nothing may be put between. Limits and dynamic filters
 //! (of joins and top-k) are handed on to the scans inside, which prune by statistics; what the index knows
-//! of dynamic filters narrows those scans when they begin (see [`crate::dynamic`]).
+//! of dynamic filters narrows those scans when they begin (see [`crate::dynamic`]). Filters come by the rule of
+//! [`crate::pushdown`] and by no other way: DataFusion's own may hand a scan the filter of another table.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +16,11 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::filter_pushdown::{
-    ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
-};
+use datafusion::physical_plan::filter_pushdown::{ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase};
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricValue, MetricsSet, RecordOutput,
@@ -179,6 +179,28 @@ impl LakemarkScanExec {
         changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
         changed.parts.pending = self.parts.pending.iter().map(&mut change).collect::<Result<_>>()?;
         Ok(changed)
+    }
+
+    /// The same scan with filters that operators above learn while the query runs: they prune row groups inside and are asked of the
+    /// index. Their operators go on applying them, since counted and certain rows are not filtered here. Any other filter came with
+    /// the logical plan already. The columns of the filters are those of the output, by place.
+    pub(crate) fn with_filters(
+        &self,
+        offered: &[Arc<dyn PhysicalExpr>],
+        phase: FilterPushdownPhase,
+        config: &ConfigOptions,
+    ) -> Result<Option<Self>> {
+        let takes = |filter: &&Arc<dyn PhysicalExpr>| {
+            filter.is::<DynamicFilterPhysicalExpr>() && !touches_floats(filter, &self.parts.schema)
+        };
+        let filters: Vec<_> = offered.iter().filter(takes).cloned().collect();
+        if filters.is_empty() || self.parts.fetch.is_some() {
+            return Ok(None);
+        }
+        let mut narrowed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
+        narrowed.filters.extend(filters);
+        narrowed.filtered = true;
+        Ok(Some(narrowed))
     }
 
     /// The number of rows, if it is known before the first is read.
@@ -366,30 +388,6 @@ impl ExecutionPlan for LakemarkScanExec {
 
     fn fetch(&self) -> Option<usize> {
         self.parts.fetch
-    }
-
-    /// Filters that arrive after planning (dynamic ones above all) prune row groups inside and are asked of the index; their
-    /// operators go on applying them, since counted and certain rows are not filtered here.
-    fn handle_child_pushdown_result(
-        &self,
-        phase: FilterPushdownPhase,
-        from_above: ChildPushdownResult,
-        config: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let filters: Vec<_> = from_above
-            .parent_filters
-            .iter()
-            .map(|offered| Arc::clone(&offered.filter))
-            .filter(|filter| !touches_floats(filter, &self.parts.schema))
-            .collect();
-        let refused = FilterPushdownPropagation::all_unsupported(from_above);
-        if filters.is_empty() || self.parts.fetch.is_some() {
-            return Ok(refused);
-        }
-        let mut narrowed = self.with_inner(|plan| hand_on(plan, &filters, phase, config))?;
-        narrowed.filters.extend(filters);
-        narrowed.filtered = true;
-        Ok(refused.with_updated_node(Arc::new(narrowed)))
     }
 }
 

@@ -7,6 +7,7 @@ mod delta;
 mod differential;
 mod dynamic;
 mod fixture;
+mod joins;
 mod lists;
 mod lookup;
 mod nested;
