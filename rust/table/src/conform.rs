@@ -58,7 +58,8 @@ pub fn conform(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, ArrowErr
 }
 
 /// The way to the first field of a struct that `wanted` does not have, with dots between the names.
-pub(crate) fn unknown_field(given: &DataType, wanted: &DataType) -> Option<String> {
+#[must_use]
+pub fn unknown_field(given: &DataType, wanted: &DataType) -> Option<String> {
     match (given, wanted) {
         (DataType::Struct(given), DataType::Struct(wanted)) => {
             given.iter().find_map(|field| match wanted.iter().find(|wanted| wanted.name() == field.name()) {

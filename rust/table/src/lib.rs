@@ -8,7 +8,7 @@
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase; `disk`: steps of the local file system
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
 //! - `versions`: older states; `history`: which there are
-//! - `conform`: values in the types of another schema, fields of structs by name
+//! - `conform`: values in the types of another schema, fields of structs by name; `exact`: the same without losing a digit
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `updates`: changes that are not in the data files yet, laid over every snapshot
@@ -28,6 +28,7 @@ mod declare;
 mod delta;
 mod disk;
 pub mod error;
+mod exact;
 mod failpoint;
 mod fields;
 mod footer;
@@ -57,10 +58,11 @@ mod versions;
 mod walk;
 
 pub use build::{BuildPart, BuildPlan, BuildTask};
-pub use conform::{conform, item_of};
+pub use conform::{conform, item_of, unknown_field};
 #[cfg(feature = "failpoints")]
 pub use disk::faults;
 pub use error::{Error, ErrorKind, Result};
+pub use exact::{Misfit, cast_exactly, cast_rounded};
 pub use fields::{field_of, null_within};
 pub use kind::Kind;
 pub use lakemark_format::Operation;

@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
 use arrow::compute::filter_record_batch;
-use arrow::compute::kernels::cmp::distinct;
-use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::row::{RowConverter, Rows, SortField};
-use arrow::util::display::array_value_to_string;
 use lakemark_format::Operation;
 use lakemark_format::manifest::MAX_NAME_LENGTH;
 
 use super::key::KeyColumns;
 use super::rows::batch;
-use crate::conform::{conform, unknown_field};
+use crate::conform::unknown_field;
 use crate::error::{Error, ErrorKind, Result};
+use crate::exact;
 use crate::snapshot::Snapshot;
 
 /// One operation on some rows.
@@ -211,41 +209,18 @@ fn refuse_unknown_fields(given: &DataType, field: &Field) -> Result<()> {
 
 /// The same values in another type, or an error if one of them does not fit.
 pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef> {
-    if column.data_type() == field.data_type() {
-        return Ok(Arc::clone(column));
-    }
-    let misfit = |error| {
+    exact::cast_exactly(column, field.data_type()).map_err(|misfit| {
         let (name, of, given) = (field.name(), field.data_type(), column.data_type());
-        let text = format!("the column {name} is {of}, the rows have {given} that does not fit it; cast it first");
-        Error::new(ErrorKind::SchemaMismatch, text).with_source(error)
-    };
-    let cast = conform(column, field.data_type()).map_err(misfit)?;
-    if drops_digits(column.data_type(), field.data_type()) {
-        let back = cast_with_options(&cast, column.data_type(), &CastOptions::default()).map_err(misfit)?;
-        let differs = distinct(column, &back).map_err(misfit)?;
-        if let Some(row) = (0..differs.len()).find(|row| differs.value(*row)) {
-            let value = array_value_to_string(column, row).unwrap_or_default();
-            return Err(Error::new(
-                ErrorKind::SchemaMismatch,
-                format!("row {row} has {value} for {}, which is {}; cast it first", field.name(), field.data_type()),
-            ));
-        }
-    }
-    Ok(cast)
-}
-
-/// Whether a cast drops what does not fit and says nothing: 1.5 would become the integer 1. (Floats are rounded by nature.)
-fn drops_digits(given: &DataType, wanted: &DataType) -> bool {
-    use DataType::{Boolean, Date32, Date64, Time32, Time64, Timestamp};
-    let is_decimal = |of: &DataType| of.is_decimal();
-    match (given, wanted) {
-        (_, Boolean) => given.is_numeric(),
-        (_, wanted) if wanted.is_integer() => given.is_floating() || is_decimal(given),
-        (_, wanted) if is_decimal(wanted) => is_decimal(given),
-        (Timestamp(_, zone), Timestamp(_, of)) => zone == of,
-        (Timestamp(_, None) | Date64, Date32 | Date64) | (Time32(_) | Time64(_), Time32(_) | Time64(_)) => true,
-        _ => false,
-    }
+        let text = match (misfit.row, &misfit.value) {
+            (Some(row), Some(value)) => {
+                let (inside, wanted) = (&misfit.inside, &misfit.wanted);
+                let what = if misfit.loses_digits { "cast it first" } else { "give a value that fits it" };
+                format!("row {row} has {value} for {name}{inside}, which is {wanted}; {what}")
+            }
+            _ => format!("the column {name} is {of}, the rows have {given} that does not fit it; cast it first"),
+        };
+        Error::new(ErrorKind::SchemaMismatch, text).with_source(misfit)
+    })
 }
 
 #[cfg(test)]

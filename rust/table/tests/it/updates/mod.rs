@@ -256,7 +256,7 @@ async fn wrong_changes_are_errors_that_change_nothing() {
             Operation::Upsert,
             text(vec![("k", one.clone()), ("a", wrong)]),
             ErrorKind::SchemaMismatch,
-            "the column a is Int32",
+            "row 0 has no number for a, which is Int32",
         ),
         (Operation::Update, keys(&[2]), ErrorKind::InvalidInput, "names no column beside the key"),
         (Operation::Delete, text(vec![("a", one)]), ErrorKind::InvalidInput, "lack a column of the key"),
