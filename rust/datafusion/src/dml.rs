@@ -11,8 +11,11 @@
 //! on instead, which lacks those with a subquery: `DELETE … WHERE k IN (SELECT …)` would delete everything. A key that
 //! somebody changes between query and call makes the statement a conflict.
 
+mod computed;
 mod delete;
+mod exact;
 mod merge;
+mod written;
 
 use std::sync::Arc;
 
@@ -32,11 +35,13 @@ use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Tabl
 use crate::error::from_engine;
 use crate::provider::LakemarkTable;
 
+pub(crate) use written::plan;
+
 /// The names under which keys travel beside the columns that a statement computes.
 const KEY_PREFIX: &str = "__lakemark_key_";
 
 /// The plan of a statement as DataFusion makes it, and of deletions under an alias, which it does not know.
-pub(crate) async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
+async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
     match delete::aliased(&statement)? {
         Some(query) => delete::deleting(state.statement_to_plan(query).await?),
         None => state.statement_to_plan(statement).await,

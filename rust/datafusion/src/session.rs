@@ -167,8 +167,8 @@ impl LakemarkSession {
             }
             Statement::Engine(statement) => {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
-                let state = self.context.state();
-                let mut plan = dml::planned(&state, *statement).await.map_err(from_engine)?;
+                let mut state = self.context.state();
+                let mut plan = dml::plan(&mut state, *statement).await.map_err(from_engine)?;
                 if let Some(parameters) = parameters {
                     plan = bound(plan, parameters)?;
                 }

@@ -13,10 +13,11 @@ use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::{MergeIntoAction, MergeIntoClause, MergeIntoClauseKind, MergeIntoOp};
 use datafusion::logical_expr::{
-    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, TableSource, UNNAMED_TABLE, cast, col, lit, when,
+    Expr, JoinType, LogicalPlan, LogicalPlanBuilder, TableSource, UNNAMED_TABLE, col, lit, when,
 };
 use lakemark_table::{Change, Error, ErrorKind, Operation, Result};
 
+use super::exact::Target;
 use super::{KEY_PREFIX, rows, split};
 use crate::error::from_engine;
 
@@ -34,12 +35,12 @@ pub(super) async fn changes(
     key: &[String],
 ) -> Result<Vec<Change>> {
     let called = qualifier_of(&merge, &source).unwrap_or_else(|| UNNAMED_TABLE.into());
-    let taken = taken(state, target, &called, &merge, source).map_err(from_engine)?;
+    let taken = taken(state, target, &called, &merge, source.clone()).map_err(from_engine)?;
     // Kept, so that all clauses see the same rows.
     let taken = taken.cache().await.map_err(from_engine)?;
     let mut changes = Vec::new();
     for (number, clause) in merge.clauses.iter().enumerate() {
-        let (operation, wanted) = values(target, &called, clause, key)?;
+        let (operation, wanted) = values(target, &called, clause, key, &source)?;
         let plain = |expr: Expr| flat(expr).map_err(from_engine);
         let wanted = wanted.into_iter().map(plain).collect::<Result<Vec<_>>>()?;
         let frame = taken.clone().filter(col(CLAUSE).eq(lit(number as i64))).and_then(|rows| rows.select(wanted));
@@ -152,11 +153,14 @@ fn values(
     called: &TableReference,
     clause: &MergeIntoClause,
     key: &[String],
+    source: &LogicalPlan,
 ) -> Result<(Operation, Vec<Expr>)> {
     let schema = target.schema();
     let typed = |name: &str, value: &Expr| -> Result<Expr> {
         let field = schema.field_with_name(name).map_err(|error| from_engine(error.into()))?;
-        Ok(cast(value.clone(), field.data_type().clone()).alias(name))
+        let column = Target { name, of: field.data_type(), is_key: key.iter().any(|key| key == name) };
+        // What the source computes counts as computed; columns of the target are what they are.
+        Ok(column.fitted(value.clone(), source).map_err(from_engine)?.alias(name))
     };
     match &clause.action {
         MergeIntoAction::Insert { columns, values } => {

@@ -6,6 +6,7 @@ mod corpus;
 mod delta;
 mod differential;
 mod dynamic;
+mod exact_casts;
 mod fixture;
 mod joins;
 mod lists;
