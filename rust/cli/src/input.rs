@@ -7,14 +7,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::{csv, json};
 use datafusion::datasource::file_format::options::ArrowReadOptions;
 use datafusion::prelude::{DataFrame, ParquetReadOptions, SessionContext};
-use lakemark_table::Operation;
+use lakemark_table::{Operation, cast_exactly, item_of};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -88,7 +88,8 @@ fn csv_rows(bytes: &[u8], table: &SchemaRef) -> Result<RecordBatch, ArrowError> 
 /// The column of that name as text can be read: in the table's type, or as text that is cast later.
 fn typed(name: String, table: &SchemaRef) -> Field {
     let of = table.field_with_name(&name).map(|field| field.data_type().clone());
-    let readable = |of: &DataType| of.is_numeric() || of.is_temporal() || matches!(of, DataType::Boolean);
+    // The reader would cut decimals, and the time that stands behind a date.
+    let readable = |of: &DataType| of.is_integer() || of.is_floating() || matches!(of, DataType::Boolean);
     Field::new(name, of.ok().filter(readable).unwrap_or(DataType::Utf8), true)
 }
 
@@ -97,7 +98,7 @@ fn json_rows(file: &str, bytes: &[u8], table: &SchemaRef, operation: Operation) 
     let objects = objects(bytes).map_err(|error| unreadable(file, &error))?;
     let names: BTreeSet<&String> = objects.iter().flat_map(Map::keys).collect();
     for (row, object) in objects.iter().enumerate() {
-        check_whole_numbers(file, row, object, table)?;
+        check_digits(file, row, object, table)?;
         if operation == Operation::Update
             && let Some(lacking) = names.iter().find(|name| !object.contains_key(**name))
         {
@@ -130,32 +131,68 @@ fn decoded(objects: &[Object], schema: SchemaRef) -> Result<RecordBatch, ArrowEr
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
 }
 
-/// The decoder would cut 1.5 to the integer 1.
-fn check_whole_numbers(file: &str, row: usize, object: &Object, table: &SchemaRef) -> Result<(), Failure> {
+/// The decoder would cut 1.5 to the integer 1, and a timestamp to a date.
+fn check_digits(file: &str, row: usize, object: &Object, table: &SchemaRef) -> Result<(), Failure> {
     for (name, value) in object {
-        let is_integer = table.field_with_name(name).is_ok_and(|field| field.data_type().is_integer());
-        if is_integer && value.as_f64().is_some_and(|number| number.fract() != 0.0) {
-            return Err(Failure::Error(format!(
-                "row {row} of {file} has {value} for {name}, which takes whole numbers"
-            )));
+        let Ok(field) = table.field_with_name(name) else { continue };
+        if let Some((inside, value, of)) = first_cut(value, field.data_type()) {
+            let takes = if of.is_integer() { "takes whole numbers".to_owned() } else { format!("is {of}") };
+            return Err(Failure::Error(format!("row {row} of {file} has {value} for {name}{inside}, which {takes}")));
         }
     }
     Ok(())
 }
 
+/// The first value that would lose digits: the way to it inside of the column, itself, and its type.
+fn first_cut<'a>(value: &'a Value, of: &'a DataType) -> Option<(String, &'a Value, &'a DataType)> {
+    let within = |name: String, value: &'a Value, of: &'a DataType| {
+        first_cut(value, of).map(|(inside, value, of)| (format!("{name}{inside}"), value, of))
+    };
+    match (of, value) {
+        (DataType::Struct(fields), Value::Object(object)) => fields.iter().find_map(|field| {
+            object.get(field.name()).and_then(|value| within(format!(".{}", field.name()), value, field.data_type()))
+        }),
+        (DataType::Map(entries, _), Value::Object(object)) => {
+            let DataType::Struct(fields) = entries.data_type() else { return None };
+            let of = fields.get(1)?.data_type();
+            object.values().find_map(|value| within("[]".to_owned(), value, of))
+        }
+        (_, Value::Array(values)) => {
+            let of = item_of(of)?.data_type();
+            values.iter().find_map(|value| within("[]".to_owned(), value, of))
+        }
+        _ => is_cut(value, of).then(|| (String::new(), value, of)),
+    }
+}
+
+fn is_cut(value: &Value, of: &DataType) -> bool {
+    let given: ArrayRef = match value {
+        Value::Number(number) if of.is_integer() => {
+            return number.as_f64().is_some_and(|number| number.fract() != 0.0);
+        }
+        Value::Number(number) if of.is_decimal() => Arc::new(Float64Array::from(vec![number.as_f64()])),
+        Value::String(text) if of.is_decimal() || of.is_temporal() => Arc::new(StringArray::from(vec![text.as_str()])),
+        _ => return false,
+    };
+    // What is no value of the type at all is the decoder's to say.
+    cast_exactly(&given, of).is_err_and(|misfit| misfit.loses_digits)
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, Decimal128Array};
-    use arrow::datatypes::{Date32Type, Int64Type};
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
 
     use super::*;
 
     fn table() -> SchemaRef {
+        let numbers = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
         Arc::new(Schema::new(vec![
             Field::new("id", DataType::Int64, false),
             Field::new("name", DataType::Utf8View, true),
             Field::new("day", DataType::Date32, true),
             Field::new("price", DataType::Decimal128(9, 2), true),
+            Field::new("at", DataType::Struct(vec![Field::new("n", numbers, true)].into()), true),
         ]))
     }
 
@@ -164,11 +201,12 @@ mod tests {
         let text = "\u{feff}day,name, id,price\n2024-01-02,\"a, \"\"b\"\"\",7,1.50\n,,8,\n";
         let rows = csv_rows(text.as_bytes(), &table()).unwrap();
         assert_eq!(rows.column_by_name("id").unwrap().as_primitive::<Int64Type>().values(), &[7, 8]);
-        assert_eq!(rows.column_by_name("day").unwrap().as_primitive::<Date32Type>().value(0), 19_724);
+        // What the reader would cut is text, for the table to cast.
+        assert_eq!(rows.column_by_name("day").unwrap().as_string::<i32>().value(0), "2024-01-02");
         let names = rows.column_by_name("name").unwrap().as_string::<i32>();
         assert_eq!(names.iter().collect::<Vec<_>>(), [Some("a, \"b\""), None]);
-        let price = Decimal128Array::from(vec![Some(150), None]).with_precision_and_scale(9, 2).unwrap();
-        assert_eq!(rows.column_by_name("price").unwrap().as_ref(), &price as &dyn arrow::array::Array);
+        let price = rows.column_by_name("price").unwrap().as_string::<i32>();
+        assert_eq!(price.iter().collect::<Vec<_>>(), [Some("1.50"), None]);
         assert_eq!(csv_rows(b"id\n", &table()).unwrap().num_rows(), 0);
         assert!(csv_rows(b"", &table()).unwrap_err().to_string().contains("it is empty"));
         assert!(csv_rows(b"id\nx\n", &table()).unwrap_err().to_string().contains("'x' as type 'Int64'"));
@@ -190,7 +228,11 @@ mod tests {
         }
         assert_eq!(json_rows("f.json", b"", &table(), Operation::Insert).unwrap().num_rows(), 0);
         for (text, says) in [
-            ("{\"id\": 1.5}", "row 0 of f.json has 1.5 for id"),
+            ("{\"id\": 1.5}", "row 0 of f.json has 1.5 for id, which takes whole numbers"),
+            ("{\"price\": 1.239}", "row 0 of f.json has 1.239 for price, which is Decimal128(9, 2)"),
+            ("{\"price\": \"1.239\"}", "row 0 of f.json has \"1.239\" for price"),
+            ("{\"day\": \"2024-01-02 13:00:00\"}", "row 0 of f.json has \"2024-01-02 13:00:00\" for day"),
+            ("{\"at\": {\"n\": [1, 1.5]}}", "row 0 of f.json has 1.5 for at.n[], which takes whole numbers"),
             ("{\"id\": 1", "f.json cannot be read"),
             ("[1]", "f.json cannot be read"),
             ("{\"id\": \"x\"}", "f.json cannot be read"),
