@@ -18,6 +18,11 @@ impl<'a> Reader<'a> {
         Self { what, rest: bytes }
     }
 
+    /// The next byte, which stays where it is; none at the end.
+    pub fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
     /// How many bytes are left.
     pub fn remaining(&self) -> usize {
         self.rest.len()

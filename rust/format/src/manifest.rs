@@ -4,6 +4,7 @@
 //! Its id is the store's. References between its parts are checked at both ends: [`Manifest::encode`] refuses what
 //! [`Manifest::decode`] would refuse.
 
+mod false_statistics;
 mod kept;
 mod updates;
 
@@ -17,6 +18,7 @@ use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
 
+use false_statistics::FALSE_STATISTICS_TAG;
 pub use kept::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 pub use updates::{
     MAX_KEY_COLUMNS, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile,
@@ -72,6 +74,9 @@ pub struct ManifestFile {
     pub schema: u32,
     /// Rows of each row group.
     pub row_groups: Vec<u32>,
+    /// Columns whose statistics in the footer are false, since they exclude values that are there: their places among the leaves of the
+    /// file's Parquet schema, ascending.
+    pub false_statistics: Vec<u32>,
 }
 
 /// A declared index.
@@ -133,6 +138,7 @@ impl Manifest {
         for segment in &self.segments {
             segment.encode(&mut out)?;
         }
+        false_statistics::encode(&self.files, &mut out);
         if let Some(updates) = &self.updates {
             updates.validate()?;
             out.u8(UPDATES_TAG);
@@ -173,6 +179,10 @@ impl Manifest {
         for _ in 0..count {
             segments.push(ManifestSegment::decode(&mut input)?);
         }
+        if input.peek() == Some(FALSE_STATISTICS_TAG) {
+            input.u8()?;
+            false_statistics::decode(&mut input, &mut files)?;
+        }
         let updates = match input.remaining() {
             0 => None,
             _ => Some(decode_updates(input).map_err(of_updates)?),
@@ -194,6 +204,7 @@ impl Manifest {
             if rows > MAX_FILE_ROWS {
                 return Err(FormatError::TooLong { what: "the rows of a data file", got: rows, limit: MAX_FILE_ROWS });
             }
+            false_statistics::validate(file)?;
         }
         let mut names = HashSet::with_capacity(self.indexes.len());
         let mut index_ids = HashSet::with_capacity(self.indexes.len());
@@ -219,6 +230,14 @@ impl Manifest {
 impl ManifestFile {
     /// An empty path's length, size, time, no tag, hash, schema and no row groups.
     const MIN_BYTES: usize = 1 + 1 + 8 + 1 + 8 + 1 + 1;
+
+    /// Whether both are the same version of a file: what a manifest says of it beyond that (its schema's place there, and columns whose
+    /// statistics are false) may differ.
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        let version = |file: &Self| (file.size, file.modified_ns, file.footer_hash);
+        version(self) == version(other)
+            && (&self.path, &self.etag, &self.row_groups) == (&other.path, &other.etag, &other.row_groups)
+    }
 
     /// Rows of the file.
     pub fn rows(&self) -> u64 {
@@ -254,7 +273,7 @@ impl ManifestFile {
         let schema = input.varint_u32("the schema of a data file")?;
         let count = input.count("the number of row groups", 1)?;
         let row_groups = (0..count).map(|_| input.varint_u32("the rows of a row group")).collect::<Result<_>>()?;
-        Ok(Self { path, size, modified_ns, etag, footer_hash, schema, row_groups })
+        Ok(Self { path, size, modified_ns, etag, footer_hash, schema, row_groups, false_statistics: Vec::new() })
     }
 }
 

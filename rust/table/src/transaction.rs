@@ -511,6 +511,7 @@ mod tests {
             footer_hash: *footer_hash,
             schema: 0,
             row_groups: vec![1],
+            false_statistics: Vec::new(),
         };
         let ordinals = (0..).take(files.len()).collect();
         let segment = ManifestSegment {

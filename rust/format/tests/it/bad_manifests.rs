@@ -92,6 +92,42 @@ fn fields() -> Vec<Bad> {
             with(|manifest| manifest.files[0].row_groups = vec![u32::MAX, 1]),
         ),
         bad(
+            "false-statistics-twice.lmm",
+            "Invalid",
+            "a column of a data file has false statistics twice",
+            with(|manifest| manifest.files[0].false_statistics = vec![3, 3]),
+        ),
+        bad(
+            "false-statistics-descending.lmm",
+            "Invalid",
+            "columns with false statistics are not in order",
+            with(|manifest| manifest.files[0].false_statistics = vec![3, 2]),
+        ),
+        bad(
+            "false-statistics-none.lmm",
+            "Invalid",
+            "the part about false statistics has no file",
+            raw(|body| body.extend([3, 0, 0, 0])),
+        ),
+        bad(
+            "false-statistics-no-column.lmm",
+            "Invalid",
+            "a file with false statistics has no column with any",
+            raw(|body| body.extend([3, 1, 0, 0, 0])),
+        ),
+        bad(
+            "false-statistics-no-file.lmm",
+            "Invalid",
+            "false statistics are of a file that is not listed",
+            raw(|body| body.extend([3, 1, 2, 1, 0])),
+        ),
+        bad(
+            "false-statistics-file-twice.lmm",
+            "Invalid",
+            "a file with false statistics is named twice",
+            raw(|body| body.extend([3, 2, 0, 1, 0, 0, 1, 1])),
+        ),
+        bad(
             "index-twice.lmm",
             "Invalid",
             "two indexes have one name",

@@ -126,6 +126,21 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
     out.into_vec()
 }
 
+/// The part of a manifest about false statistics, if there are some.
+fn false_statistics(files: &[ManifestFile]) -> Vec<u8> {
+    let of_files: Vec<_> = (0u64..).zip(files).filter(|(_, file)| !file.false_statistics.is_empty()).collect();
+    let mut out = Writer::new();
+    if !of_files.is_empty() {
+        out.u8(3);
+        out.varint(of_files.len() as u64);
+    }
+    for (ordinal, file) in of_files {
+        out.varint(ordinal);
+        list(&mut out, &file.false_statistics);
+    }
+    out.into_vec()
+}
+
 /// The body of a manifest.
 pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
     let mut out = Writer::new();
@@ -172,6 +187,7 @@ pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
             next = ordinal.wrapping_add(1);
         }
     }
+    out.bytes(&false_statistics(&manifest.files));
     manifest.updates.iter().for_each(|updates| out.bytes(&forge_updates::part(updates)));
     out.into_vec()
 }

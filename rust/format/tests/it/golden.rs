@@ -278,6 +278,7 @@ pub fn manifests() -> Vec<(&'static str, Manifest)> {
     vec![
         ("empty.lmm", samples::empty_manifest()),
         ("table.lmm", samples::manifest()),
+        ("false-statistics.lmm", samples::false_statistics()),
         ("key-only.lmm", samples_updates::key_only()),
         ("kept.lmm", samples_updates::kept()),
         ("updates.lmm", samples_updates::manifest()),

@@ -133,6 +133,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
         any::<u64>(),
         any::<prop::sample::Index>(),
         vec(0u32..1 << 28, 0..5),
+        prop::collection::btree_set(any::<u32>(), 0..4),
     );
     let index = (key_type(), "[a-z]{0,9}", prop::option::of(any::<i32>()), vec((".{0,5}", ".{0,5}"), 0..3));
     let segment = (any::<prop::sample::Index>(), any::<u64>(), vec(any::<bool>(), 8));
@@ -145,7 +146,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
         .prop_map(|((store_id, number, created_ms, schemas), files, indexes, segments)| {
             let files: Vec<_> = (0..)
                 .zip(files)
-                .map(|(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups))| ManifestFile {
+                .map(|(n, (path, size, modified_ns, etag, footer_hash, schema, row_groups, caught))| ManifestFile {
                     path: format!("{n}/x{path}"),
                     size,
                     modified_ns,
@@ -153,6 +154,7 @@ fn manifest() -> impl Strategy<Value = Manifest> {
                     footer_hash,
                     schema: schema.index(schemas.len()) as u32,
                     row_groups,
+                    false_statistics: caught.into_iter().collect(),
                 })
                 .collect();
             let indexes: Vec<_> = (0..)

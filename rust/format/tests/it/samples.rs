@@ -19,6 +19,7 @@ pub fn manifest() -> Manifest {
                 footer_hash: 0x0123_4567_89ab_cdef,
                 schema: 1,
                 row_groups: vec![100_000, 100_000, 7],
+                false_statistics: vec![],
             },
             ManifestFile {
                 path: "year=2025/größe.parquet".into(),
@@ -28,6 +29,7 @@ pub fn manifest() -> Manifest {
                 footer_hash: u64::MAX,
                 schema: 0,
                 row_groups: vec![],
+                false_statistics: vec![],
             },
         ],
         indexes: vec![
@@ -140,4 +142,16 @@ pub fn trailer(segment_id: [u8; 16], stream_length: u64) -> Trailer {
         directory_checksum: 0,
         file_length: 0,
     }
+}
+
+/// A manifest that knows of footers with false statistics, and has updates behind that.
+pub fn false_statistics() -> Manifest {
+    let mut manifest = crate::samples_updates::manifest();
+    manifest.files = self::manifest().files;
+    manifest.schemas = self::manifest().schemas;
+    manifest.indexes = self::manifest().indexes;
+    manifest.segments = self::manifest().segments;
+    manifest.files[0].false_statistics = vec![0, 3, 300];
+    manifest.files[1].false_statistics = vec![7];
+    manifest
 }

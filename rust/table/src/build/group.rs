@@ -354,6 +354,7 @@ fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
         footer_hash: reading.footer.hash,
         schema: 0,
         row_groups: reading.footer.row_groups.clone(),
+        false_statistics: Vec::new(),
     }
 }
 

@@ -43,6 +43,7 @@ impl BuildTask {
                 footer_hash: 0,
                 schema: 0,
                 row_groups: Vec::new(),
+                false_statistics: Vec::new(),
             });
         }
         let manifest = Manifest {
