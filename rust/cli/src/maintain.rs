@@ -163,6 +163,9 @@ pub(crate) fn build_text(report: &BuildReport) -> String {
     for Finding { path, problem } in &report.declined {
         let _ = write!(text, "\nleft out: {path}: {problem}");
     }
+    for Finding { path, problem } in &report.false_statistics {
+        let _ = write!(text, "\n{path}: {problem}");
+    }
     text
 }
 
@@ -231,6 +234,9 @@ fn verify_text(report: &VerifyReport) -> String {
                 let _ = writeln!(text, "  {what}: {}: {}", finding.path, finding.problem);
             }
         }
+    }
+    for Finding { path, problem } in &report.false_statistics {
+        let _ = writeln!(text, "{path}: {problem}");
     }
     if text.is_empty() {
         text.push_str("no index to verify");

@@ -1,7 +1,9 @@
 //! Errors on their way through DataFusion and back.
 
 use datafusion::error::DataFusionError;
-use lakemark_table::{Error, ErrorKind};
+use lakemark_table::{Error, ErrorKind, kind_of_parquet};
+
+use crate::damage::{kind_of_reading, ours_in};
 
 /// Wraps an error of ours, so that it passes through DataFusion unchanged.
 #[must_use]
@@ -18,10 +20,13 @@ pub fn from_engine(error: DataFusionError) -> Error {
             Ok(ours) => *ours,
             Err(other) => match other.downcast::<DataFusionError>() {
                 Ok(nested) => from_engine(*nested),
-                Err(other) => Error::new(ErrorKind::Io, other.to_string()),
+                Err(other) => {
+                    let kind = other.downcast_ref().map_or(ErrorKind::Io, kind_of_parquet);
+                    Error::new(kind, other.to_string())
+                }
             },
         },
-        DataFusionError::Shared(shared) => match find(&shared) {
+        DataFusionError::Shared(shared) => match ours_in(shared.as_ref()) {
             Some(ours) => Error::new(ours.kind(), ours.to_string()),
             None => Error::new(kind_of(&shared), text_of(&shared)),
         },
@@ -29,14 +34,10 @@ pub fn from_engine(error: DataFusionError) -> Error {
             Some(first) => from_engine(first),
             None => Error::new(ErrorKind::Internal, "an empty collection of errors"),
         },
-        other => Error::new(kind_of(&other), text_of(&other)),
-    }
-}
-
-fn find(error: &DataFusionError) -> Option<&Error> {
-    match error.find_root() {
-        DataFusionError::External(inner) => inner.downcast_ref::<Error>(),
-        _ => None,
+        other => match ours_in(&other) {
+            Some(ours) => Error::new(ours.kind(), ours.to_string()),
+            None => Error::new(kind_of(&other), text_of(&other)),
+        },
     }
 }
 
@@ -45,15 +46,12 @@ fn text_of(error: &DataFusionError) -> String {
 }
 
 fn kind_of(error: &DataFusionError) -> ErrorKind {
+    if let Some(kind) = kind_of_reading(error) {
+        return kind;
+    }
     match error.find_root() {
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
-        DataFusionError::ObjectStore(inner) if matches!(**inner, object_store::Error::NotFound { .. }) => {
-            ErrorKind::NotFound
-        }
-        DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) | DataFusionError::ResourcesExhausted(_) => {
-            ErrorKind::Io
-        }
-        DataFusionError::ParquetError(_) => ErrorKind::Corrupt,
+        DataFusionError::IoError(_) | DataFusionError::ResourcesExhausted(_) => ErrorKind::Io,
         DataFusionError::Internal(_) | DataFusionError::ExecutionJoin(_) => ErrorKind::Internal,
         _ => ErrorKind::InvalidInput,
     }
@@ -61,6 +59,8 @@ fn kind_of(error: &DataFusionError) -> ErrorKind {
 
 #[cfg(test)]
 mod tests {
+    use arrow::error::ArrowError;
+
     use super::*;
 
     #[test]
@@ -81,5 +81,9 @@ mod tests {
         assert_eq!(from_engine(DataFusionError::Plan("no such column".into())).kind(), ErrorKind::InvalidInput);
         assert_eq!(from_engine(DataFusionError::NotImplemented("x".into())).kind(), ErrorKind::Unsupported);
         assert_eq!(from_engine(DataFusionError::Internal("x".into())).kind(), ErrorKind::Internal);
+        let pages = ArrowError::ParquetError("no such encoding".into());
+        assert_eq!(from_engine(DataFusionError::ArrowError(Box::new(pages), None)).kind(), ErrorKind::Corrupt);
+        let cast = ArrowError::CastError("x is no number".into());
+        assert_eq!(from_engine(DataFusionError::ArrowError(Box::new(cast), None)).kind(), ErrorKind::InvalidInput);
     }
 }

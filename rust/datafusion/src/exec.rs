@@ -36,6 +36,7 @@ use lakemark_table::ProbeReport;
 use tokio::sync::OnceCell;
 
 use crate::aggregate::Facts;
+use crate::damage::NamedRows;
 use crate::dynamic::Prober;
 use crate::held::Held;
 
@@ -232,7 +233,7 @@ fn opened(
     let has = |plan: &&Arc<dyn ExecutionPlan>| partition < plan.properties().output_partitioning().partition_count();
     let open = |plan: &Arc<dyn ExecutionPlan>| {
         let (schema, baseline) = (Arc::clone(schema), baseline.clone());
-        let rows = plan.execute(partition, Arc::clone(context))?;
+        let rows = NamedRows::of(plan.execute(partition, Arc::clone(context))?);
         let rows = rows.map(move |batch| Ok(conform(batch?, &schema)?.record_output(&baseline)));
         Ok(rows.boxed())
     };

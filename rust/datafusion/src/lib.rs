@@ -12,6 +12,7 @@ pub mod advise;
 mod aggregate;
 mod columns_first;
 pub mod config;
+mod damage;
 mod dml;
 mod dynamic;
 pub mod error;

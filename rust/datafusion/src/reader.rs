@@ -5,6 +5,7 @@
 //! for a handful of rows. Footers are kept in the session's metadata cache, under keys that hold
 //! the table's root: a path alone would be ambiguous between object stores.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileM
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
-use lakemark_table::{ColumnNames, Snapshot, with_moments};
+use lakemark_table::{Caught, ColumnNames, Snapshot, amended, guarded_wait, is_young, of_listed};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -26,6 +27,7 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
+use crate::damage::{named, pages_are_read_of};
 use crate::held::Held;
 
 /// Footers of one table's files, through the session's cache.
@@ -36,6 +38,8 @@ pub(crate) struct Footers {
     root: Arc<str>,
     /// The names that columns have in the files, where those are others.
     names: Option<Arc<ColumnNames>>,
+    /// The columns of files whose statistics are false.
+    caught: Arc<HashMap<Path, Caught>>,
     /// Counts what is held of the files, where that is limited.
     held: Option<Held>,
 }
@@ -49,7 +53,10 @@ impl fmt::Debug for Footers {
 impl Footers {
     pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
         let names = snapshot.column_names().cloned();
-        Self { store: snapshot.object_store(), cache, root: snapshot.root_url().as_str().into(), names, held: None }
+        let caught = snapshot.files().iter().filter(|file| !file.caught.is_empty());
+        let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.caught))).collect();
+        let root = snapshot.root_url().as_str().into();
+        Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), held: None }
     }
 
     /// Those of the runs of pending rows, of which is counted what is held.
@@ -61,24 +68,30 @@ impl Footers {
     pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
         // A column that is renamed has another name in the same file from then on.
         let names = self.names.as_ref().map_or(0, |names| names.fingerprint());
-        let key = Path::from(format!("{}#{}#{names:x}", self.root, meta.location));
+        // The cache itself goes by size and time.
+        let tag = meta.e_tag.as_deref().unwrap_or_default();
+        let caught = self.caught.get(&meta.location).map_or(&[][..], |caught| caught);
+        let key = Path::from(format!("{}#{}#{names:x}#{tag}#{caught:?}", self.root, meta.location));
         if let Some(entry) = self.cache.get(&key)
             && entry.is_valid_for(meta)
             && let Some(cached) = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()
         {
             return Ok(Arc::clone(cached.parquet_metadata()));
         }
-        let metadata = DFParquetMetadata::new(self.store.as_ref(), meta)
-            .with_page_index_policy(Some(PageIndexPolicy::Optional))
-            .fetch_metadata()
-            .await?;
-        let mut metadata = with_moments(Arc::unwrap_or_clone(metadata))?;
+        let was_young = is_young(meta);
+        let footer =
+            DFParquetMetadata::new(self.store.as_ref(), meta).with_page_index_policy(Some(PageIndexPolicy::Optional));
+        let fetched = guarded_wait(of_listed(meta.e_tag.as_deref(), footer.fetch_metadata())).await?;
+        let metadata = fetched.map_err(|error| named(error, meta.location.as_ref()))?;
+        let mut metadata = amended(Arc::unwrap_or_clone(metadata), caught)?;
         if let Some(names) = &self.names {
             metadata = names.shown_footer(metadata)?;
         }
         let metadata = Arc::new(metadata);
-        let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
-        self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));
+        if !was_young {
+            let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
+            self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));
+        }
         Ok(metadata)
     }
 
@@ -128,13 +141,14 @@ fn counted(held: Option<&Held>, bytes: Bytes) -> Bytes {
 impl AsyncFileReader for Reader {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
         let held = self.footers.held.clone();
-        let read = self.data.get_bytes(range);
+        let read = of_listed(self.meta.e_tag.as_deref(), self.data.get_bytes(range));
         read.map_ok(move |bytes| counted(held.as_ref(), bytes)).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, parquet::errors::Result<Vec<Bytes>>> {
+        pages_are_read_of(&self.meta.location);
         let held = self.footers.held.clone();
-        let read = self.data.get_byte_ranges(ranges);
+        let read = of_listed(self.meta.e_tag.as_deref(), self.data.get_byte_ranges(ranges));
         read.map_ok(move |parts| parts.into_iter().map(|bytes| counted(held.as_ref(), bytes)).collect()).boxed()
     }
 

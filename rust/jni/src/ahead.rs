@@ -1,6 +1,7 @@
 //! The row groups of a file one by one: while one is decoded, the bytes of the next are read.
 
 use arrow::array::RecordBatch;
+use lakemark_table::{Guarded, guarded_wait};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::errors::ParquetError;
@@ -15,7 +16,7 @@ type Fetched = (Box<ParquetRecordBatchStream<DataObject>>, Result<Option<Parquet
 /// The batches of a file's chosen rows.
 pub(crate) struct RowGroups {
     /// The row group that is decoded, whose bytes are there.
-    current: Option<ParquetRecordBatchReader>,
+    current: Option<Guarded<ParquetRecordBatchReader>>,
     /// Batches that it gave.
     given: usize,
     rest: Rest,
@@ -55,7 +56,7 @@ impl RowGroups {
                     return Ok(batch);
                 }
             }
-            (self.current, self.given) = (self.following(path).await?, 0);
+            (self.current, self.given) = (self.following(path).await?.map(Guarded::new), 0);
             if self.current.is_none() {
                 return Ok(None);
             }
@@ -92,6 +93,6 @@ impl RowGroups {
 }
 
 async fn fetched(mut stream: Box<ParquetRecordBatchStream<DataObject>>) -> Fetched {
-    let next = stream.next_row_group().await;
+    let next = guarded_wait(stream.next_row_group()).await.and_then(|next| next);
     (stream, next)
 }

@@ -7,7 +7,7 @@ use arrow::error::ArrowError;
 use jni::errors::ErrorPolicy;
 use jni::objects::{JThrowable, JValue};
 use jni::{Env, jni_sig, jni_str};
-use lakemark_table::ErrorKind;
+use lakemark_table::{ErrorKind, damaged, kind_of_parquet};
 use parquet::errors::ParquetError;
 
 /// A failure with its kind and a message for the user.
@@ -99,15 +99,7 @@ impl From<ArrowError> for NativeError {
 
 /// What a failure to read `path` becomes: damage is told apart from absence and from input and output.
 pub(crate) fn reading(path: &str, error: &ParquetError) -> NativeError {
-    let io = match error {
-        ParquetError::External(source) => source.downcast_ref::<object_store::Error>(),
-        _ => None,
-    };
-    let kind = match io {
-        Some(object_store::Error::NotFound { .. }) => ErrorKind::NotFound,
-        Some(_) => ErrorKind::Io,
-        None => ErrorKind::Corrupt,
-    };
+    let kind = kind_of_parquet(error);
     if kind == ErrorKind::NotFound {
         let message = format!(
             "{path} is not there: it was removed after the query was planned, so that the query has to be run again, or it is on a disk \
@@ -115,7 +107,13 @@ pub(crate) fn reading(path: &str, error: &ParquetError) -> NativeError {
         );
         return NativeError::new(kind, message);
     }
-    NativeError::new(kind, format!("cannot read {path}: {error}"))
+    match kind {
+        ErrorKind::Corrupt => damaged(path, error).into(),
+        ErrorKind::Conflict => {
+            NativeError::new(kind, format!("{path} changed after the query was planned; run the query again: {error}"))
+        }
+        _ => NativeError::new(kind, format!("cannot read {path}: {error}")),
+    }
 }
 
 /// Turns every error and panic of a call into a `LakemarkException`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lakemark_table::with_moments;
+use lakemark_table::{amended, guarded_wait, of_listed};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -23,11 +23,13 @@ pub(crate) struct DataObject {
     store: Arc<dyn ObjectStore>,
     path: Path,
     size: u64,
+    /// The tag that its listing gave it, if it did.
+    tag: Option<String>,
 }
 
 impl DataObject {
-    pub(crate) fn new(store: Arc<dyn ObjectStore>, path: Path, size: u64) -> Self {
-        Self { store, path, size }
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, path: Path, size: u64, tag: Option<String>) -> Self {
+        Self { store, path, size, tag }
     }
 }
 
@@ -37,11 +39,15 @@ fn external(error: object_store::Error) -> ParquetError {
 
 impl AsyncFileReader for DataObject {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
-        async move { self.store.get_range(&self.path, range).await.map_err(external) }.boxed()
+        let this = &*self;
+        let read = async move { this.store.get_range(&this.path, range).await.map_err(external) };
+        of_listed(this.tag.as_deref(), read).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
-        async move { self.store.get_ranges(&self.path, &ranges).await.map_err(external) }.boxed()
+        let this = &*self;
+        let read = async move { this.store.get_ranges(&this.path, &ranges).await.map_err(external) };
+        of_listed(this.tag.as_deref(), read).boxed()
     }
 
     fn get_metadata<'a>(
@@ -52,7 +58,7 @@ impl AsyncFileReader for DataObject {
             let size = self.size;
             let reader =
                 ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
-            with_moments(reader.load_and_finish(self, size).await?).map(Arc::new)
+            amended(guarded_wait(reader.load_and_finish(self, size)).await??, &[]).map(Arc::new)
         }
         .boxed()
     }

@@ -183,7 +183,14 @@ impl Packing {
 
     fn add_part(&mut self, file: &Input<'_>, part: Part, rows: Option<u64>, bytes: u64) -> Result<()> {
         let (location, constants) = (file.meta.location.to_string(), file.constants.clone());
-        let piece = FilePiece { home: file.home, location, size: file.meta.size, part, constants };
+        let piece = FilePiece {
+            home: file.home,
+            location,
+            size: file.meta.size,
+            tag: file.meta.e_tag.clone(),
+            part,
+            constants,
+        };
         self.add(&Piece::File(piece), Vec::new(), rows, bytes)?;
         // What is added next waits for this file to be opened.
         self.filled = self.filled.saturating_add(self.open_bytes);

@@ -157,6 +157,7 @@ async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) 
         home: Home::Store,
         location: file.meta.location.to_string(),
         size: file.meta.size,
+        tag: file.meta.e_tag.clone(),
         part: Part::Known { file_rows, start: 0, length: file_rows, rows, count },
         constants: None,
     };

@@ -145,7 +145,7 @@ async fn file_source(
     let fail = |error: parquet::errors::ParquetError| reading(&piece.location, &error);
     let location =
         Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
-    let mut input = DataObject::new(store, location, piece.size);
+    let mut input = DataObject::new(store, location, piece.size, piece.tag.clone());
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;

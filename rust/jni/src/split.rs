@@ -62,6 +62,8 @@ pub(crate) struct FilePiece {
     pub(crate) location: String,
     /// Bytes of the file when it was planned.
     pub(crate) size: u64,
+    /// The entity tag that its listing gave it, if it did.
+    pub(crate) tag: Option<String>,
     pub(crate) part: Part,
     /// The file's partition columns among the scan's columns: one row as an IPC stream, base64.
     pub(crate) constants: Option<String>,

@@ -20,6 +20,7 @@ mod part;
 mod plan;
 mod spill;
 mod task;
+mod young;
 
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) use plan::{chosen, plan};
 use spill::Budget;
 pub use task::BuildTask;
 pub(crate) use task::run;
+pub use young::is_young;
+pub(crate) use young::was_young;
 
 /// Bytes for unfinished parts where the machine does not tell its memory.
 const FALLBACK_MEMORY: u64 = 1 << 30;

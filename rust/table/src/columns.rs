@@ -17,6 +17,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, Parq
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::bounds::Claims;
+use crate::damage::{Guarded, guarded};
 use crate::error::{Error, Result};
 use crate::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
 use crate::footer::{Footer, fingerprint, read_range};
@@ -33,6 +35,8 @@ pub(crate) struct ColumnChunk {
     pub chunk: Chunk,
     /// Fingerprint of the column chunk's bytes; 0 where the file lacks the column.
     pub hash: u64,
+    /// The leaf of the column, if its statistics in the footer are false.
+    pub caught: Option<u32>,
 }
 
 /// The leaf of a flat column or of a field in structs, that of the elements of a list, or keys and values of a map; none if the file
@@ -134,14 +138,21 @@ fn decode_column(
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
     builder.reserve(rows as usize);
     let hash = hash_of(&parts);
-    push_rows(&mut builder, footer, row_group, field, parts, (name, size), None)?;
+    let leaf = match parts.as_slice() {
+        [Some(Fetched { leaves, .. })] => leaves.first().copied(),
+        _ => None,
+    };
+    let mut claims = leaf.and_then(|leaf| Claims::of(footer, row_group, field.name(), leaf));
+    push_rows(&mut builder, footer, row_group, field, parts, ((name, size), claims.as_mut()), None)?;
+    let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
+    let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
     let chunk = builder.finish();
     if chunk.row_count() != rows {
         return Err(Error::corrupt(format!(
             "the data file {name} has other row counts than its footer says; write it again"
         )));
     }
-    Ok(ColumnChunk { chunk, hash })
+    Ok(ColumnChunk { chunk, hash, caught })
 }
 
 fn key_type(field: &FieldRef) -> Result<KeyType> {
@@ -169,7 +180,8 @@ pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_
             (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
         let (row_group, rows) = (part.row_group, part.rows);
         let decode = move || {
-            push_rows(&mut builder, &footer, row_group, &field, bytes, (&name, size), Some(rows)).map(|()| builder)
+            push_rows(&mut builder, &footer, row_group, &field, bytes, ((&name, size), None), Some(rows))
+                .map(|()| builder)
         };
         builder = tokio::task::spawn_blocking(decode).await.map_err(|error| Error::task(&error))??;
     }
@@ -269,7 +281,7 @@ fn push_rows(
     row_group: usize,
     field: &FieldRef,
     parts: Vec<Option<Fetched>>,
-    of_file: (&str, u64),
+    (of_file, mut claims): ((&str, u64), Option<&mut Claims>),
     limit: Option<usize>,
 ) -> Result<()> {
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
@@ -280,7 +292,11 @@ fn push_rows(
             return Ok(());
         };
         for array in arrays_of(footer, row_group, field, part, of_file, limit)? {
-            builder.push(&array?).map_err(|error| unreadable(field, of_file.0, error))?;
+            let array = array?;
+            if let Some(claims) = &mut claims {
+                claims.see(&array);
+            }
+            builder.push(&array).map_err(|error| unreadable(field, of_file.0, error))?;
         }
         return Ok(());
     }
@@ -344,7 +360,8 @@ fn arrays_of<'a>(
             false => cast_to(&array, field.data_type()),
         }))
     };
-    let batches = reader.build().map_err(|error| damaged(error.into()))?;
+    let batches = guarded(|| reader.build()).and_then(|reader| reader).map_err(|error| damaged(error.into()))?;
+    let batches = Guarded::new(batches);
     let arrays = batches.filter_map(move |batch| batch.map(&typed).transpose());
     Ok(arrays.map(move |array| array.and_then(|array| array).map_err(|error| damaged(error.into()))))
 }

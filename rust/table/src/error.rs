@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use lakemark_format::FormatError;
+use parquet::errors::ParquetError;
 
 /// What a caller would act differently on. Python and Java have one exception class per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,19 +155,48 @@ impl StdError for Error {
     }
 }
 
+/// What kind of failure an error of the storage is.
+#[must_use]
+pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
+    match error {
+        object_store::Error::NotFound { .. } => ErrorKind::NotFound,
+        object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
+        object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => ErrorKind::Unsupported,
+        // Only reads of what was listed before ask for one version.
+        object_store::Error::Precondition { .. } => ErrorKind::Conflict,
+        object_store::Error::Generic { source, .. } => match source.downcast_ref::<std::io::Error>() {
+            Some(error) if error.kind() == std::io::ErrorKind::InvalidData => ErrorKind::Corrupt,
+            _ => ErrorKind::Io,
+        },
+        _ => ErrorKind::Io,
+    }
+}
+
+/// What kind of failure an error of the Parquet reader is: what it does not owe to the storage, it owes to the file's bytes.
+#[must_use]
+pub fn kind_of_parquet(error: &ParquetError) -> ErrorKind {
+    match error {
+        ParquetError::External(source) => match source.downcast_ref() {
+            Some(error) => kind_of_storage(error),
+            None if source.is::<std::io::Error>() => ErrorKind::Io,
+            None => ErrorKind::Corrupt,
+        },
+        _ => ErrorKind::Corrupt,
+    }
+}
+
 impl From<object_store::Error> for Error {
     fn from(error: object_store::Error) -> Self {
-        let (kind, message) = match &error {
-            object_store::Error::NotFound { path, .. } => (ErrorKind::NotFound, format!("{path} does not exist")),
-            object_store::Error::AlreadyExists { path, .. } => {
-                (ErrorKind::AlreadyExists, format!("{path} exists already"))
-            }
+        let message = match &error {
+            object_store::Error::NotFound { path, .. } => format!("{path} does not exist"),
+            object_store::Error::AlreadyExists { path, .. } => format!("{path} exists already"),
+            object_store::Error::Precondition { path, .. } => format!("{path} changed while it was read; run it again"),
             object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => {
-                (ErrorKind::Unsupported, "the storage cannot do this".to_owned())
+                "the storage cannot do this".to_owned()
             }
-            _ => (ErrorKind::Io, "the storage failed".to_owned()),
+            _ => "the storage failed".to_owned(),
         };
-        Self::new(kind, message).with_source(error)
+        Self::new(kind_of_storage(&error), message).with_source(error)
     }
 }
 

@@ -9,10 +9,14 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use twox_hash::XxHash64;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::build::is_young;
+use crate::damage::guarded;
+use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::fields::hollow;
-use crate::moments::{Calendar, with_moments};
+use crate::local::of_listed;
+use crate::moments::Calendar;
 use crate::schema::normalize;
+use crate::trust::amended;
 
 /// One read of this many bytes gets the whole footer of most files.
 const TAIL_BYTES: u64 = 64 * 1024;
@@ -74,11 +78,12 @@ impl Footer {
         } else {
             read_range(store, meta, start..end, name).await?
         };
-        let metadata = ParquetMetaDataReader::decode_metadata(&bytes)
+        let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
+            .and_then(|decoded| decoded)
             .map_err(|error| damaged("has a footer that cannot be read").with_source(error))?;
         let no_arrow =
             |error| Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error);
-        let metadata = with_moments(metadata).map_err(no_arrow)?;
+        let metadata = amended(metadata, &[]).map_err(no_arrow)?;
         let file = metadata.file_metadata();
         let columns = file.schema_descr();
         let schema = parquet_to_arrow_schema(columns, file.key_value_metadata()).map_err(no_arrow)?;
@@ -102,11 +107,15 @@ pub(crate) async fn read_range(
         return Ok(bytes::Bytes::new());
     }
     let expected = range.end - range.start;
-    let bytes = store.get_range(&meta.location, range).await.map_err(|error| match error {
-        error @ object_store::Error::NotFound { .. } => {
-            Error::not_found(format!("the data file {name} vanished while it was read; try again")).with_source(error)
-        }
-        error => Error::io(format!("the data file {name} cannot be read")).with_source(error),
+    let read = of_listed(meta.e_tag.as_deref(), store.get_range(&meta.location, range));
+    let bytes = read.await.map_err(|error| {
+        let kind = kind_of_storage(&error);
+        let text = match kind {
+            ErrorKind::NotFound => format!("the data file {name} vanished while it was read; try again"),
+            ErrorKind::Conflict => format!("the data file {name} changed while it was read; try again"),
+            _ => format!("the data file {name} cannot be read"),
+        };
+        Error::new(kind, text).with_source(error)
     })?;
     if bytes.len() as u64 != expected {
         return Err(Error::new(
@@ -150,8 +159,12 @@ impl FooterCache {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(known.clone());
         }
+        let was_young = is_young(meta);
         let footer = Footer::read(store, meta, name).await?;
         let shape = FileShape { schema: footer.schema, row_groups: footer.row_groups, hollow: footer.hollow };
+        if was_young {
+            return Ok(shape);
+        }
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if cache.len() >= CACHE_ENTRIES {
             cache.clear();

@@ -10,6 +10,8 @@
 //! - `versions`: older states; `history`: which there are
 //! - `conform`: values in the types of another schema, fields of structs by name; `exact`: the same without losing a digit
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
+//! - `trust`: footers as readers take them; `local`: files of this machine, and what is none
+//! - `damage`: bytes that the Parquet reader cannot read
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `updates`: changes that are not in the data files yet, laid over every snapshot
 //! - `rewrite`: new rows folded into the data files of a table
@@ -19,11 +21,13 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod advise;
+mod bounds;
 mod build;
 mod cache;
 mod columns;
 mod compact;
 mod conform;
+mod damage;
 mod declare;
 mod delta;
 mod disk;
@@ -51,24 +55,26 @@ pub mod snapshot;
 mod store;
 pub mod table;
 mod transaction;
+mod trust;
 mod updates;
 mod vacuum;
 mod verify;
 mod versions;
 mod walk;
 
-pub use build::{BuildPart, BuildPlan, BuildTask};
+pub use build::{BuildPart, BuildPlan, BuildTask, is_young};
 pub use conform::{conform, item_of, unknown_field};
+pub use damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
 pub use disk::faults;
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use exact::{Misfit, cast_exactly, cast_rounded};
 pub use fields::{field_of, null_within};
 pub use kind::Kind;
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
+pub use local::of_listed;
 pub use location::StoreLayer;
-pub use moments::with_moments;
 pub use names::ColumnNames;
 pub use options::{
     BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
@@ -81,6 +87,7 @@ pub use report::{
 };
 pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub use table::{Table, TableFormat};
+pub use trust::{Caught, amended};
 pub use updates::{
     Change, Parameters, Pending, PendingFile, PendingRows, StagedRows, Staging, Transaction, WriteOptions, Written,
 };

@@ -1,6 +1,7 @@
 //! The data files of a folder, glob or single file, with the values of Hive-style folders (`k=v`).
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Date32Array, Int64Array, StringArray};
@@ -8,12 +9,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, ReplacedFile, StoreFile};
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::modified_ns;
+use crate::local::{MOST_LINKED_FOLDERS, too_many};
 use crate::location::{Location, STORE_FOLDER, Shape};
 use crate::store::Store;
 
@@ -190,20 +193,37 @@ pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
         return Ok(store.list(prefix).try_collect().await?);
     }
     let mut found = Vec::new();
-    let mut level = vec![location.prefix.clone()];
+    let mut level = vec![(location.prefix.clone(), false)];
+    let mut linked = 0;
     while !level.is_empty() {
-        let listed: Vec<ListResult> = stream::iter(level)
-            .map(|folder: Path| async move { store.list_with_delimiter(Some(&folder)).await })
+        let listed: Vec<(ListResult, bool)> = stream::iter(level)
+            .map(|(folder, is_linked): (Path, bool)| async move {
+                let is_linked = is_linked || (folder != location.prefix && is_link(&folder).await);
+                Ok::<_, Error>((store.list_with_delimiter(Some(&folder)).await?, is_linked))
+            })
             .buffered(CONCURRENT_FOLDERS)
             .try_collect()
             .await?;
         level = Vec::new();
-        for folder in listed {
+        for (folder, is_linked) in listed {
             found.extend(folder.objects);
-            level.extend(folder.common_prefixes.into_iter().filter(|path| !path.filename().is_some_and(is_hidden)));
+            let inside = folder.common_prefixes.into_iter();
+            let inside = inside.filter(|path| !path.filename().is_some_and(is_hidden)).map(|path| (path, is_linked));
+            level.extend(inside);
+            linked += usize::from(is_linked);
+        }
+        // Each of these links may lead somewhere, and all of them together nowhere.
+        if let Some((folder, _)) = level.first().filter(|_| linked > MOST_LINKED_FOLDERS) {
+            return Err(Error::invalid(too_many(FsPath::new(folder.as_ref())).to_string()));
         }
     }
     Ok(found)
+}
+
+/// Whether a local folder is a symbolic link to one.
+async fn is_link(folder: &Path) -> bool {
+    let Ok(path) = LocalFileSystem::new().path_to_filesystem(folder) else { return false };
+    tokio::fs::symlink_metadata(path).await.is_ok_and(|metadata| metadata.is_symlink())
 }
 
 /// As in Spark: a folder of a partition column may begin with an underscore.

@@ -1,4 +1,6 @@
-//! Local files: as `object_store` has them, but that all ranges of a read are on their way before the first is waited for.
+//! Local files: as `object_store` has them, but for three things.
+//!
+//! All ranges of a read are on their way before the first is waited for:
 //!
 //! ```text
 //! one after the other   ──read──▶ ──read──▶ ──read──▶        the disk has one page of one column to fetch at a time
@@ -7,19 +9,37 @@
 //!
 //! A scan of few rows reads a page of each column, which lie far apart: from an SSD that takes a third of the time so. A scan of all rows
 //! is left to the system, which reads ahead. Nor is memory cleared that the read fills.
+//!
+//! The entity tag of a file says when the system last saw it change ([`files::tag`]), so that nobody rewrites it unseen. And whatever is no
+//! file, or leads in a circle, is left alone ([`walk`]): nothing here waits for somebody who never comes.
 
+mod files;
+mod ranges;
+mod walk;
+
+use std::collections::VecDeque;
 use std::fmt;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+use std::path::{Path as FsPath, PathBuf};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use futures::{StreamExt, stream};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions,
-    PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
+
+pub use files::of_listed;
+pub(crate) use files::{changed_ns, open, open_with, tag};
+pub(crate) use walk::{MOST_LINKED_FOLDERS, too_many};
+
+/// Files of a listing that are waited for at a time.
+const LISTED_AT_ONCE: usize = 1024;
 
 /// The local file system.
 #[derive(Debug, Default)]
@@ -31,28 +51,133 @@ impl fmt::Display for LocalFiles {
     }
 }
 
+impl LocalFiles {
+    fn folder_of(&self, prefix: Option<&Path>) -> Result<PathBuf> {
+        match prefix.filter(|prefix| !prefix.as_ref().is_empty()) {
+            // A folder may be called as no file may.
+            Some(prefix) => Ok(self.0.path_to_filesystem(&prefix.clone().join("x"))?.with_file_name("")),
+            None => Ok(PathBuf::from("/")),
+        }
+    }
+
+    fn walk(&self, prefix: Option<&Path>, after: Option<Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let walk = match self.folder_of(prefix) {
+            Ok(folder) => walk::Walk::of(folder, after),
+            Err(error) => return stream::once(async { Err(error) }).boxed(),
+        };
+        if tokio::runtime::Handle::try_current().is_err() {
+            return stream::iter(walk).boxed();
+        }
+        let state = (walk, VecDeque::new());
+        stream::try_unfold(state, |(mut walk, mut found): (walk::Walk, VecDeque<Result<ObjectMeta>>)| async move {
+            if found.is_empty() {
+                (walk, found) = tokio::task::spawn_blocking(move || {
+                    found.extend(walk.by_ref().take(LISTED_AT_ONCE));
+                    (walk, found)
+                })
+                .await?;
+            }
+            found.pop_front().transpose().map(|next| next.map(|meta| (meta, (walk, found))))
+        })
+        .boxed()
+    }
+}
+
+/// Runs what may wait for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await?,
+        Err(_) => work(),
+    }
+}
+
+fn unopened(location: &Path, error: io::Error) -> object_store::Error {
+    match error.kind() {
+        ErrorKind::NotFound => object_store::Error::NotFound { path: location.to_string(), source: error.into() },
+        _ => unread(location, error),
+    }
+}
+
+fn unread(location: &Path, error: io::Error) -> object_store::Error {
+    let text = match error.kind() {
+        ErrorKind::UnexpectedEof => format!("{location} ends before what is to be read of it"),
+        ErrorKind::OutOfMemory => format!("there is not enough memory for what is to be read of {location}"),
+        _ => format!("{location} cannot be read: {error}"),
+    };
+    object_store::Error::Generic { store: "LocalFiles", source: io::Error::new(error.kind(), text).into() }
+}
+
+/// An error if the file is another version than the one that is to be read.
+fn check(location: &Path, metadata: &Metadata, listed: Option<&str>) -> Result<()> {
+    if !files::is_another(metadata, listed) {
+        return Ok(());
+    }
+    let source = "somebody has written into the file, or replaced it, since it was listed".into();
+    Err(object_store::Error::Precondition { path: location.to_string(), source })
+}
+
+fn get(path: PathBuf, location: Path, options: &GetOptions, listed: Option<&str>) -> Result<GetResult> {
+    let (file, metadata) = open(&path).map_err(|error| unopened(&location, error))?;
+    check(&location, &metadata, listed)?;
+    let last_modified = metadata.modified().map_err(|error| unread(&location, error))?.into();
+    let (size, e_tag) = (metadata.len(), Some(tag(&metadata)));
+    let meta = ObjectMeta { location, last_modified, size, e_tag, version: None };
+    options.check_preconditions(&meta)?;
+    let range = match &options.range {
+        None => 0..size,
+        Some(range) => range
+            .as_range(size)
+            .map_err(|error| object_store::Error::Generic { store: "LocalFiles", source: error.into() })?,
+    };
+    let payload = match listed {
+        // Before it is known whether somebody has written into the file meanwhile, nobody gets the bytes.
+        Some(_) if !options.head => {
+            let bytes = checked(&file, &meta.location, std::slice::from_ref(&range), listed)?;
+            GetResultPayload::Stream(stream::iter(bytes.into_iter().map(Ok)).boxed())
+        }
+        _ => GetResultPayload::File(file, path),
+    };
+    Ok(GetResult { payload, meta, range, attributes: object_store::Attributes::default() })
+}
+
+/// The bytes of these ranges, all of one version.
+fn checked(file: &File, location: &Path, wanted: &[Range<u64>], listed: Option<&str>) -> Result<Vec<Bytes>> {
+    let read = ranges::read(file, wanted);
+    // A file that is cut short is another version first of all.
+    let metadata = file.metadata().map_err(|error| unread(location, error))?;
+    check(location, &metadata, listed)?;
+    read.map_err(|error| unread(location, error))
+}
+
+fn get_all(path: &FsPath, location: &Path, wanted: &[Range<u64>], listed: Option<&str>) -> Result<Vec<Bytes>> {
+    let (file, _) = open(path).map_err(|error| unopened(location, error))?;
+    checked(&file, location, wanted, listed)
+}
+
 #[async_trait::async_trait]
 impl ObjectStore for LocalFiles {
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let (path, location, listed) = (self.0.path_to_filesystem(location)?, location.clone(), files::listed());
+        blocking(move || get(path, location, &options, listed.as_deref())).await
+    }
+
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        #[cfg(unix)]
-        if let (Ok(path), Ok(runtime)) = (self.0.path_to_filesystem(location), tokio::runtime::Handle::try_current()) {
-            let wanted = ranges.to_vec();
-            match runtime.spawn_blocking(move || ranges::read(&path, &wanted)).await {
-                Ok(Ok(bytes)) => return Ok(bytes),
-                // Whoever tried again would take memory for it first.
-                Ok(Err(error)) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::OutOfMemory) => {
-                    let text = match error.kind() {
-                        ErrorKind::UnexpectedEof => format!("{location} ends before what is to be read of it"),
-                        _ => format!("there is not enough memory for what is to be read of {location}"),
-                    };
-                    let source = io::Error::new(error.kind(), text);
-                    return Err(object_store::Error::Generic { store: "LocalFiles", source: source.into() });
-                }
-                _ => {}
-            }
-        }
-        // Without a runtime; and what else goes wrong is told in the words of the store.
-        self.0.get_ranges(location, ranges).await
+        let (path, location, listed) = (self.0.path_to_filesystem(location)?, location.clone(), files::listed());
+        let wanted = ranges.to_vec();
+        blocking(move || get_all(&path, &location, &wanted, listed.as_deref())).await
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.walk(prefix, None)
+    }
+
+    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.walk(prefix, Some(offset.clone()))
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let (folder, prefix) = (self.folder_of(prefix)?, prefix.cloned().unwrap_or_default());
+        blocking(move || walk::folder(&prefix, &folder)).await
     }
 
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
@@ -67,24 +192,8 @@ impl ObjectStore for LocalFiles {
         self.0.put_multipart_opts(location, options).await
     }
 
-    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.0.get_opts(location, options).await
-    }
-
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         self.0.delete_stream(locations)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.0.list(prefix)
-    }
-
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.0.list_with_offset(prefix, offset)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.0.list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -93,73 +202,6 @@ impl ObjectStore for LocalFiles {
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
         self.0.rename_opts(from, to, options).await
-    }
-}
-
-/// Reads of several ranges of a file.
-#[cfg(unix)]
-mod ranges {
-    use std::fs::File;
-    use std::io;
-    use std::ops::Range;
-    use std::path::Path;
-
-    use bytes::Bytes;
-    use rustix::buffer::spare_capacity;
-    use rustix::io::{Errno, pread};
-
-    /// The bytes of these ranges.
-    ///
-    /// # Errors
-    /// One of them is beyond the end of the file (`UnexpectedEof`), before memory is taken for it; or the file cannot be read.
-    pub(super) fn read(path: &Path, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>> {
-        let file = File::open(path)?;
-        let end = ranges.iter().map(|range| range.end).max().unwrap_or_default();
-        if end > file.metadata()?.len() || ranges.iter().any(|range| range.start > range.end) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if are_scattered(ranges) {
-            ranges.iter().for_each(|range| announce(&file, range));
-        }
-        ranges.iter().map(|range| read_one(&file, range)).collect()
-    }
-
-    /// Whether more is left out between the ranges than they have. Where nearly everything is read, the system reads ahead by itself, and
-    /// farther than to the end of these ranges.
-    pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
-        let (first, end) = (ranges.iter().map(|range| range.start).min(), ranges.iter().map(|range| range.end).max());
-        let bytes: u64 = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
-        let (Some(first), Some(end)) = (first, end) else { return false };
-        bytes <= (end - first) / 2
-    }
-
-    /// Tells the system that a range will be read. It may not listen.
-    #[cfg(target_os = "linux")]
-    fn announce(file: &File, range: &Range<u64>) {
-        use rustix::fs::{Advice, fadvise};
-        if let Some(length) = std::num::NonZeroU64::new(range.end - range.start) {
-            let _may_be_ignored = fadvise(file, range.start, Some(length), Advice::WillNeed);
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn announce(_file: &File, _range: &Range<u64>) {}
-
-    fn read_one(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
-        let length = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let mut bytes: Vec<u8> = Vec::new();
-        bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        while bytes.len() < length {
-            let start = range.start + bytes.len() as u64;
-            match pread(file, spare_capacity(&mut bytes), start) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        // Memory may have been given for more.
-        bytes.truncate(length);
-        Ok(bytes.into())
     }
 }
 
@@ -215,7 +257,7 @@ mod tests {
         let path = folder.path().join("f");
         std::fs::write(&path, [1, 2, 3]).unwrap();
         for range in [0..u64::MAX, u64::MAX - 1..u64::MAX, 5..9, Range { start: 3, end: 1 }] {
-            let error = ranges::read(&path, std::slice::from_ref(&range)).unwrap_err();
+            let error = ranges::read(&File::open(&path).unwrap(), std::slice::from_ref(&range)).unwrap_err();
             assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{range:?}");
         }
     }

@@ -25,7 +25,7 @@ fn moment() -> DataType {
 ///
 /// # Errors
 /// A schema that Arrow does not have.
-pub fn with_moments(metadata: ParquetMetaData) -> Result<ParquetMetaData> {
+pub(crate) fn with_moments(metadata: ParquetMetaData) -> Result<ParquetMetaData> {
     let file = metadata.file_metadata();
     let columns = file.schema_descr();
     if !(0..columns.num_columns()).any(|leaf| is_int96(columns, leaf)) {

@@ -12,8 +12,10 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
-use crate::moments::with_moments;
+use crate::damage::guarded_wait;
+use crate::local::of_listed;
 use crate::names::ColumnNames;
+use crate::trust::{Caught, amended};
 
 /// The first read takes so much of a file's end; most footers fit.
 const FOOTER_BYTES: usize = 64 << 10;
@@ -25,6 +27,8 @@ pub(crate) struct DataObject {
     pub meta: ObjectMeta,
     /// The names that its columns show, where those are others.
     pub names: Option<Arc<ColumnNames>>,
+    /// Columns whose statistics are false.
+    pub caught: Caught,
 }
 
 fn external(error: object_store::Error) -> ParquetError {
@@ -33,11 +37,15 @@ fn external(error: object_store::Error) -> ParquetError {
 
 impl AsyncFileReader for DataObject {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
-        async move { self.store.get_range(&self.meta.location, range).await.map_err(external) }.boxed()
+        let this = &*self;
+        let read = async move { this.store.get_range(&this.meta.location, range).await.map_err(external) };
+        of_listed(this.meta.e_tag.as_deref(), read).boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
-        async move { self.store.get_ranges(&self.meta.location, &ranges).await.map_err(external) }.boxed()
+        let this = &*self;
+        let read = async move { this.store.get_ranges(&this.meta.location, &ranges).await.map_err(external) };
+        of_listed(this.meta.e_tag.as_deref(), read).boxed()
     }
 
     fn get_metadata<'a>(
@@ -45,10 +53,11 @@ impl AsyncFileReader for DataObject {
         options: Option<&'a ArrowReaderOptions>,
     ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
         async move {
-            let (size, names) = (self.meta.size, self.names.clone());
+            let (size, names, caught) = (self.meta.size, self.names.clone(), Arc::clone(&self.caught));
             let reader =
                 ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
-            let footer = with_moments(reader.load_and_finish(self, size).await?)?;
+            let footer = guarded_wait(reader.load_and_finish(self, size)).await??;
+            let footer = amended(footer, &caught)?;
             Ok(Arc::new(match names {
                 Some(names) => names.shown_footer(footer)?,
                 None => footer,

@@ -28,6 +28,8 @@ pub struct BuildReport {
     pub repaired: u64,
     /// Files whose column an index leaves out for good, each with the reason.
     pub declined: Vec<Finding>,
+    /// Files of which the build has seen that the footer's statistics exclude values that are there: nothing goes by these any more.
+    pub false_statistics: Vec<Finding>,
     /// Wall time.
     pub seconds: f64,
 }
@@ -37,6 +39,8 @@ pub struct BuildReport {
 pub struct VerifyReport {
     /// One entry per index.
     pub indexes: Vec<IndexVerdict>,
+    /// Data files of which a build has seen that the footer's statistics exclude values that are there. The marks are none the worse.
+    pub false_statistics: Vec<Finding>,
 }
 
 impl VerifyReport {

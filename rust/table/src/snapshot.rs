@@ -24,6 +24,7 @@ use crate::options::ProbeOptions;
 use crate::probe;
 use crate::report::{IndexInfo, ProbeReport};
 use crate::store::Store;
+use crate::trust::Caught;
 use crate::updates::{Lineage, PendingRows};
 
 pub(crate) use self::pin::{LastSnapshot, listing_of, newest_manifest, read_shapes};
@@ -41,6 +42,8 @@ pub struct DataFile {
     pub deleted: Option<Arc<RowSet>>,
     /// Rows per row group, where the manifest or a footer that was read tells them.
     pub row_groups: Option<Vec<u32>>,
+    /// Columns whose statistics in the footer are false, as the manifest knows.
+    pub caught: Caught,
 }
 
 /// What a probe says of every file of the snapshot, in the order of [`Snapshot::files`].

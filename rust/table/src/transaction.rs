@@ -385,7 +385,7 @@ fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &Built) -> (O
     // The position of a schema is a matter of each manifest.
     let is_same = |file: &ManifestFile| {
         let have = base.files.iter().find(|have| have.path == file.path);
-        have.is_some_and(|have| *have == ManifestFile { schema: have.schema, ..file.clone() })
+        have.is_some_and(|have| have.is_same_version(file))
     };
     if !replaced.iter().all(is_there) || !built.files.iter().all(is_same) {
         let unused = built.segments.iter().filter(|segment| !is_there(&segment.id));
@@ -434,9 +434,13 @@ fn merge_files(next: &mut Manifest, built: &Built) -> Vec<u32> {
             next.files.len() - 1
         });
         ordinals.push(ordinal_of(place));
-        if let Some(have) = next.files.get_mut(place)
-            && *have != file
-        {
+        let Some(have) = next.files.get_mut(place) else { continue };
+        if have.is_same_version(&file) && have.schema == file.schema {
+            // Builds of other columns have caught others.
+            have.false_statistics.extend(&file.false_statistics);
+            have.false_statistics.sort_unstable();
+            have.false_statistics.dedup();
+        } else {
             *have = file;
             replaced.insert(ordinal_of(place));
         }
@@ -454,7 +458,10 @@ fn ordinal_of(place: usize) -> u32 {
 /// Forgets segments without files, files without segments, schemas without files.
 fn collect_garbage(manifest: &mut Manifest) {
     manifest.segments.retain(|segment| !segment.files.is_empty());
-    let used: HashSet<u32> = manifest.segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
+    let covered = manifest.segments.iter().flat_map(|segment| segment.files.iter().copied());
+    // What is known of a footer is of use without an index, too.
+    let known = (0_u32..).zip(&manifest.files).filter(|(_, file)| !file.false_statistics.is_empty());
+    let used: HashSet<u32> = covered.chain(known.map(|(ordinal, _)| ordinal)).collect();
     let files = compact(&mut manifest.files, &used);
     for segment in &mut manifest.segments {
         for file in &mut segment.files {

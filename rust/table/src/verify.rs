@@ -29,6 +29,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
+use crate::trust::false_statistics;
 use crate::walk::{Walk, moved, read_rows};
 use zones::compare_zones;
 
@@ -38,7 +39,9 @@ pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
     // Unlike a query, a verification fails if there is nothing to verify against.
     let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
     let snapshot = table.snapshot().await?;
-    let mut report = VerifyReport::default();
+    let files = snapshot.files().iter().zip(snapshot.marks.iter());
+    let files = files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.caught));
+    let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
     for index in &manifest.indexes {
         report.indexes.push(verify_index(&snapshot, store, &manifest, index).await?);
     }

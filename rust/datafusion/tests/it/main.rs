@@ -3,6 +3,7 @@
 mod aggregates;
 mod choice;
 mod corpus;
+mod damaged;
 mod delta;
 mod differential;
 mod dynamic;

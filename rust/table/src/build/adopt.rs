@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
 
+use super::young::Begun;
 use crate::footer::modified_ns;
 use crate::probe::is_same_data;
 use crate::segments::{ReadCounter, Segment};
@@ -19,10 +20,14 @@ pub(crate) struct Adoption {
 }
 
 impl Adoption {
+    /// Whether the file has another identity: one that is still young has not.
+    pub(crate) fn is_news(&self) -> bool {
+        self.was != self.now
+    }
+
     /// Gives the file of a manifest its new identity, unless somebody has indexed it again meanwhile.
     pub(crate) fn apply(&self, file: &mut ManifestFile) -> bool {
-        // The position of a schema is a matter of each manifest.
-        let same = *file == ManifestFile { schema: file.schema, ..self.was.clone() };
+        let same = file.is_same_version(&self.was);
         if same {
             file.modified_ns = self.now.modified_ns;
             file.etag.clone_from(&self.now.etag);
@@ -37,6 +42,7 @@ pub(crate) async fn adoptable(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     lost: &[[u8; 16]],
+    begun: Begun,
     threads: usize,
 ) -> Vec<(usize, Adoption)> {
     let Some(manifest) = &snapshot.manifest else { return Vec::new() };
@@ -57,7 +63,8 @@ pub(crate) async fn adoptable(
             if !is_proven(snapshot, store, manifest, lost, (file, ordinal)).await {
                 return None;
             }
-            let (modified_ns, etag) = (modified_ns(&data_file.meta), data_file.meta.e_tag.clone());
+            let modified_ns = modified_ns(&data_file.meta);
+            let etag = if snapshot.delta_version().is_some() { None } else { begun.tag_of(&data_file.meta) };
             Some((file, Adoption { was: was.clone(), now: ManifestFile { modified_ns, etag, ..was.clone() } }))
         })
         .buffered(threads)

@@ -7,16 +7,19 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestFile, ManifestSegment};
 
 use super::Context;
-use super::group::{GroupFile, is_changed};
+use super::group::GroupFile;
 use super::part::{BuildPart, identity, schema_in};
 use super::plan::BuildPlan;
-use super::task::listed;
+use super::task::{is_changed, listed};
+use super::young::Begun;
 use crate::error::{Error, Result};
 use crate::options::BuildOptions;
 use crate::report::BuildReport;
+use crate::schema;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Table, TableFormat};
 use crate::transaction::{self, Built, Edit, commit};
+use crate::trust::false_statistics;
 
 /// Files and segments that are looked at a time.
 const CONCURRENT_LOOKS: usize = 32;
@@ -61,7 +64,7 @@ async fn prepare(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result
     let store = table.writable_store()?;
     check(plan, parts)?;
     let standing = standing(table, parts).await?;
-    let Joined { built, dropped } = joined(parts, &standing)?;
+    let Joined { built, dropped } = joined(parts, &standing, &|file| tag_of(table, plan.begun, file))?;
     look_for(store, &built.segments).await?;
     let report = report(plan, parts, &built, &standing);
     let built = Built { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
@@ -112,7 +115,19 @@ struct Joined {
     dropped: Vec<String>,
 }
 
-fn joined(parts: &[BuildPart], standing: &HashSet<String>) -> Result<Joined> {
+/// What the manifest remembers as a file's tag. A log names its files by size and time alone, as they are never written again.
+fn tag_of(table: &Table, begun: Begun, file: &ManifestFile) -> Option<String> {
+    match table.format {
+        TableFormat::Delta => file.etag.clone(),
+        TableFormat::Parquet => begun.tag(file.modified_ns, file.etag.as_deref()),
+    }
+}
+
+fn joined(
+    parts: &[BuildPart],
+    standing: &HashSet<String>,
+    tag_of: &impl Fn(&ManifestFile) -> Option<String>,
+) -> Result<Joined> {
     let (mut built, mut dropped) = (Built::default(), Vec::new());
     for part in parts {
         let mut ordinals = Vec::new();
@@ -120,7 +135,7 @@ fn joined(parts: &[BuildPart], standing: &HashSet<String>) -> Result<Joined> {
             let bytes = part.manifest.schemas.get(file.schema as usize).cloned().unwrap_or_default();
             let schema = schema_in(&mut built, bytes)?;
             ordinals.push(u32::try_from(built.files.len()).map_err(|_| Error::unsupported("too many data files"))?);
-            built.files.push(ManifestFile { schema, ..file.clone() });
+            built.files.push(ManifestFile { schema, etag: tag_of(file), ..file.clone() });
         }
         for segment in &part.manifest.segments {
             if ordinals.is_empty() {
@@ -163,6 +178,12 @@ fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashS
     }
     skipped.sort();
     skipped.dedup();
+    let false_statistics = built.files.iter().filter_map(|file| {
+        let bytes = built.schemas.get(file.schema as usize)?;
+        let schema = schema::from_bytes(bytes).ok()?;
+        false_statistics(&file.path, &schema, &file.false_statistics)
+    });
+    let false_statistics = false_statistics.collect();
     BuildReport {
         indexes: filled.map(|index| index.name.clone()).collect(),
         files: read.len() as u64,
@@ -174,6 +195,7 @@ fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashS
         adopted: plan.adopted.len() as u64,
         repaired: plan.lost.len() as u64,
         declined: plan.declined.clone(),
+        false_statistics,
         seconds: plan.started.elapsed().as_secs_f64(),
     }
 }

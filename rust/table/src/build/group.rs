@@ -1,5 +1,6 @@
 //! One group of data files: read, sorted, merged into one segment per index.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -9,21 +10,21 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::BASE_ALIGNMENT;
 use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
-use object_store::{ObjectMeta, ObjectStoreExt};
+use object_store::ObjectMeta;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::Context;
 use super::spill::{Budget, Spill, Taken, Waiting};
+use super::task::{is_about_the_file, is_changed};
 use crate::advise::is_chosen_by_auto;
-use crate::columns::{column_hash, list_bytes, read_columns};
-use crate::error::{Error, ErrorKind, Result};
+use crate::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
+use crate::error::{Error, Result};
 use crate::footer::{Footer, modified_ns};
 use crate::kind::{precision_of, zones_of};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
-use crate::table::TableFormat;
 
 /// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
 const MANY_FENCES: f64 = 64.0;
@@ -112,13 +113,22 @@ struct Reading<'a> {
 }
 
 /// Place in the group, row group, and its sorted columns with their fingerprints.
-type RowGroupRead = (usize, usize, Result<Vec<(Waiting, u64)>>);
+type RowGroupRead = (usize, usize, Result<Vec<SortedColumn>>);
 
 /// The sorted columns of one row group.
 struct Sorted {
     /// Place in the group, row group.
     place: (usize, usize),
-    columns: Vec<(Waiting, u64)>,
+    columns: Vec<SortedColumn>,
+}
+
+/// A column of a row group, sorted.
+struct SortedColumn {
+    chunk: Waiting,
+    /// Fingerprint of its bytes.
+    hash: u64,
+    /// The leaf of the column, if its statistics in the footer are false.
+    caught: Option<u32>,
 }
 
 /// Builds the segments of a group; what was written is in `result` even after a failure.
@@ -142,7 +152,14 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
     }
     for place in &kept {
         let Some(reading) = readings.get(*place) else { continue };
-        result.files.push((manifest_file(reading), Arc::clone(&reading.footer.schema)));
+        let file = ManifestFile { false_statistics: caught_in(&sorted, *place), ..manifest_file(reading) };
+        if !file.false_statistics.is_empty() {
+            tracing::warn!(
+                file = file.path,
+                "the footer has statistics that its values contradict; they are not used from now on"
+            );
+        }
+        result.files.push((file, Arc::clone(&reading.footer.schema)));
     }
     let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted, context.budget.limit())?;
     let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
@@ -155,6 +172,13 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
         result.segments.push(ManifestSegment { files: ordinals.clone(), ..segment });
     }
     Ok(())
+}
+
+/// The leaves of a file whose statistics are false, by its place in the group.
+fn caught_in(sorted: &[Sorted], place: usize) -> Vec<u32> {
+    let columns = sorted.iter().filter(|sorted| sorted.place.0 == place).flat_map(|sorted| &sorted.columns);
+    let leaves: BTreeSet<u32> = columns.filter_map(|column| column.caught).collect();
+    leaves.into_iter().collect()
 }
 
 async fn open<'a>(context: &Context, group: &'a Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
@@ -264,9 +288,7 @@ async fn read(
             Err(error) => {
                 let file = readings.get(place).map(|reading| reading.file);
                 let changed = match file {
-                    Some(file) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Io) => {
-                        is_changed(context, file).await?
-                    }
+                    Some(file) if is_about_the_file(error.kind()) => is_changed(context, file).await?,
                     _ => false,
                 };
                 if !changed {
@@ -286,7 +308,7 @@ async fn read_row_group(
     row_group: usize,
     fields: &[FieldRef],
     (spill, alone): (&Arc<Spill>, &Semaphore),
-) -> Result<Vec<(Waiting, u64)>> {
+) -> Result<Vec<SortedColumn>> {
     context.check_cancel()?;
     let (store, file) = (context.object_store.as_ref(), reading.file);
     let bytes = list_bytes(&reading.footer, row_group, fields);
@@ -310,8 +332,11 @@ async fn read_row_group(
     // From here on it is what is kept that takes memory.
     drop(room);
     let spill = Arc::clone(spill);
-    let keep = move || -> io::Result<Vec<(Waiting, u64)>> {
-        columns.into_iter().map(|column| Ok((spill.keep(column.chunk)?, column.hash))).collect()
+    let keep = move || -> io::Result<Vec<SortedColumn>> {
+        let sorted = columns
+            .into_iter()
+            .map(|ColumnChunk { chunk, hash, caught }| Ok(SortedColumn { chunk: spill.keep(chunk)?, hash, caught }));
+        sorted.collect()
     };
     let kept =
         spawn_blocking(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
@@ -328,21 +353,6 @@ fn disk_error(context: &Context, error: io::Error) -> Error {
         context.store.spill_folder().display()
     ))
     .with_source(error)
-}
-
-/// Whether the file is not the one that was listed any more.
-pub(crate) async fn is_changed(context: &Context, file: &GroupFile) -> Result<bool> {
-    let now = match context.object_store.head(&file.meta.location).await {
-        Ok(now) => now,
-        Err(object_store::Error::NotFound { .. }) => return Ok(true),
-        Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
-    };
-    let same_time = match (&file.meta.e_tag, &now.e_tag) {
-        (Some(was), Some(is)) => was == is,
-        _ => modified_ns(&file.meta) == modified_ns(&now),
-    };
-    // The Delta log has its own times and no entity tags.
-    Ok(now.size != file.meta.size || !(context.format == TableFormat::Delta || same_time))
 }
 
 fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
@@ -396,7 +406,8 @@ fn merge_jobs(
             if !kept.contains(&place) {
                 continue;
             }
-            for ((job, hashes), (chunk, hash)) in jobs.iter_mut().zip(&mut hashes).zip(part.columns) {
+            for ((job, hashes), SortedColumn { chunk, hash, .. }) in jobs.iter_mut().zip(&mut hashes).zip(part.columns)
+            {
                 job.chunks.push((row, chunk));
                 hashes.push(hash);
             }

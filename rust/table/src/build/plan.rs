@@ -9,6 +9,7 @@ use super::adopt::adoptable;
 use super::group::{Group, cut};
 use super::lost::lost;
 use super::task::BuildTask;
+use super::young::Begun;
 use super::{Adoption, threads};
 use crate::advise::Recorded;
 use crate::error::{Error, Result};
@@ -40,6 +41,7 @@ pub struct BuildPlan {
     /// The indexes that were asked for.
     pub(super) indexes: Vec<ManifestIndex>,
     pub(super) started: Instant,
+    pub(super) begun: Begun,
 }
 
 impl BuildPlan {
@@ -63,7 +65,8 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     let (snapshot, indexes) = chosen(table, options).await?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
     let lost = lost(store, &snapshot, &indexes, options.verify).await?;
-    let adopted = adoptable(&snapshot, store, &lost, threads(options)).await;
+    let begun = Begun::after(snapshot.files().iter().map(|file| &file.meta)).await;
+    let adopted = adoptable(&snapshot, store, &lost, begun, threads(options)).await;
     let known = Known { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
     let Lacking { passes, shapes, declined } = lacking(table, &snapshot, &indexes, &known, workers > 1).await?;
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
@@ -85,8 +88,8 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     // The long ones first: the short ones fill what is left at the end.
     tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let tasks = tasks.into_iter().map(|(_, task)| task).collect();
-    let adopted = adopted.into_iter().map(|(_, adoption)| adoption).collect();
-    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started })
+    let adopted = adopted.into_iter().map(|(_, adoption)| adoption).filter(Adoption::is_news).collect();
+    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, begun })
 }
 
 /// Pins what a build or a compaction is about, and finds the indexes that are chosen.

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use chrono::DateTime;
 use lakemark_format::{Manifest, ManifestFile};
-use object_store::ObjectMeta;
+use object_store::{ObjectMeta, ObjectStoreExt};
 
 use super::Context;
 use super::group::{Group, GroupFile, GroupResult, build_group};
 use super::part::BuildPart;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::footer::modified_ns;
 use crate::options::BuildOptions;
 use crate::schema;
 use crate::store::Store;
-use crate::table::Table;
+use crate::table::{Table, TableFormat};
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
 ///
@@ -115,6 +115,26 @@ pub(super) fn listed(table: &Table, file: &ManifestFile) -> GroupFile {
         version: None,
     };
     GroupFile { meta, path: file.path.clone() }
+}
+
+/// Whether the file is not the one that was listed any more.
+pub(super) async fn is_changed(context: &Context, file: &GroupFile) -> Result<bool> {
+    let now = match context.object_store.head(&file.meta.location).await {
+        Ok(now) => now,
+        Err(object_store::Error::NotFound { .. }) => return Ok(true),
+        Err(error) => return Err(Error::io(format!("the data file {} cannot be read", file.path)).with_source(error)),
+    };
+    let same_time = match (&file.meta.e_tag, &now.e_tag) {
+        (Some(was), Some(is)) => was == is,
+        _ => modified_ns(&file.meta) == modified_ns(&now),
+    };
+    // The Delta log has its own times and no entity tags.
+    Ok(now.size != file.meta.size || !(context.format == TableFormat::Delta || same_time))
+}
+
+/// Whether a file that changes while it is read can give such an error.
+pub(super) fn is_about_the_file(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Io | ErrorKind::Conflict)
 }
 
 /// Writes the segments of a task. After a failure none of them is left.

@@ -17,7 +17,14 @@ fn file(deleted: Option<RowSet>) -> DataFile {
         version: None,
     };
     let deleted = deleted.map(Arc::new);
-    DataFile { meta, path: "part.parquet".to_owned(), partition_values: Vec::new(), deleted, row_groups: None }
+    DataFile {
+        meta,
+        path: "part.parquet".to_owned(),
+        partition_values: Vec::new(),
+        deleted,
+        row_groups: None,
+        caught: Default::default(),
+    }
 }
 
 fn set(rows: impl IntoIterator<Item = u32>) -> RowSet {

@@ -5,6 +5,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
 
+use crate::build::is_young;
 use crate::columns::hash_column;
 use crate::error::Result;
 use crate::footer::{FileKey, Footer, file_key};
@@ -41,10 +42,14 @@ pub(crate) async fn is_same_data(
     if let Some(verdict) = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
         return *verdict;
     }
+    let was_young = is_young(&data_file.meta);
     let verdict = compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
         tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its marks");
         false
     });
+    if was_young {
+        return verdict;
+    }
     let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
     if verdicts.len() >= CACHE_ENTRIES {
         verdicts.clear();

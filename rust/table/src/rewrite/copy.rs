@@ -16,7 +16,8 @@ use parquet::file::metadata::{
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::local::of_listed;
 use crate::object::DataObject;
 use crate::rewrite::Target;
 use crate::rewrite::file::{OldFile, unreadable};
@@ -61,9 +62,10 @@ impl Copying {
         }
         let ranges: Vec<_> = group.columns().iter().map(|chunk| chunk.byte_range()).collect();
         let ranges: Vec<_> = ranges.into_iter().map(|(start, length)| start..start.saturating_add(length)).collect();
-        let read = old.store.get_ranges(&old.file.meta.location, &ranges).await;
-        let parts = read
-            .map_err(|error| Error::io(format!("the data file {} cannot be read", old.file.path)).with_source(error))?;
+        let read = old.store.get_ranges(&old.file.meta.location, &ranges);
+        let parts = of_listed(old.file.meta.e_tag.as_deref(), read)
+            .await
+            .map_err(|error| unreadable(&old.file.path, ParquetError::External(Box::new(error))))?;
         let mut filters = self.filters(old, row_group, group).await?.into_iter();
         let mut columns = Vec::with_capacity(parts.len());
         for (place, ((chunk, range), bytes)) in group.columns().iter().zip(&ranges).zip(parts).enumerate() {
@@ -107,7 +109,8 @@ impl Copying {
 }
 
 fn object(old: &OldFile) -> DataObject {
-    DataObject { store: Arc::clone(&old.store), meta: old.file.meta.clone(), names: None }
+    let (meta, caught) = (old.file.meta.clone(), Arc::clone(&old.file.caught));
+    DataObject { store: Arc::clone(&old.store), meta, names: None, caught }
 }
 
 /// Where the first page of a column is.

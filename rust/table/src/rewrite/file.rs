@@ -11,7 +11,8 @@ use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
 use crate::conform::{Match, conform_batch};
-use crate::error::{Error, Result};
+use crate::damage::damaged;
+use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
 use crate::footer::Footer;
 use crate::moments::is_rebased;
 use crate::rewrite::copy::Copying;
@@ -154,8 +155,8 @@ fn check_rewritable(file: &DataFile, footer: &Footer, shadow: &RowSet) -> Result
 }
 
 pub(super) fn unreadable(name: &str, error: ParquetError) -> Error {
-    match error {
-        ParquetError::External(error) => Error::io(format!("the data file {name} cannot be read")).with_source(error),
-        error => Error::corrupt(format!("the data file {name} cannot be read; write it again")).with_source(error),
+    match kind_of_parquet(&error) {
+        ErrorKind::Corrupt => damaged(name, error),
+        kind => Error::new(kind, format!("the data file {name} cannot be read; try again")).with_source(error),
     }
 }

@@ -8,8 +8,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::errors::Result as ParquetResult;
 
+use crate::damage::Guarded;
 use crate::footer::Footer;
 use crate::object::DataObject;
+use crate::trust::Caught;
 
 /// Rows that are read and written at a time.
 pub(super) const BATCH_ROWS: usize = 8 * 1024;
@@ -21,8 +23,8 @@ pub(super) fn open(
     footer: &Footer,
     (row_groups, selection): (Vec<usize>, Option<RowSelection>),
     wanted: impl Fn(&str) -> bool,
-) -> ParquetResult<ParquetRecordBatchStream<DataObject>> {
-    let object = DataObject { store, meta: meta.clone(), names: None };
+) -> ParquetResult<Guarded<ParquetRecordBatchStream<DataObject>>> {
+    let object = DataObject { store, meta: meta.clone(), names: None, caught: Caught::default() };
     let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), ArrowReaderOptions::new())?;
     let columns = footer.metadata.file_metadata().schema_descr();
     let roots = columns.root_schema().get_fields().iter().enumerate();
@@ -33,5 +35,5 @@ pub(super) fn open(
         Some(selection) => builder.with_row_selection(selection),
         None => builder,
     };
-    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build()
+    builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map(Guarded::new)
 }

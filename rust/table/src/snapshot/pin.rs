@@ -11,12 +11,14 @@ use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
 use super::{DataFile, FileMarks, Snapshot, shown_schema};
+use crate::build::was_young;
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{FileShape, modified_ns};
 use crate::listing::{ListedFile, Listing, listed};
 use crate::schema;
 use crate::table::{Table, TableFormat};
+use crate::trust::Caught;
 use crate::updates::{Lineage, Overlay, Updated, under_way};
 use crate::versions;
 
@@ -106,6 +108,7 @@ impl Snapshot {
                 partition_values: listing.partition_values(place),
                 deleted: None,
                 row_groups: None,
+                caught: Caught::default(),
             })
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
@@ -155,6 +158,7 @@ impl Snapshot {
                 partition_values: file.partition_values.clone(),
                 deleted: None,
                 row_groups: None,
+                caught: Caught::default(),
             })
             .collect();
         let mut marks = match_manifest(&mut files, manifest.as_deref())?;
@@ -402,8 +406,11 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
         }
         let same = match (&have.etag, &file.meta.e_tag) {
             (Some(have), Some(now)) => have == now,
+            (Some(have), None) if was_young(have) => false,
             _ => have.modified_ns == modified_ns(&file.meta),
         };
+        // Of a file in doubt too: what is not there misleads nobody.
+        file.caught = have.false_statistics.as_slice().into();
         if !same {
             return FileMarks { ordinal: Some(*ordinal), doubtful: true, ..FileMarks::default() };
         }

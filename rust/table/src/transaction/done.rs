@@ -1,7 +1,7 @@
 //! Whether an edit was committed before: by us, with an answer that was lost, or by whoever was handed the same one.
 //!
-//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration` and `EndPublication` bring
-//! nothing: that what they take away is gone says nothing of who took it, and to take it again changes nothing.
+//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration`, `AbandonMigration` and `EndPublication` bring
+//! nothing, nor does a `TakeOver` that keeps the log: that what they take away is gone says nothing of who took it, and to take it again changes nothing.
 
 use lakemark_format::{Manifest, ManifestUpdates};
 
@@ -27,7 +27,12 @@ pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
                 && originals.iter().all(|file| have.replaced.contains(file))
         }),
         Edit::BeginPublication { publication } => updates(&|have| have.publications.last() == Some(publication)),
-        Edit::DropIndex { .. } | Edit::EndMigration { .. } | Edit::EndPublication => false,
+        Edit::TakeOver { log: Some(log), .. } => updates(&|have| have.log.id == log.id),
+        Edit::DropIndex { .. }
+        | Edit::EndMigration { .. }
+        | Edit::AbandonMigration { .. }
+        | Edit::TakeOver { log: None, .. }
+        | Edit::EndPublication => false,
     }
 }
 
@@ -68,6 +73,7 @@ mod tests {
             footer_hash: 0,
             schema: 0,
             row_groups: vec![1],
+            false_statistics: Vec::new(),
         };
         let (id, index_id, path) = ([segment; 16], [1; 16], format!("marks/{segment}"));
         let segment = ManifestSegment { id, index_id, path, length: 1, files: vec![0] };
@@ -130,9 +136,12 @@ mod tests {
             Edit::BeginMigration { migration: ManifestMigration { number: 1, slices: vec![(0, 0, 1)] } },
             Edit::FoldFolder { number: 1, originals: vec![original], own: Vec::new(), data: vec![data] },
             Edit::BeginMigration { migration: ManifestMigration { number: 2, slices: vec![(0, 1, 2)] } },
-            Edit::EndMigration { number: 2 },
+            Edit::EndMigration { number: 2, version: 7 },
             Edit::BeginPublication { publication },
             Edit::EndPublication,
+            Edit::BeginMigration { migration: ManifestMigration { number: 3, slices: Vec::new() } },
+            Edit::AbandonMigration { number: 3 },
+            Edit::TakeOver { migrations: 5, log: Some(log(9)), delta: None },
             Edit::DropIndex { name: "i".to_owned(), if_exists: false },
         ]
     }
@@ -150,7 +159,7 @@ mod tests {
             base.number += 1;
             match (&edit, apply(&base, &edit)) {
                 // These bring nothing that could be told from what others did.
-                (Edit::EndMigration { .. } | Edit::EndPublication, again) => {
+                (Edit::EndMigration { .. } | Edit::AbandonMigration { .. } | Edit::EndPublication, again) => {
                     let (next, committed) = again.unwrap();
                     assert!(next.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");
                 }

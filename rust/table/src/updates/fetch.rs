@@ -20,10 +20,12 @@ use parquet::file::metadata::PageIndexPolicy;
 use super::key::{KeyColumns, Keys};
 use super::rows::{OwnColumns, batch};
 use crate::conform::conform;
-use crate::error::{Error, ErrorKind, Result};
+use crate::damage::Guarded;
+use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
 use crate::names::ColumnNames;
 use crate::object::DataObject;
 use crate::snapshot::{DataFile, Snapshot};
+use crate::trust::Caught;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;
@@ -38,6 +40,8 @@ pub(crate) struct RowFile {
     /// Partition columns with their values, arrays of length 1.
     pub constants: Vec<(FieldRef, ArrayRef)>,
     pub names: Option<Arc<ColumnNames>>,
+    /// Columns whose statistics are false.
+    pub caught: Caught,
 }
 
 impl RowFile {
@@ -50,13 +54,18 @@ impl RowFile {
             name: file.path.clone(),
             constants: fields.zip(file.partition_values.iter().cloned()).collect(),
             names: snapshot.column_names().cloned(),
+            caught: Arc::clone(&file.caught),
         }
     }
 
     /// Reads the footer with its page index.
     pub(crate) async fn open(&self) -> Result<OpenFile> {
-        let mut input =
-            DataObject { store: Arc::clone(&self.store), meta: self.meta.clone(), names: self.names.clone() };
+        let mut input = DataObject {
+            store: Arc::clone(&self.store),
+            meta: self.meta.clone(),
+            names: self.names.clone(),
+            caught: Arc::clone(&self.caught),
+        };
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let footer = input.get_metadata(Some(&options)).await.map_err(|error| self.unreadable(error))?;
         let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(|error| self.unreadable(error))?;
@@ -76,14 +85,13 @@ impl RowFile {
 
     /// The file is not there, its bytes are no Parquet, or the storage fails.
     fn unreadable(&self, error: ParquetError) -> Error {
-        let kind = match &error {
-            ParquetError::External(source) => match source.downcast_ref::<object_store::Error>() {
-                Some(object_store::Error::NotFound { .. }) => ErrorKind::NotFound,
-                _ => ErrorKind::Io,
-            },
-            _ => ErrorKind::Corrupt,
+        let kind = kind_of_parquet(&error);
+        let name = &self.name;
+        let text = match kind {
+            ErrorKind::Conflict => format!("{name} changed while it was read; try again"),
+            _ => format!("the rows of {name} cannot be read"),
         };
-        Error::new(kind, format!("the rows of {} cannot be read", self.name)).with_source(error)
+        Error::new(kind, text).with_source(error)
     }
 }
 
@@ -132,6 +140,7 @@ impl OpenFile {
             .with_projection(mask)
             .with_batch_size(BATCH_ROWS)
             .build()
+            .map(Guarded::new)
             .map_err(|error| self.file.unreadable(error))?;
         let (file, schema, own) = (self.file.clone(), Arc::clone(schema), self.own.clone());
         let conformed = stream.map(move |batch| {

@@ -28,6 +28,7 @@ use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
+use crate::local::open_with;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
@@ -99,7 +100,7 @@ impl MigrationLock {
     pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
         let Some(path) = store.local_path("updates/migration.lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
-            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
             file.try_lock().map(|()| file).map_err(std::io::Error::from)
         });
         match locked.await.map_err(|error| Error::task(&error))? {

@@ -30,6 +30,7 @@ use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{ColumnNames, OURS};
 use crate::store::{PendingFile, Store};
+use crate::trust::Caught;
 
 /// Rows of a page of a run: small, so that few are read for few keys.
 const PAGE_ROWS: usize = 2048;
@@ -100,6 +101,7 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
         name: run.path.clone(),
         constants: Vec::new(),
         names: names.cloned(),
+        caught: Caught::default(),
     };
     let opened = file.open_run().await?;
     if opened.rows() != run.rows {

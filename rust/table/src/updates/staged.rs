@@ -10,7 +10,6 @@
 //! A staged file is an Arrow IPC stream. No manifest names it: whoever makes the call does, with its length and checksum, so that no byte of a
 //! file that was damaged, or that another process wrote meanwhile, becomes a change.
 
-use std::fs::File;
 use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Cursor, Read, Seek};
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use super::sorted::SortedRows;
 use super::straight::write_straight;
 use super::write::{no_key, not_local, write};
 use crate::error::{Error, Result};
+use crate::local;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
@@ -106,7 +106,7 @@ pub(crate) fn open(store: &Store, file: &StagedRows, stays_open: bool) -> Result
         _ => Error::io(format!("the staged rows {} cannot be read; nothing was changed: try again", path.display()))
             .with_source(error),
     };
-    let mut opened = BufReader::with_capacity(BUFFER_BYTES, File::open(&path).map_err(unread)?);
+    let mut opened = BufReader::with_capacity(BUFFER_BYTES, local::open(&path).map_err(unread)?.0);
     let (mut hasher, mut length) = (XxHash64::with_seed(0), 0);
     loop {
         let bytes = opened.fill_buf().map_err(unread)?;

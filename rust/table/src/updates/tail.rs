@@ -19,6 +19,7 @@ use super::key::KeyColumns;
 use super::rows::changes;
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::local;
 use crate::names::ColumnNames;
 
 /// What was read of a log.
@@ -133,11 +134,12 @@ impl Tail {
 }
 
 fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| unreadable(path, error))
+    local::open(path).map(|(file, _)| file).map_err(|error| unreadable(path, error))
 }
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    let is_damage = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::UnexpectedEof);
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let is_damage = matches!(error.kind(), NotFound | UnexpectedEof | InvalidData);
     let kind = if is_damage { ErrorKind::Corrupt } else { ErrorKind::Io };
     let text = format!(
         "the log of updates {} cannot be read; it holds changes that are nowhere else: restore it",

@@ -32,6 +32,7 @@ use super::publication;
 use super::tail::{Tail, to_ipc};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::local::open_with;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
@@ -156,7 +157,7 @@ impl WriterLock {
             if let Some(folder) = path.parent() {
                 disk::make_folder(folder)?;
             }
-            let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
             Ok::<_, std::io::Error>(take(&file)?.then_some(file))
         });
         let locked = locked.await.map_err(|error| Error::task(&error))?;
@@ -480,7 +481,7 @@ enum Done {
 /// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back; the error says whether it was.
 fn append(path: &Path, end: u64, frame: &[u8]) -> std::result::Result<(), (std::io::Error, bool)> {
     let open = || {
-        let mut file = File::options().write(true).open(path)?;
+        let (mut file, _) = open_with(File::options().write(true), path)?;
         file.seek(SeekFrom::Start(end)).map(|_| file)
     };
     let file = open().map_err(|error| (error, true))?;
@@ -498,7 +499,7 @@ async fn cut(store: &Store, updates: &ManifestUpdates, end: u64, lock: &Arc<Writ
     let lock = Arc::clone(lock);
     let cut = tokio::task::spawn_blocking(move || {
         let _lock = lock;
-        let file = File::options().write(true).open(&path)?;
+        let (file, _) = open_with(File::options().write(true), &path)?;
         disk::cut(&file, &path, end)?;
         disk::sync_bytes(&file, &path)
     });

@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use futures::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
@@ -33,6 +34,10 @@ pub struct Log {
     pub lose: Mutex<Option<(&'static str, Lost)>>,
     /// Puts that are still under way.
     late: Mutex<Vec<(Path, PutPayload, PutOptions)>>,
+    /// Files have no entity tags.
+    pub hide_tags: AtomicBool,
+    /// All files were written then.
+    pub time: Mutex<Option<DateTime<Utc>>>,
 }
 
 /// What becomes of a put whose answer is lost.
@@ -57,6 +62,8 @@ impl Log {
             fail_at: AtomicU64::new(u64::MAX),
             lose: Mutex::default(),
             late: Mutex::default(),
+            hide_tags: AtomicBool::new(false),
+            time: Mutex::default(),
         })
     }
 
@@ -86,6 +93,11 @@ impl Log {
     /// How the answer of this put is lost, if it is.
     fn loses(&self, path: &Path) -> Option<Lost> {
         self.lose.lock().unwrap().take_if(|(part, _)| path.as_ref().contains(*part)).map(|(_, lost)| lost)
+    }
+
+    fn shown(&self, meta: ObjectMeta) -> ObjectMeta {
+        let e_tag = meta.e_tag.clone().filter(|_| !self.hide_tags.load(Ordering::SeqCst));
+        ObjectMeta { e_tag, last_modified: self.time.lock().unwrap().unwrap_or(meta.last_modified), ..meta }
     }
 
     fn note(&self, operation: &str, path: &str) -> Result<()> {
@@ -137,7 +149,8 @@ impl ObjectStore for Layer {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.log.note(if options.head { "head" } else { "get" }, path.as_ref())?;
-        self.inner.get_opts(path, options).await
+        let got = self.inner.get_opts(path, options).await?;
+        Ok(GetResult { meta: self.log.shown(got.meta.clone()), ..got })
     }
 
     async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -160,7 +173,10 @@ impl ObjectStore for Layer {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         match self.log.note("list", prefix.map_or("", |prefix| prefix.as_ref())) {
-            Ok(()) => self.inner.list(prefix),
+            Ok(()) => {
+                let log = Arc::clone(&self.log);
+                self.inner.list(prefix).map(move |meta| meta.map(|meta| log.shown(meta))).boxed()
+            }
             Err(error) => futures::stream::once(async move { Err(error) }).boxed(),
         }
     }

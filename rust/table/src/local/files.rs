@@ -1,0 +1,130 @@
+//! Single files: what tells one version from another, and opening without ever waiting for anybody.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::path::Path as FsPath;
+use std::time::SystemTime;
+
+/// How entity tags of local files begin.
+const TAG_PREFIX: &str = "local-";
+/// What ends the part of a tag that a link or new permissions leave alone.
+const TAG_CHANGE: &str = "-c";
+
+/// The entity tag of a local file: its inode, length, time of modification, and the time at which the system last saw it change.
+///
+/// Whoever rewrites a file can set the time of modification back (`touch -r`, `rsync --inplace -t`), but not the other one. New
+/// permissions, names and links change that one, too: such a file is compared with its fingerprints.
+pub(crate) fn tag(metadata: &Metadata) -> String {
+    let modified = metadata.modified().map(nanoseconds).unwrap_or_default();
+    let (inode, changed) = inode_and_change(metadata);
+    format!("{TAG_PREFIX}{inode:x}-{:x}-{modified:x}{TAG_CHANGE}{changed:x}", metadata.len())
+}
+
+/// The part of a local file's tag that says whether somebody wrote into it or replaced it, if they did not hide it.
+pub(crate) fn content_part(tag: &str) -> Option<&str> {
+    tag.strip_prefix(TAG_PREFIX)?.rsplit_once(TAG_CHANGE).map(|(content, _)| content)
+}
+
+/// When the system last saw a local file change, by its tag.
+pub(crate) fn changed_ns(tag: &str) -> Option<i128> {
+    let (_, changed) = tag.strip_prefix(TAG_PREFIX)?.rsplit_once(TAG_CHANGE)?;
+    i128::from_str_radix(changed, 16).ok()
+}
+
+fn nanoseconds(time: SystemTime) -> i128 {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i128::try_from(after.as_nanos()).unwrap_or(i128::MAX),
+        Err(before) => i128::try_from(before.duration().as_nanos()).map_or(i128::MIN, |before| -before),
+    }
+}
+
+#[cfg(unix)]
+fn inode_and_change(metadata: &Metadata) -> (u64, i128) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.ino(), i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec()))
+}
+
+#[cfg(not(unix))]
+fn inode_and_change(_metadata: &Metadata) -> (u64, i128) {
+    (0, 0)
+}
+
+/// Opens a file to read it.
+pub(crate) fn open(path: &FsPath) -> io::Result<(File, Metadata)> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens a file, if it is one: whoever opens a FIFO waits until somebody comes to its other end, and a device may give bytes for ever.
+pub(crate) fn open_with(options: &mut OpenOptions, path: &FsPath) -> io::Result<(File, Metadata)> {
+    let file = without_waiting(options).open(path).map_err(|error| match odd_one(path) {
+        Some(what) => not_a_file(path, what),
+        None => error,
+    })?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() { Ok((file, metadata)) } else { Err(not_a_file(path, what_is(&metadata))) }
+}
+
+#[cfg(unix)]
+fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    // It says nothing to files that are ones.
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+}
+
+#[cfg(not(unix))]
+fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+fn odd_one(path: &FsPath) -> Option<&'static str> {
+    std::fs::metadata(path).ok().filter(|metadata| !metadata.is_file()).map(|metadata| what_is(&metadata))
+}
+
+fn not_a_file(path: &FsPath, what: &str) -> io::Error {
+    // As readers of folders know it.
+    let kind = if what == FOLDER { ErrorKind::NotFound } else { ErrorKind::InvalidData };
+    io::Error::new(kind, format!("{} is {what} and not a file: remove it, or put the file back", path.display()))
+}
+
+const FOLDER: &str = "a folder";
+
+/// What people call what has this metadata.
+#[cfg(unix)]
+pub(super) fn what_is(metadata: &Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_dir() => FOLDER,
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_socket() => "a socket",
+        () if kind.is_block_device() || kind.is_char_device() => "a device",
+        () => "something else",
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn what_is(metadata: &Metadata) -> &'static str {
+    if metadata.is_dir() { FOLDER } else { "something else" }
+}
+
+tokio::task_local! {
+    /// The version that is to be read of whatever file is read in this scope.
+    static LISTED: String;
+}
+
+/// Runs `reads`, which read one file whose listing gave it this tag: where somebody has written into the file or replaced it since, local
+/// files answer with an error (a failed precondition), and never with bytes of two versions.
+pub fn of_listed<F: Future>(tag: Option<&str>, reads: F) -> impl Future<Output = F::Output> {
+    LISTED.scope(tag.and_then(content_part).unwrap_or_default().to_owned(), reads)
+}
+
+/// What the file that is being read has to be; none if nobody said so.
+pub(super) fn listed() -> Option<String> {
+    LISTED.try_with(String::clone).ok().filter(|listed| !listed.is_empty())
+}
+
+/// Whether a file is another version than was listed.
+pub(super) fn is_another(metadata: &Metadata, listed: Option<&str>) -> bool {
+    listed.is_some_and(|listed| content_part(&tag(metadata)) != Some(listed))
+}

@@ -1,0 +1,74 @@
+//! Reads of several ranges of a file.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// The bytes of these ranges.
+///
+/// # Errors
+/// One of them is beyond the end of the file (`UnexpectedEof`), before memory is taken for it; or the file cannot be read.
+pub(super) fn read(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>> {
+    let end = ranges.iter().map(|range| range.end).max().unwrap_or_default();
+    if end > file.metadata()?.len() || ranges.iter().any(|range| range.start > range.end) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if are_scattered(ranges) {
+        ranges.iter().for_each(|range| announce(file, range));
+    }
+    ranges.iter().map(|range| read_one(file, range)).collect()
+}
+
+/// Whether more is left out between the ranges than they have. Where nearly everything is read, the system reads ahead by itself, and
+/// farther than to the end of these ranges.
+pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
+    let (first, end) = (ranges.iter().map(|range| range.start).min(), ranges.iter().map(|range| range.end).max());
+    let bytes: u64 = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
+    let (Some(first), Some(end)) = (first, end) else { return false };
+    bytes <= (end - first) / 2
+}
+
+/// Tells the system that a range will be read. It may not listen.
+#[cfg(target_os = "linux")]
+fn announce(file: &File, range: &Range<u64>) {
+    use rustix::fs::{Advice, fadvise};
+    if let Some(length) = std::num::NonZeroU64::new(range.end - range.start) {
+        let _may_be_ignored = fadvise(file, range.start, Some(length), Advice::WillNeed);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn announce(_file: &File, _range: &Range<u64>) {}
+
+#[cfg(unix)]
+fn read_one(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    use rustix::buffer::spare_capacity;
+    use rustix::io::{Errno, pread};
+    let length = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    while bytes.len() < length {
+        let start = range.start + bytes.len() as u64;
+        match pread(file, spare_capacity(&mut bytes), start) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Memory may have been given for more.
+    bytes.truncate(length);
+    Ok(bytes.into())
+}
+
+#[cfg(not(unix))]
+fn read_one(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    use std::io::{Read, Seek, SeekFrom};
+    let length = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes: Vec<u8> = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    file.seek(SeekFrom::Start(range.start))?;
+    let read = file.take(length as u64).read_to_end(&mut bytes)?;
+    if read == length { Ok(bytes.into()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}

@@ -1,0 +1,210 @@
+//! What lies in local folders: files, also behind symbolic links, and nothing else.
+//!
+//! A link back to a folder that it lies in is left out with a warning; other links are followed. Links to folders that have links in
+//! them make paths without end out of few folders: there is a limit to them. Links to nowhere, FIFOs, sockets and devices are no data
+//! files. A walk lists them all the same: in a store they take the names of files, and whoever reads one learns what it is.
+
+use std::collections::VecDeque;
+use std::fs::{self, FileType, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path as FsPath, PathBuf};
+
+use object_store::path::Path;
+use object_store::{ListResult, ObjectMeta, Result};
+
+use super::files::{tag, what_is};
+
+/// Folders behind symbolic links that one walk goes through.
+pub(crate) const MOST_LINKED_FOLDERS: usize = 10_000;
+
+/// Something in a folder that counts.
+enum Entry {
+    File(Metadata),
+    Folder {
+        is_link: bool,
+    },
+    /// What bears a name, and has no bytes.
+    Odd(Metadata, &'static str),
+}
+
+/// The files and folders of one folder.
+pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
+    let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
+    for (path, entry) in entries(folder).map_err(|error| unreadable(folder, error))? {
+        let location = Path::from_absolute_path(&path)?;
+        match entry {
+            Entry::Folder { .. } => {
+                // Encoded as the parts of paths are.
+                let name = location.prefix_match(prefix).and_then(|mut parts| parts.next());
+                listed.common_prefixes.extend(name.map(|name| prefix.clone().join(name)));
+            }
+            Entry::File(metadata) if is_valid(&location) => listed.objects.push(object(location, &metadata)),
+            Entry::File(_) => {}
+            Entry::Odd(_, what) => warn(&path, what),
+        }
+    }
+    listed.common_prefixes.sort();
+    Ok(listed)
+}
+
+/// All files below a folder, folder by folder.
+pub(super) struct Walk {
+    folders: Vec<(PathBuf, bool)>,
+    found: VecDeque<ObjectMeta>,
+    after: Option<Path>,
+    linked: usize,
+}
+
+impl Walk {
+    /// Those behind `after` in the order of paths, if that is given.
+    pub(super) fn of(folder: PathBuf, after: Option<Path>) -> Self {
+        Self { folders: vec![(folder, false)], found: VecDeque::new(), after, linked: 0 }
+    }
+
+    fn enter(&mut self, folder: &FsPath, is_linked: bool) -> Result<()> {
+        if is_linked {
+            self.linked += 1;
+            if self.linked > MOST_LINKED_FOLDERS {
+                return Err(too_many(folder));
+            }
+        }
+        for (path, entry) in entries(folder).map_err(|error| unreadable(folder, error))? {
+            match entry {
+                Entry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
+                Entry::File(metadata) | Entry::Odd(metadata, _) => {
+                    let location = Path::from_absolute_path(&path)?;
+                    let is_wanted = self.after.as_ref().is_none_or(|after| location > *after);
+                    if is_wanted && is_valid(&location) {
+                        self.found.push_back(object(location, &metadata));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<ObjectMeta>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Some(Ok(found));
+            }
+            let (folder, is_linked) = self.folders.pop()?;
+            if let Err(error) = self.enter(&folder, is_linked) {
+                self.folders.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The error of links that lead to more folders than anybody has.
+pub(crate) fn too_many(folder: &FsPath) -> object_store::Error {
+    let text = format!(
+        "symbolic links lead to more than {MOST_LINKED_FOLDERS} folders, the last of them {}: links to folders that hold links to folders \
+         make paths without end; remove some of them",
+        folder.display()
+    );
+    object_store::Error::Generic { store: "LocalFiles", source: text.into() }
+}
+
+fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
+    let text = format!("the folder {} cannot be listed: {error}", folder.display());
+    object_store::Error::Generic { store: "LocalFiles", source: io::Error::new(error.kind(), text).into() }
+}
+
+fn object(location: Path, metadata: &Metadata) -> ObjectMeta {
+    let last_modified = metadata.modified().unwrap_or(std::time::UNIX_EPOCH).into();
+    let size = if metadata.is_file() { metadata.len() } else { 0 };
+    ObjectMeta { location, last_modified, size, e_tag: Some(tag(metadata)), version: None }
+}
+
+/// Files that are called as the object store calls those that it is still writing are none of anybody's.
+fn is_valid(location: &Path) -> bool {
+    let number = location.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
+    !number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What counts in a folder; nothing where there is none (any more).
+fn entries(folder: &FsPath) -> io::Result<Vec<(PathBuf, Entry)>> {
+    let read = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        // A file in the place of a folder has nothing in it.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
+        read => read?,
+    };
+    let mut found = Vec::new();
+    for entry in read {
+        let entry = entry?;
+        let (path, file_type) = (entry.path(), entry.file_type()?);
+        match looked_at(folder, &path, file_type) {
+            Ok(Some(counts)) => found.push((path, counts)),
+            Ok(None) => {}
+            // It was there a moment ago.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn looked_at(folder: &FsPath, path: &FsPath, file_type: FileType) -> io::Result<Option<Entry>> {
+    if file_type.is_dir() {
+        return Ok(Some(Entry::Folder { is_link: false }));
+    }
+    let is_link = file_type.is_symlink();
+    let odd_link = |what| fs::symlink_metadata(path).map(|metadata| Some(Entry::Odd(metadata, what)));
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if is_link && error.kind() == ErrorKind::NotFound => return odd_link("a link to what is not there"),
+        Err(error) if is_link && is_loop(&error) => return odd_link("a link to itself"),
+        Err(error) => return Err(error),
+    };
+    if metadata.is_file() {
+        return Ok(Some(Entry::File(metadata)));
+    }
+    if !metadata.is_dir() {
+        let what = what_is(&metadata);
+        return Ok(Some(Entry::Odd(metadata, what)));
+    }
+    if leads_back(folder, &metadata)? {
+        warn(path, "a link to a folder that it lies in");
+        return Ok(None);
+    }
+    Ok(Some(Entry::Folder { is_link }))
+}
+
+fn warn(path: &FsPath, what: &str) {
+    tracing::warn!(path = %path.display(), "it is {what} and is left out: remove it if it is of no use");
+}
+
+#[cfg(unix)]
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_loop(_error: &io::Error) -> bool {
+    false
+}
+
+/// Whether the target of a link is one of the folders on the way to it.
+#[cfg(unix)]
+fn leads_back(folder: &FsPath, target: &Metadata) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    for above in folder.ancestors() {
+        let above = fs::metadata(above)?;
+        if (above.dev(), above.ino()) == (target.dev(), target.ino()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(not(unix))]
+fn leads_back(_folder: &FsPath, _target: &Metadata) -> io::Result<bool> {
+    Ok(false)
+}
