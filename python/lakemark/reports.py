@@ -125,6 +125,9 @@ class CompactReport:
         )
 
 
+_FINDINGS = ("declined", "false_statistics")
+
+
 @dataclass(frozen=True, slots=True)
 class BuildReport:
     """What a build did.
@@ -140,6 +143,8 @@ class BuildReport:
         adopted: Touched data files whose hashes proved that nothing changed, so that they keep their marks.
         repaired: Sidecar files that were missing or damaged: what they covered is indexed again.
         declined: Data files whose column an index leaves out for good, each with the reason.
+        false_statistics: Data files of which the build has seen that the footer's statistics exclude values that are there.
+            Nothing goes by these statistics any more; other readers may.
         seconds: Wall time.
     """
 
@@ -153,14 +158,15 @@ class BuildReport:
     adopted: int
     repaired: int
     declined: list[Finding]
+    false_statistics: list[Finding]
     seconds: float
 
     @classmethod
     def from_json(cls, text: str) -> BuildReport:
         """Makes a report from its JSON form."""
         values = json.loads(text)
-        declined = [Finding(**finding) for finding in values.pop("declined")]
-        return cls(declined=declined, **values)
+        findings = {name: [Finding(**finding) for finding in values.pop(name)] for name in _FINDINGS}
+        return cls(**findings, **values)
 
     def __str__(self) -> str:
         if not self.segments:
@@ -172,8 +178,10 @@ class BuildReport:
                 f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
             )
         if self.repaired:
-            done = f"{done}; {self.repaired:,} segments were missing or damaged, and count no more"
-        return f"{done}; took over {self.adopted:,} touched files" if self.adopted else done
+            done += f"; {self.repaired:,} segments were missing or damaged, and count no more"
+        if self.adopted:
+            done += f"; took over {self.adopted:,} touched files"
+        return "\n".join([done, *(f"{finding.path}: {finding.problem}" for finding in self.false_statistics)])
 
     def _repr_html_(self) -> str:
         return _pictures.definitions(
@@ -224,13 +232,16 @@ class VerifyReport:
 
     Attributes:
         indexes: One verdict per index.
+        false_statistics: Data files of which a build has seen that the footer's statistics exclude values that are there.
     """
 
     indexes: list[IndexVerdict]
+    false_statistics: list[Finding]
 
     @classmethod
     def from_json(cls, text: str) -> VerifyReport:
         """Makes a report from its JSON form."""
+        values = json.loads(text)
         return cls(
             [
                 IndexVerdict(
@@ -239,8 +250,9 @@ class VerifyReport:
                     damaged=[Finding(**finding) for finding in verdict["damaged"]],
                     stale=[Finding(**finding) for finding in verdict["stale"]],
                 )
-                for verdict in json.loads(text)["indexes"]
-            ]
+                for verdict in values["indexes"]
+            ],
+            [Finding(**finding) for finding in values["false_statistics"]],
         )
 
     @property
@@ -258,6 +270,7 @@ class VerifyReport:
             lines.append(f"{verdict.name}: {state}, {verdict.files_ok:,} files verified")
             lines += [f"  damaged {finding.path}: {finding.problem}" for finding in verdict.damaged]
             lines += [f"  stale {finding.path}: {finding.problem}" for finding in verdict.stale]
+        lines += [f"{finding.path}: {finding.problem}" for finding in self.false_statistics]
         return "\n".join(lines) or "no indexes"
 
     def _repr_html_(self) -> str:

@@ -160,8 +160,9 @@ def build(
     with _bar(spark) if progress else nullcontext():
         (row,) = spark.sql(f"CALL `{catalog}`.system.build({named})", args=arguments).collect()
     values = row.asDict()
-    declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
-    return BuildReport(declined=declined, **values)
+    names = ("declined", "false_statistics")
+    findings = {name: [Finding(*text.split(": ", 1)) for text in values.pop(name)] for name in names}
+    return BuildReport(**findings, **values)
 
 
 def explain(frame: DataFrame) -> SparkExplainReport:

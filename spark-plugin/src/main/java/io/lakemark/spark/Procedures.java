@@ -42,8 +42,9 @@ final class Procedures {
         BUILD_ARGUMENTS + ", verify BOOLEAN",
         "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
             + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, repaired BIGINT,"
-            + " declined ARRAY<STRING>, seconds DOUBLE",
-        report -> List.of(withTexts((ObjectNode) report, "declined")));
+            + " declined ARRAY<STRING>, false_statistics ARRAY<STRING>, seconds DOUBLE",
+        report ->
+            List.of(withTexts(withTexts((ObjectNode) report, "declined"), "false_statistics")));
     define(
         "compact",
         "Merges segments, so that a search asks few.",
@@ -115,7 +116,7 @@ final class Procedures {
     return rows;
   }
 
-  private static JsonNode withTexts(ObjectNode report, String findings) {
+  private static ObjectNode withTexts(ObjectNode report, String findings) {
     report.set(findings, texts(report.get(findings), ""));
     return report;
   }
