@@ -20,6 +20,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SPARK_VERSION ?= 4.1.4
 SPARK_VERSIONS ?= 4.1.4 4.3.0
 N ?= 10000
+JOINS ?= 500
+JUDGED ?= 250
 SEED ?= 1
 ROWS ?= 10000000
 TUPLES ?= 4194304
@@ -55,7 +57,7 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz crash-test process-test model-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test model-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
@@ -189,9 +191,21 @@ model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7: random changes, migratio
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
 	$(CARGO) test --workspace --test it statements -- --nocapture
 
-fuzz-queries: ## N=10000 SEED=1 PROFILE=dev: random predicates over random tables; marks on must equal marks off
+FUZZ_QUERIES = $(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries
+JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
+
+.PHONY: fuzz-queries-built
+fuzz-queries-built:
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
-	$(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries $(N) $(SEED) $(TRIAL)
+
+fuzz-queries: fuzz-queries-built ## N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates, and random statements over several tables; indexes on must equal indexes off, and tables in memory
+	$(if $(JOIN),,$(FUZZ_QUERIES) $(N) $(SEED) $(TRIAL))
+	$(if $(TRIAL),,$(FUZZ_QUERIES) joins $(JOINS) $(SEED) $(JOIN))
+
+fuzz-duckdb: fuzz-queries-built setup ## JUDGED=250 SEED=1: random statements over several tables, with DuckDB's answers
+	@rm -rf $(JUDGED_FOLDER)
+	$(FUZZ_QUERIES) write $(JUDGED_FOLDER) $(JUDGED) $(SEED)
+	$(PY) tests/python/differential_duckdb.py $(JUDGED_FOLDER)
 
 fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is installed into the cache at first)
 	rust/fuzz/smoke $(SECONDS_EACH)
@@ -204,7 +218,7 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints
 	@$(PART) build $(MAKE) --no-print-directory native jar
 	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
 	@$(PART) python-spark $(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
-	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries
+	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
 	@$(PART) crash-test $(MAKE) --no-print-directory crash-test
 	@$(PART) --summary ci

@@ -95,12 +95,8 @@ fn push(node: &Plan, from_above: &[Filter], phase: FilterPushdownPhase, config: 
     }
     let offered = if merges_by_name(node, phase) { &[] } else { from_above };
     let description = node.gather_filters_for_pushdown(phase, offered.to_vec(), config)?;
-    let mut above = Vec::with_capacity(offered.len());
-    above.extend(
-        offered
-            .iter()
-            .map(|filter| ChildFilterPushdownResult { filter: Arc::clone(filter), child_results: Vec::new() }),
-    );
+    let unheard = |filter: &Filter| ChildFilterPushdownResult { filter: Arc::clone(filter), child_results: Vec::new() };
+    let mut above: Vec<_> = offered.iter().map(unheard).collect();
     let (mut own, mut children) = (Vec::new(), Vec::new());
     let said = description.parent_filters().into_iter().zip(description.self_filters());
     for (place, (child, (said, created))) in node.children().into_iter().zip(said).enumerate() {

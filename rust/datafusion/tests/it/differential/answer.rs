@@ -59,8 +59,13 @@ impl Answer {
     }
 }
 
-/// Asks one session.
+/// Asks one session for rows of a shape.
 pub async fn ask(session: &LakemarkSession, shape: &Shape, sql: &str) -> Answer {
+    ask_sql(session, sql, matches!(shape, Shape::Top { .. })).await
+}
+
+/// Asks one session; rows are sorted unless they are in an order.
+pub async fn ask_sql(session: &LakemarkSession, sql: &str, is_ordered: bool) -> Answer {
     let batches = match session.sql(sql).await {
         Ok(frame) => frame.collect().await.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
@@ -69,7 +74,7 @@ pub async fn ask(session: &LakemarkSession, shape: &Shape, sql: &str) -> Answer 
         Err(text) => Answer::Error(text),
         Ok(batches) => {
             let mut rows: Vec<String> = batches.iter().flat_map(texts).collect();
-            if !matches!(shape, Shape::Top { .. }) {
+            if !is_ordered {
                 rows.sort_unstable();
             }
             Answer::Rows(rows)

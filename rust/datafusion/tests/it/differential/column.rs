@@ -56,6 +56,16 @@ pub enum Home {
     List,
 }
 
+/// Which types a column may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Types {
+    All,
+    /// Those of Delta tables.
+    Delta,
+    /// Those that every engine has, and whose values all of them compare and write alike.
+    Common,
+}
+
 /// How values are spread over the rows.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
@@ -79,9 +89,9 @@ const WILD_VALUES: usize = 3;
 const NEIGHBOURS: usize = 12;
 
 impl Column {
-    /// A column of a random type; of one that Delta tables have, if it has to be.
-    pub fn random(rng: &mut StdRng, ordinal: usize, home: Home, of_delta: bool) -> Self {
-        let data_type = random_type(rng, of_delta);
+    /// A column of a random type.
+    pub fn random(rng: &mut StdRng, ordinal: usize, home: Home, types: Types) -> Self {
+        let data_type = random_type(rng, types);
         let used = *pick(rng, &[1, 2, 3, 5, 12, 40, 200]);
         let layout = *pick(rng, &[Layout::Uniform, Layout::Uniform, Layout::Skewed, Layout::Sorted, Layout::Runs]);
         let null_rate = *pick(rng, &[0.0, 0.0, 0.05, 0.3, 0.9, 1.0]);
@@ -219,6 +229,11 @@ impl Column {
         }
     }
 
+    /// How many values rows draw from.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
     /// A value as an SQL literal: mostly one that rows have, now and then a neighbour or a wild one.
     pub fn literal(&self, rng: &mut StdRng) -> String {
         let near = self.used..self.wild.max(self.used + 1);
@@ -260,7 +275,7 @@ pub fn pick<'a, T>(rng: &mut StdRng, choices: &'a [T]) -> &'a T {
     &choices[rng.random_range(0..choices.len())]
 }
 
-fn random_type(rng: &mut StdRng, of_delta: bool) -> DataType {
+fn random_type(rng: &mut StdRng, wanted: Types) -> DataType {
     let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let types = [
         DataType::Boolean,
@@ -286,7 +301,16 @@ fn random_type(rng: &mut StdRng, of_delta: bool) -> DataType {
         dictionary,
         DataType::Binary,
     ];
-    let allowed = types.iter().filter(|of| !of_delta || delta_type(of).is_some());
+    let is_common = |of: &DataType| {
+        of.is_integer() && *of != DataType::UInt64
+            || of.is_decimal()
+            || matches!(of, DataType::Boolean | DataType::Date32 | DataType::Utf8)
+    };
+    let allowed = types.iter().filter(|of| match wanted {
+        Types::All => true,
+        Types::Delta => delta_type(of).is_some(),
+        Types::Common => is_common(of),
+    });
     (*pick(rng, &allowed.collect::<Vec<_>>())).clone()
 }
 

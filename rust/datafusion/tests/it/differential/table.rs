@@ -19,8 +19,8 @@ use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-use super::column::{Column, Home, STRUCT, pick};
-use super::delta::{Log, stored};
+use super::column::{Column, Home, STRUCT, Types, pick};
+use super::delta::{Log, delta_type, stored};
 use super::pending::{self, Twin};
 
 /// A random table: its columns, and the folder that holds its files and its marks.
@@ -47,6 +47,19 @@ pub struct Sample {
     pub id: i64,
     /// For each column the place of its value in the column's domain; none where it is NULL.
     pub picks: Vec<Option<usize>>,
+}
+
+/// What is not left to the dice of a random table.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner<'a> {
+    /// Columns that it has, or the first of them; any without.
+    pub like: &'a [Column],
+    /// What the number of rows of each file is divided by.
+    pub smaller: usize,
+    /// Whether it has neither structs nor maps.
+    pub is_flat: bool,
+    /// Whether it has columns of types that every engine has, and nothing else.
+    pub is_common: bool,
 }
 
 /// Rows of each file that predicates may aim at.
@@ -80,28 +93,43 @@ struct Part {
 impl RandomTable {
     /// Writes and marks the table of a seed.
     pub async fn create(seed: u64) -> Self {
+        Self::create_as(seed, &Manner { like: &[], smaller: 1, is_flat: false, is_common: false }).await
+    }
+
+    /// Writes and marks the table of a seed, in a manner.
+    pub async fn create_as(seed: u64, manner: &Manner<'_>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         // Dice of their own: where values are changes nothing else about the table.
         let mut dice = StdRng::seed_from_u64(seed ^ 0x40e5);
         // Some tables have a struct with some of the columns in it, or maps.
         let shares =
             [[Home::Flat; 2], [Home::Flat; 2], [Home::Flat, Home::Struct], [Home::Struct; 2], [Home::Flat, Home::Map]];
-        let homes = pick(&mut dice, &shares);
+        let homes = if manner.is_flat { &shares[0] } else { pick(&mut dice, &shares) };
         let mut of_log = StdRng::seed_from_u64(seed ^ 0xde17a);
-        let is_delta = of_log.random_bool(0.35);
+        let is_delta = of_log.random_bool(0.35)
+            && !manner.is_common
+            && manner.like.iter().all(|column| delta_type(&column.data_type).is_some());
+        let types = match (manner.is_common, is_delta) {
+            (true, _) => Types::Common,
+            (false, true) => Types::Delta,
+            (false, false) => Types::All,
+        };
         let count = rng.random_range(2..8);
-        let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes), is_delta));
-        let columns: Vec<Column> = columns.collect();
+        let columns = (0..count).map(|ordinal| Column::random(&mut rng, ordinal, *pick(&mut dice, homes), types));
+        let mut columns: Vec<Column> = columns.collect();
+        if !manner.like.is_empty() {
+            columns = manner.like.iter().take(count).cloned().collect();
+        }
         // Dice of their own again: what else a table has stays as it is without lists.
         let mut of_lists = StdRng::seed_from_u64(seed ^ 0x1157);
-        let list = of_lists.random_bool(0.3);
-        let list = list.then(|| Column::random(&mut of_lists, columns.len(), Home::List, is_delta));
+        let list = of_lists.random_bool(0.3) && !manner.is_common;
+        let list = list.then(|| Column::random(&mut of_lists, columns.len(), Home::List, types));
         // Updates of tables that map columns are for flat ones.
         let is_flat = list.is_none() && columns.iter().all(|column| column.home == Home::Flat);
         let is_mapped = is_delta && is_flat && of_log.random_bool(0.5);
         let mut log = is_delta.then(|| Log::new(of_log, is_mapped));
         let folder = tempfile::tempdir().unwrap();
-        let parts = random_parts(&mut rng, columns.len(), is_mapped);
+        let parts = random_parts(&mut rng, columns.len(), is_mapped, manner.smaller);
         let coverage = *pick(&mut rng, &[Coverage::Whole, Coverage::Whole, Coverage::Half, Coverage::Stale]);
         let late = match coverage {
             Coverage::Whole => 0,
@@ -177,11 +205,11 @@ impl RandomTable {
     }
 }
 
-fn random_parts(rng: &mut StdRng, columns: usize, is_mapped: bool) -> Vec<Part> {
+fn random_parts(rng: &mut StdRng, columns: usize, is_mapped: bool, smaller: usize) -> Vec<Part> {
     let mut first_id = 0;
     (0..rng.random_range(1..5))
         .map(|ordinal| {
-            let rows = *pick(rng, &[1, 7, 64, 150, 400, 700]);
+            let rows = usize::div_ceil(*pick(rng, &[1, 7, 64, 150, 400, 700]), smaller);
             let part = Part {
                 name: format!("part-{ordinal}.parquet"),
                 rows,
