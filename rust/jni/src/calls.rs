@@ -16,6 +16,7 @@ use lakemark_table::ErrorKind;
 
 use crate::aggregate;
 use crate::build;
+use crate::collations;
 use crate::error::{NativeError, Result, Throw};
 use crate::handle::{self, Pinned};
 use crate::maintain;
@@ -79,10 +80,12 @@ async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
             ),
         ));
     }
+    collations::refuse_in_delta(&location, &snapshot)?;
     Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }
 
-/// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema.
+/// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema. Its metadata have the schema that
+/// Spark wrote into the files, if that has collations.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
     mut env: EnvUnowned<'l>,
@@ -92,7 +95,10 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
 ) {
     env.with_env(|_env| -> Result<()> {
         let snapshot = handle::get(table)?.snapshot;
-        let schema: Schema = spark_schema(&snapshot.schema(), &snapshot.key_columns().unwrap_or_default())?;
+        let mut schema: Schema = spark_schema(&snapshot.schema(), &snapshot.key_columns().unwrap_or_default())?;
+        if let Some(said) = block_on(collations::spark_schema(&snapshot))?? {
+            schema.metadata.insert(collations::SPARK_SCHEMA.to_owned(), said);
+        }
         let exported = FFI_ArrowSchema::try_from(&schema)?;
         let address = address::<FFI_ArrowSchema>(out_schema)?;
         // SAFETY: `address` is an empty structure that Java allocated for this call.

@@ -18,6 +18,7 @@ mod aggregate;
 mod ahead;
 mod build;
 mod calls;
+mod collations;
 mod dynamic;
 mod error;
 mod filter;

@@ -1,6 +1,7 @@
 //! A pinned state of a table.
 
 mod pin;
+pub(crate) mod spark;
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -93,6 +93,7 @@ pub(super) async fn migrate_then(
         file_bytes: FILE_BYTES,
         columns_are_in_files: false,
         tells_nan: true,
+        spark_schema: None,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

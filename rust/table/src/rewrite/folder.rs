@@ -39,6 +39,7 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         file_bytes: FILE_BYTES,
         columns_are_in_files: true,
         tells_nan: false,
+        spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };
     let folded = fold_rows(snapshot, fold, &target).await?;

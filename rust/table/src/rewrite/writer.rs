@@ -14,7 +14,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -25,6 +25,7 @@ use crate::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
 use crate::rewrite::output::Output;
 use crate::snapshot::DataFile;
+use crate::snapshot::spark::SPARK_SCHEMA;
 
 /// Bytes of a file of new rows.
 pub(super) const FILE_BYTES: u64 = 128 * 1024 * 1024;
@@ -51,6 +52,8 @@ pub(super) struct Target<'a> {
     pub columns_are_in_files: bool,
     /// Whether it is told which columns have NaN.
     pub tells_nan: bool,
+    /// The schema that Spark wrote into the files, if it has more than Parquet can say.
+    pub spark_schema: Option<String>,
     /// Says the path of a new file.
     pub path: &'a NewPath<'a>,
 }
@@ -177,9 +180,12 @@ impl FileWriter {
         let output = Output::new(target, &path)?;
         let waiting = Waiting::default();
         let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(&target.schema), Some(properties.clone()));
-        let (parquet, factory) = parquet
+        let (mut parquet, factory) = parquet
             .and_then(ArrowWriter::into_serialized_writer)
             .map_err(|error| Error::unsupported("Parquet cannot have the table's columns").with_source(error))?;
+        if let Some(schema) = &target.spark_schema {
+            parquet.append_key_value_metadata(KeyValue::new(SPARK_SCHEMA.to_owned(), schema.clone()));
+        }
         let partition_values = partition_values.to_vec();
         let with_nan = BTreeSet::new();
         Ok((Self { path, partition_values, parquet, waiting, output, bytes: 0, with_nan }, factory))

@@ -260,6 +260,7 @@ async fn many_new_rows_are_cut_into_files() {
         file_bytes: 20_000,
         columns_are_in_files: true,
         tells_nan: false,
+        spark_schema: None,
         path: &path,
     };
     let folded = fold_rows(&snapshot, &pending.fold(), &target).await.unwrap();

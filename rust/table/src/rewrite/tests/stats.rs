@@ -26,6 +26,7 @@ async fn written(batches: &[RecordBatch]) -> (NewFile, Target<'static>) {
         file_bytes: 0,
         columns_are_in_files: false,
         tells_nan: true,
+        spark_schema: None,
         path: &|_, _, _| Ok("a.parquet".to_owned()),
     };
     let (mut writer, factory) = FileWriter::start(&target, 0, None, &[], &new_properties()).unwrap();

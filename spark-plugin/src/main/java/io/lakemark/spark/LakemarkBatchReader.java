@@ -99,7 +99,7 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
       return;
     }
     String found = ArrowUtils.fromArrowSchema(root.getSchema()).catalogString();
-    if (!found.equals(columns.catalogString())) {
+    if (!found.equals(Collations.without(columns).catalogString())) {
       throw new LakemarkException.SchemaMismatch(
           "the query expects "
               + columns.catalogString()

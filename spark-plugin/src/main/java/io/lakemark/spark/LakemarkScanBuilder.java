@@ -161,7 +161,7 @@ final class LakemarkScanBuilder
           ? Optional.of(LakemarkAnswer.counts(count.getAsLong(), functions.length))
           : Optional.empty();
     }
-    return new AggregateTranslator(schema, table().schema())
+    return new AggregateTranslator(schema, table().storedSchema())
         .question(wanted)
         .flatMap(question -> table().aggregate(filter, question));
   }

@@ -11,6 +11,7 @@ import org.apache.arrow.c.ArrowSchema;
 import org.apache.arrow.c.CDataDictionaryProvider;
 import org.apache.arrow.c.Data;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 
@@ -23,6 +24,9 @@ import org.apache.spark.sql.util.ArrowUtils;
  */
 final class NativeTable implements AutoCloseable {
   private static final Cleaner CLEANER = Cleaner.create();
+
+  /** Where the native side has the schema that Spark wrote into the files. */
+  private static final String SPARK_SCHEMA = "lakemark.spark_schema";
 
   private final Handle handle;
   private final Cleaner.Cleanable cleanable;
@@ -40,8 +44,20 @@ final class NativeTable implements AutoCloseable {
             options.path(), options.store(), options.useIndex(), options.version()));
   }
 
-  /** The table's columns with Spark's types. */
+  /** The table's columns with Spark's types, and with the collations that Spark gave them. */
   StructType schema() {
+    Schema schema = stored();
+    StructType columns = ArrowUtils.fromArrowSchema(schema);
+    String said = schema.getCustomMetadata().get(SPARK_SCHEMA);
+    return said == null ? columns : Collations.of(columns, said);
+  }
+
+  /** The table's columns as its files have them, which know no collations. */
+  StructType storedSchema() {
+    return ArrowUtils.fromArrowSchema(stored());
+  }
+
+  private Schema stored() {
     try (BufferAllocator allocator =
             ArrowUtils.rootAllocator().newChildAllocator("lakemark-schema", 0, Long.MAX_VALUE);
         ArrowSchema schema = ArrowSchema.allocateNew(allocator);
@@ -51,7 +67,7 @@ final class NativeTable implements AutoCloseable {
             NativeLibrary.schema(address, schema.memoryAddress());
             return null;
           });
-      return ArrowUtils.fromArrowSchema(Data.importSchema(allocator, schema, dictionaries));
+      return Data.importSchema(allocator, schema, dictionaries);
     }
   }
 

@@ -327,14 +327,25 @@ final class PredicateTranslator {
 
   /**
    * Whether Spark can write an expression as text. It fails at a NULL among binaries, as in {@code
-   * blob IN (X'00', NULL)}.
+   * blob IN (X'00', NULL)}, and at a prefix of a text with a collation.
    */
   static boolean hasName(Expression expression) {
+    if (hasNullBinary(expression)) {
+      return false;
+    }
+    try {
+      return expression.toString() != null;
+    } catch (RuntimeException e) {
+      return false;
+    }
+  }
+
+  private static boolean hasNullBinary(Expression expression) {
     boolean isNullBinary =
         expression instanceof Literal<?> literal
             && literal.dataType() instanceof BinaryType
             && literal.value() == null;
-    return !isNullBinary
-        && Arrays.stream(expression.children()).allMatch(PredicateTranslator::hasName);
+    return isNullBinary
+        || Arrays.stream(expression.children()).anyMatch(PredicateTranslator::hasNullBinary);
   }
 }
