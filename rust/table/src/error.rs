@@ -158,6 +158,7 @@ impl StdError for Error {
 /// What kind of failure an error of the storage is.
 #[must_use]
 pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
+    use std::io::ErrorKind::{InvalidData, UnexpectedEof};
     match error {
         object_store::Error::NotFound { .. } => ErrorKind::NotFound,
         object_store::Error::AlreadyExists { .. } => ErrorKind::AlreadyExists,
@@ -165,7 +166,8 @@ pub fn kind_of_storage(error: &object_store::Error) -> ErrorKind {
         // Only reads of what was listed before ask for one version.
         object_store::Error::Precondition { .. } => ErrorKind::Conflict,
         object_store::Error::Generic { source, .. } => match source.downcast_ref::<std::io::Error>() {
-            Some(error) if error.kind() == std::io::ErrorKind::InvalidData => ErrorKind::Corrupt,
+            // What is no file, and a file that ends before what others say is in it.
+            Some(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => ErrorKind::Corrupt,
             _ => ErrorKind::Io,
         },
         _ => ErrorKind::Io,

@@ -125,9 +125,7 @@ fn get(path: PathBuf, location: Path, options: &GetOptions, listed: Option<&str>
     options.check_preconditions(&meta)?;
     let range = match &options.range {
         None => 0..size,
-        Some(range) => range
-            .as_range(size)
-            .map_err(|error| object_store::Error::Generic { store: "LocalFiles", source: error.into() })?,
+        Some(range) => range.as_range(size).map_err(|_| unread(&meta.location, ErrorKind::UnexpectedEof.into()))?,
     };
     let payload = match listed {
         // Before it is known whether somebody has written into the file meanwhile, nobody gets the bytes.
