@@ -125,9 +125,6 @@ class CompactReport:
         )
 
 
-_FINDINGS = ("declined", "false_statistics")
-
-
 @dataclass(frozen=True, slots=True)
 class BuildReport:
     """What a build did.
@@ -143,8 +140,8 @@ class BuildReport:
         adopted: Touched data files whose hashes proved that nothing changed, so that they keep their marks.
         repaired: Sidecar files that were missing or damaged: what they covered is indexed again.
         declined: Data files whose column an index leaves out for good, each with the reason.
-        false_statistics: Data files of which the build has seen that the footer's statistics exclude values that are there.
-            Nothing goes by these statistics any more; other readers may.
+        false_statistics: Data files of which the build has seen that the footer's statistics exclude values
+            that are there. Nothing goes by these statistics any more; other readers may.
         seconds: Wall time.
     """
 
@@ -165,8 +162,9 @@ class BuildReport:
     def from_json(cls, text: str) -> BuildReport:
         """Makes a report from its JSON form."""
         values = json.loads(text)
-        findings = {name: [Finding(**finding) for finding in values.pop(name)] for name in _FINDINGS}
-        return cls(**findings, **values)
+        declined = [Finding(**finding) for finding in values.pop("declined")]
+        false_statistics = [Finding(**finding) for finding in values.pop("false_statistics")]
+        return cls(declined=declined, false_statistics=false_statistics, **values)
 
     def __str__(self) -> str:
         if not self.segments:
@@ -232,7 +230,8 @@ class VerifyReport:
 
     Attributes:
         indexes: One verdict per index.
-        false_statistics: Data files of which a build has seen that the footer's statistics exclude values that are there.
+        false_statistics: Data files of which a build has seen that the footer's statistics exclude values
+            that are there.
     """
 
     indexes: list[IndexVerdict]

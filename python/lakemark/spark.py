@@ -160,9 +160,9 @@ def build(
     with _bar(spark) if progress else nullcontext():
         (row,) = spark.sql(f"CALL `{catalog}`.system.build({named})", args=arguments).collect()
     values = row.asDict()
-    names = ("declined", "false_statistics")
-    findings = {name: [Finding(*text.split(": ", 1)) for text in values.pop(name)] for name in names}
-    return BuildReport(**findings, **values)
+    declined = [Finding(*text.split(": ", 1)) for text in values.pop("declined")]
+    false_statistics = [Finding(*text.split(": ", 1)) for text in values.pop("false_statistics")]
+    return BuildReport(declined=declined, false_statistics=false_statistics, **values)
 
 
 def explain(frame: DataFrame) -> SparkExplainReport:

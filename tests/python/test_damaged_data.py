@@ -25,7 +25,7 @@ def write(path: Path) -> bytes:
 def test_damaged_pages_are_errors_that_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "part.parquet"
     good = write(path)
-    chance = random.Random(28)
+    chance = random.Random(28)  # noqa: S311
     errors = []
     for _ in range(40):
         damaged = bytearray(good)
