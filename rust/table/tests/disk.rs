@@ -276,10 +276,10 @@ async fn a_commit_whose_answer_is_lost_is_a_commit() {
     let mut problems = Vec::new();
     for is_delta in [false, true] {
         let kinds: [(fn(u64) -> Failure, u64); 4] = [
-            (Failure::Dead, stride * 2),
+            (Failure::Dead, stride * 4),
             (Failure::Link, stride.div_ceil(4)),
             (Failure::LinkAgain, stride.div_ceil(4)),
-            (Failure::Folders, stride * 2),
+            (Failure::Folders, stride * 4),
         ];
         for (failure, stride) in kinds {
             let (mut at, mut failed) = (1, 0);
