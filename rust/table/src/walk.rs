@@ -30,7 +30,9 @@ fn decode_rows(bytes: &[u8], count: u32, segment: &Segment) -> Result<Vec<u32>, 
 pub(crate) fn moved(rows: Vec<u32>, places: &[(Range<u32>, Option<u32>)]) -> Vec<u32> {
     let place = |row: u32| {
         let (range, to) = places.get(places.partition_point(|(range, _)| range.end <= row))?;
-        range.contains(&row).then_some((*to)? + (row - range.start))
+        let to = (*to)?;
+        // Below the range it is a row of a file that is left out.
+        range.contains(&row).then(|| to + (row - range.start))
     };
     rows.into_iter().filter_map(place).collect()
 }

@@ -52,6 +52,22 @@ async fn answers(snapshot: &Snapshot) -> Vec<Vec<FileProbe>> {
     found
 }
 
+/// Rows of a file that is gone lie before those of one that is there, in the same segment.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_a_file_that_is_gone_are_left_out_of_the_merged_segment() {
+    let folder = fixture::folder(2);
+    let table = open(folder.path()).await;
+    fixture::mark(&table).await;
+    write(&path(folder.path(), 2), &batch(500, 250));
+    table.build(BuildOptions::default()).await.unwrap();
+    fs::remove_file(path(folder.path(), 0)).unwrap();
+    let before = answers(&table.snapshot().await.unwrap()).await;
+    let report = table.compact(BuildOptions::default()).await.unwrap();
+    assert_eq!((report.segments_merged, report.segments_written), (2, 1));
+    assert_eq!(answers(&table.snapshot().await.unwrap()).await, before);
+    assert!(table.verify().await.unwrap().is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_encoding_answers_the_same_from_one_segment() {
     for encoding in Encoding::ALL {
