@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -38,6 +38,16 @@ pub struct Log {
     pub hide_tags: AtomicBool,
     /// All files were written then.
     pub time: Mutex<Option<DateTime<Utc>>>,
+    /// Called before each operation.
+    pub hook: OnceLock<Hook>,
+}
+
+pub struct Hook(pub Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 /// What becomes of a put whose answer is lost.
@@ -64,6 +74,7 @@ impl Log {
             late: Mutex::default(),
             hide_tags: AtomicBool::new(false),
             time: Mutex::default(),
+            hook: OnceLock::new(),
         })
     }
 
@@ -102,6 +113,9 @@ impl Log {
 
     fn note(&self, operation: &str, path: &str) -> Result<()> {
         self.operations.lock().unwrap().push(format!("{operation} {path}"));
+        if let Some(Hook(hook)) = self.hook.get() {
+            hook();
+        }
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
         if number >= self.fail_from.load(Ordering::SeqCst) || number == self.fail_at.load(Ordering::SeqCst) {
             let source = std::io::Error::new(std::io::ErrorKind::StorageFull, "No space left on device");

@@ -1,21 +1,18 @@
 //! A table as it should be: a map of what the data files have, and one of what is pending over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lakemark_table::Operation;
 
-use super::Row;
-
-/// Columns that an update sets; none for those that stay.
-pub type Named = (Option<Option<i32>>, Option<Option<String>>);
+use super::rows::{Id, Row, Rows, Value};
 
 /// What is pending for a key.
-#[derive(Clone, Debug)]
-enum Pending {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pending {
     Row(Row),
     Gone,
-    /// Columns that are set in whatever row the data files have.
-    Set(Named),
+    /// Columns that are set in whatever row the data files have; without a value they are NULL.
+    Set(BTreeMap<Id, Option<Value>>),
 }
 
 /// What a call does.
@@ -23,52 +20,89 @@ enum Pending {
 pub struct Call {
     pub operation: Operation,
     pub rows: Vec<(i64, Row)>,
-    /// Whether `a` and `s` are named: of an update.
-    pub named: (bool, bool),
+    /// The columns that are given beside the key.
+    pub named: Vec<Id>,
 }
 
 /// A table as it should be.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Debug)]
 pub struct Expected {
     /// The rows that the data files have for those who know nothing of what is pending.
-    pub base: BTreeMap<i64, Row>,
-    pending: BTreeMap<i64, Pending>,
+    pub base: Rows,
+    pub pending: BTreeMap<i64, Pending>,
+}
+
+/// A row with what is pending for its key.
+fn over(base: Option<&Row>, pending: &Pending) -> Option<Row> {
+    match pending {
+        Pending::Row(row) => Some(row.clone()),
+        Pending::Gone => None,
+        Pending::Set(set) => {
+            let mut row = base?.clone();
+            for (id, value) in set {
+                match value {
+                    Some(value) => drop(row.insert(*id, value.clone())),
+                    None => drop(row.remove(id)),
+                }
+            }
+            Some(row)
+        }
+    }
 }
 
 impl Expected {
-    pub fn rows(&self) -> BTreeMap<i64, Row> {
+    pub fn rows(&self) -> Rows {
         let mut rows = self.base.clone();
         for (key, pending) in &self.pending {
-            match pending {
-                Pending::Row(row) => drop(rows.insert(*key, row.clone())),
-                Pending::Gone => drop(rows.remove(key)),
-                Pending::Set((a, s)) => {
-                    if let Some(row) = rows.get_mut(key) {
-                        row.0 = a.unwrap_or(row.0);
-                        row.1 = s.clone().unwrap_or_else(|| row.1.clone());
-                    }
-                }
+            match over(self.base.get(key), pending) {
+                Some(row) => drop(rows.insert(*key, row)),
+                None => drop(rows.remove(key)),
             }
         }
         rows
+    }
+
+    pub fn has(&self, key: i64) -> bool {
+        match self.pending.get(&key) {
+            None => self.base.contains_key(&key),
+            Some(pending) => over(self.base.get(&key), pending).is_some(),
+        }
     }
 
     pub fn is_pending(&self, key: i64) -> bool {
         self.pending.contains_key(&key)
     }
 
-    /// Everything that was pending is in the data files.
-    pub fn migrated(&mut self) {
-        self.base = self.rows();
-        self.pending.clear();
+    /// What was pending is in the data files, but for these keys.
+    pub fn migrated(&mut self, left: &BTreeSet<i64>) {
+        let rows = self.rows();
+        let folded: Vec<i64> = self.pending.keys().copied().filter(|key| !left.contains(key)).collect();
+        for key in folded {
+            self.pending.remove(&key);
+            match rows.get(&key) {
+                Some(row) => drop(self.base.insert(key, row.clone())),
+                None => drop(self.base.remove(&key)),
+            }
+        }
+    }
+
+    /// A column is gone, with what the data files and pending changes have of it.
+    pub fn drop_column(&mut self, id: Id) {
+        self.base.values_mut().for_each(|row| drop(row.remove(&id)));
+        for pending in self.pending.values_mut() {
+            match pending {
+                Pending::Row(row) => drop(row.remove(&id)),
+                Pending::Gone => {}
+                Pending::Set(set) => drop(set.remove(&id)),
+            }
+        }
     }
 
     /// Makes the changes of one call; `false`, and nothing is made, if a key that is inserted is there.
     pub fn make(&mut self, calls: &[Call]) -> bool {
         let mut after = self.clone();
         for call in calls {
-            let have = after.rows();
-            if call.operation == Operation::Insert && call.rows.iter().any(|(key, _)| have.contains_key(key)) {
+            if call.operation == Operation::Insert && call.rows.iter().any(|(key, _)| after.has(*key)) {
                 return false;
             }
             call.rows.iter().for_each(|(key, row)| after.change(call, *key, row));
@@ -82,23 +116,24 @@ impl Expected {
             Operation::Insert | Operation::Upsert => drop(self.pending.insert(key, Pending::Row(row.clone()))),
             Operation::Delete => drop(self.pending.insert(key, Pending::Gone)),
             Operation::Update => {
-                let (a, s) = (call.named.0.then_some(row.0), call.named.1.then(|| row.1.clone()));
-                self.update(key, a, s);
+                let set = call.named.iter().map(|id| (*id, row.get(id).cloned())).collect();
+                self.update(key, set);
             }
         }
     }
 
-    fn update(&mut self, key: i64, a: Option<Option<i32>>, s: Option<Option<String>>) {
-        match self.pending.entry(key).or_insert(Pending::Set((None, None))) {
+    fn update(&mut self, key: i64, set: BTreeMap<Id, Option<Value>>) {
+        match self.pending.entry(key).or_insert_with(|| Pending::Set(BTreeMap::new())) {
             Pending::Gone => {}
             Pending::Row(row) => {
-                row.0 = a.unwrap_or(row.0);
-                row.1 = s.unwrap_or_else(|| row.1.clone());
+                for (id, value) in set {
+                    match value {
+                        Some(value) => drop(row.insert(id, value)),
+                        None => drop(row.remove(&id)),
+                    }
+                }
             }
-            Pending::Set((have_a, have_s)) => {
-                *have_a = a.or(have_a.take());
-                *have_s = s.or(have_s.take());
-            }
+            Pending::Set(have) => have.extend(set),
         }
     }
 }

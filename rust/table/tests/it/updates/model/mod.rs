@@ -1,419 +1,325 @@
-//! Random changes, flushes, builds, migrations, vacuums, other writers and held snapshots, judged by a map in memory.
+//! Random changes in a world of neighbours, judged by a map in memory.
 //!
-//! All rows are compared after one to five operations, and after whatever moves or loses something; so that a key which went wrong
-//! is seen unless another change hits it first. Files are read again for that if they changed, and now and then in any case.
+//! ```text
+//! expected   base       what the data files have for those who know nothing of Lakemark
+//!            pending    for each key a row, its absence, or columns that are set
+//! ours       changes, staged rows, flushes, builds, compactions, migrations, publications, vacuums, held snapshots, lost marks
+//! others     rows       append, overwrite, delete by files and by vectors, merge, optimize
+//!            schema     add (first, too), drop, rename, reorder columns
+//!            restore    a Delta table goes back to an older version
+//!            log        checkpoints, a log that is cleaned up, files that a vacuum of Delta removes
+//!            touch      files of a folder are touched, renamed, written anew under their names
+//!            backup     the store as it was a while ago is put back
+//!            remake     a Delta table is dropped and made anew beside the old store
+//!            meanwhile  all of this while a migration writes files
+//!            between    publications, migrations, vacuums, flushes between two requests of a reader
+//!            processes  another process migrates, publishes, compacts, vacuums, is stopped or killed
+//! ```
+//!
+//! What is right:
+//!
+//! * Pending changes win for their keys over whatever the table holds, also over rows that others add later, until they are migrated.
+//! * Migrated rows are the table's. A RESTORE to a version before the migration brings back what the table had then, for keys that are
+//!   not pending any more: it undoes the migration like any other commit, with the acknowledged changes that were folded.
+//! * A RESTORE leaves alone what is pending.
+//! * An update of some columns sets these columns in whatever row the table has, until it is migrated. Columns are known by what they
+//!   are: by name in folders and Delta tables without mapping, by stored name in mapped ones. What is pending for a dropped column is
+//!   forgotten; one that is added under its name is another column, and NULL.
+//! * What others add while a migration runs counts as if it had been there before.
+//! * A store that is put back knows what it knew. Of a Delta table, what migrations folded since then counts as folded, as the log says;
+//!   what was not told to the log is an error of a kind, and never a wrong answer. Changes that are made afterwards are not lost.
+//! * The store of a Delta table that was dropped and made anew is an error of a kind as long as something is pending in it.
+//! * A killed process leaves the rows as they were. Which keys it migrated is not known to the model, so that others leave pending keys
+//!   alone until the next whole migration.
+//! * Marks may be lost or damaged at any time.
+//!
+//! Rows are compared after one to five operations, after whatever moves or loses something and after each neighbour; by another process,
+//! with marks and without, every 200 operations. Every migration is compared with what the data files then have by the log or the folder.
+//! `LAKEMARK_MODEL_NEIGHBOURS` names classes of others, `-name` all but one, `none`, `all`. Three more classes are for what we do and look
+//! at: `slices` (of the key range are migrated), `leaks` (a refused call leaves no run), `merges` (there are never too many runs).
 
+mod backup;
+mod changes;
 mod expected;
-mod others;
+mod files;
+mod interrupted;
+mod log;
+mod meanwhile;
+mod neighbours;
+mod processes;
+mod remake;
+mod rows;
+mod schema;
+mod store;
+mod touch;
+mod upkeep;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::datatypes::Int64Type;
-use lakemark_table::{
-    BuildOptions, Change, ErrorKind, MigrateOptions, Operation, Snapshot, Table, VacuumOptions, WriteOptions, Written,
-};
+use lakemark_table::{BuildOptions, Operation, Snapshot, Table};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use self::expected::{Call, Expected};
-use self::others::{Others, Rewrite};
-use super::reading::{Reader, Row};
-use super::{batch, keys};
+use self::backup::Backup;
+use self::expected::Expected;
+use self::files::{Form, Others};
+use self::neighbours::Classes;
+use self::rows::{Column, G, Id, K, Reader, Rows, draw_row};
 use crate::fixture::open;
 
 /// Operations of a trial.
 const STEPS: u64 = 250;
+/// Handles of the table that know nothing of each other, as those of processes.
+const HANDLES: usize = 3;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The classes of neighbours that are there if nobody chooses: those that the code gets right so far. All of them are the aim.
+const CLASSES: &str = "rows,touch";
 
 /// A snapshot that somebody goes on reading.
 struct Held {
     since: SystemTime,
     snapshot: Arc<Snapshot>,
-    rows: BTreeMap<i64, Row>,
+    columns: Vec<Column>,
+    rows: Rows,
 }
 
 struct Trial {
     seed: u64,
     keys: i64,
-    /// Whether something was migrated: then nobody may rewrite the files of a folder, whose readers could not tell them apart.
-    migrated: bool,
-    /// Whether a part was migrated, so that the model does not know which keys are still pending: others leave them alone.
-    sliced: bool,
+    classes: Classes,
+    /// Whether a process was killed in a migration, so that the model does not know which keys are pending: others leave them alone.
+    is_uncertain: bool,
+    has_lost_marks: bool,
     random: StdRng,
     folder: tempfile::TempDir,
-    table: Arc<Table>,
+    tables: Vec<Arc<Table>>,
+    /// Which of them makes the next operation.
+    at: usize,
+    /// The key's columns, and the options that it was declared with.
+    key: Vec<Id>,
+    options: BTreeMap<String, String>,
     expected: Expected,
+    /// What each version of a Delta table had, as far as it is known.
+    bases: Vec<Option<Rows>>,
+    /// The oldest version whose files nobody removed.
+    oldest: usize,
     /// The call that changed a key last.
     changed: BTreeMap<i64, u64>,
     sequence: u64,
+    /// Nobody has read the table before this sequence number.
+    floor: u64,
     others: Others,
+    backup: Option<Backup>,
     held: Vec<Held>,
     reader: Reader,
     operations: u64,
     next_check: u64,
     done: BTreeMap<&'static str, u64>,
+    trace: Vec<String>,
 }
 
 impl Drop for Trial {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("the model test fails with LAKEMARK_MODEL_SEED={} at operation {}", self.seed, self.operations);
+            println!("{:?}, key {:?}, {:?}", self.others.form, self.key, self.options);
+            let from = self.trace.len().saturating_sub(25);
+            println!("the last operations: {}", self.trace[from..].join("; "));
+            if std::env::var_os("LAKEMARK_MODEL_KEEP").is_some() {
+                println!("the table is left in {}", self.folder.path().display());
+                self.folder.disable_cleanup(true);
+            }
         }
     }
 }
 
 impl Trial {
-    async fn new(seed: u64) -> Self {
+    async fn new(seed: u64, classes: Classes) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let folder = tempfile::tempdir().unwrap();
-        let mut expected = Expected::default();
-        let mut others = Others::new(folder.path(), random.random_bool(0.4), random.random_bool(0.5));
+        let form = Form {
+            is_delta: random.random_bool(0.55),
+            with_vectors: random.random_bool(0.6),
+            is_mapped: random.random_bool(0.5),
+            is_partitioned: random.random_bool(0.35),
+        };
+        let form = Form {
+            with_vectors: form.is_delta && form.with_vectors,
+            is_mapped: form.is_delta && form.is_mapped,
+            ..form
+        };
+        let others = Others::new(folder.path(), form, classes.has("schema"), &mut random);
         let keys = *[30, 150, 400].get(random.random_range(0..3)).unwrap();
-        for file in 0..random.random_range(1..4) {
-            let mut rows = BTreeMap::new();
-            for key in (0..keys).filter(|key| key % 4 == file) {
-                if random.random_bool(0.8) {
-                    rows.insert(key, row(&mut random));
-                }
-            }
-            expected.base.extend(rows.clone());
-            others.append(&rows);
-        }
-        let table = open(folder.path()).await;
         let options = parameters(&mut random);
-        let key = if random.random_bool(0.4) { vec!["g".to_owned(), "k".to_owned()] } else { vec!["k".to_owned()] };
-        table.declare_key(&key, &options, one_thread()).await.unwrap();
-        if random.random_bool(0.3) {
-            table.drop_index(&format!("{}_key", key.join("_")), false).await.unwrap();
-        }
-        Self {
+        let key = if random.random_bool(0.4) { vec![G, K] } else { vec![K] };
+        let mut trial = Self {
             seed,
             keys,
-            migrated: false,
-            sliced: false,
+            classes,
+            is_uncertain: false,
+            has_lost_marks: false,
             random,
             folder,
-            table,
-            expected,
+            tables: Vec::new(),
+            at: 0,
+            key,
+            options,
+            expected: Expected::default(),
+            bases: Vec::new(),
+            oldest: 0,
             changed: BTreeMap::new(),
             sequence: 0,
+            floor: 0,
             others,
+            backup: None,
             held: Vec::new(),
             reader: Reader::default(),
             operations: 0,
             next_check: 0,
             done: BTreeMap::new(),
+            trace: Vec::new(),
+        };
+        trial.fill();
+        trial.declare().await;
+        trial
+    }
+
+    /// The first rows, in some files.
+    fn fill(&mut self) {
+        let files = self.random.random_range(1..4);
+        for file in 0..files {
+            let mut rows = Rows::new();
+            for key in (0..self.keys).filter(|key| key % 4 == file) {
+                if self.random.random_bool(0.8) {
+                    rows.insert(key, draw_row(&mut self.random, &self.others.columns));
+                }
+            }
+            if !rows.is_empty() {
+                self.others.append(&mut self.random, &rows);
+                self.expected.base.extend(rows);
+            }
         }
+        self.bases.clear();
+        self.note_versions();
+    }
+
+    /// Declares the key of a table without a store.
+    async fn declare(&mut self) {
+        self.open_all().await;
+        let names: Vec<String> = self.key.iter().map(|id| self.shown(*id)).collect();
+        self.table().declare_key(&names, &self.options, one_thread()).await.unwrap();
+        if self.random.random_bool(0.3) {
+            self.table().drop_index(&format!("{}_key", names.join("_")), false).await.unwrap();
+        }
+        self.sequence = 0;
+        self.floor = 0;
+        self.changed.clear();
+    }
+
+    fn shown(&self, id: Id) -> String {
+        self.others.columns.iter().find(|column| column.id == id).unwrap().shown.clone()
+    }
+
+    /// Opens the table as if nobody had had it open.
+    async fn open_all(&mut self) {
+        self.tables.clear();
+        for _ in 0..HANDLES {
+            self.tables.push(open(self.folder.path()).await);
+        }
+    }
+
+    fn table(&self) -> Arc<Table> {
+        Arc::clone(&self.tables[self.at])
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().to_owned()
     }
 
     async fn step(&mut self) {
         self.operations += 1;
+        self.at = self.random.random_range(0..HANDLES);
         let what = match self.random.random_range(0..1000) {
-            0..290 => self.call(Operation::Upsert).await,
-            290..430 => self.call(Operation::Delete).await,
-            430..620 => self.call(Operation::Update).await,
-            620..720 => self.call(Operation::Insert).await,
-            720..745 => self.several().await,
-            745..760 => self.staged().await,
-            760..820 => self.flush().await,
-            820..850 => self.reopen().await,
-            850..880 => self.append(),
-            880..915 => self.rewrite(),
-            915..925 => self.build().await,
-            925..945 => self.lose_marks(),
-            945..965 => self.migrate().await,
-            965..980 => self.vacuum().await,
-            _ => self.hold().await,
+            0..200 => self.call(Operation::Upsert).await,
+            200..300 => self.call(Operation::Delete).await,
+            300..450 => self.call(Operation::Update).await,
+            450..520 => self.call(Operation::Insert).await,
+            520..545 => self.several().await,
+            545..560 => self.staged().await,
+            560..610 => self.flush().await,
+            610..630 => self.reopen().await,
+            630..640 => self.build().await,
+            640..655 => self.lose_marks(),
+            655..680 => self.migrate().await,
+            680..690 => self.publish().await,
+            690..705 => self.vacuum().await,
+            705..720 => self.hold().await,
+            720..730 => self.compact().await,
+            _ => self.neighbour().await,
         };
         *self.done.entry(what).or_default() += 1;
+        self.trace.push(format!("{} {what}", self.operations));
+        self.note_versions();
         if self.operations.is_multiple_of(50) {
             self.reader = Reader::default();
         }
-        let is_call = ["insert", "upsert", "update", "delete", "several changes", "staged"].contains(&what);
+        let is_call = ["insert", "upsert", "update", "delete", "several changes", "staged", "nothing"].contains(&what);
         if !is_call || self.operations >= self.next_check {
             self.check().await;
             self.next_check = self.operations + self.random.random_range(1..6);
         }
+        if self.operations.is_multiple_of(200) {
+            self.check_apart().await;
+        }
+    }
+
+    /// Takes in versions that Lakemark committed. Of those before the last one it is not known what they had.
+    fn note_versions(&mut self) {
+        let Some(log) = &mut self.others.log else { return };
+        log.sync();
+        while self.bases.len() < log.states.len() {
+            self.bases.push(None);
+        }
+        *self.bases.last_mut().unwrap() = (!self.is_uncertain).then(|| self.expected.base.clone());
     }
 
     async fn check(&mut self) {
-        let snapshot = self.table.snapshot().await.unwrap();
-        assert_eq!(self.reader.rows_of(&snapshot), self.expected.rows(), "after {} operations", self.operations);
+        let snapshot = self.table().snapshot().await.unwrap();
+        self.compare(&snapshot);
+    }
+
+    fn compare(&mut self, snapshot: &Snapshot) {
+        let rows = self.reader.rows_of(snapshot, &self.others.columns, &self.others.stored);
+        let rows = rows.unwrap_or_else(|why| panic!("{why}, after {} operations", self.operations));
+        assert_same(&rows, &self.expected.rows(), &format!("after {} operations", self.operations));
         assert_eq!(snapshot.sequence(), Some(self.sequence));
-    }
-
-    fn some_keys(&mut self) -> Vec<i64> {
-        let count = self.random.random_range(1..20);
-        let mut keys: Vec<i64> = (0..count).map(|_| self.random.random_range(0..self.keys)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    }
-
-    fn draw(&mut self, operation: Operation) -> Call {
-        let rows = self.some_keys().into_iter().map(|key| (key, row(&mut self.random))).collect();
-        let named = [(true, false), (false, true), (true, true)][self.random.random_range(0..3)];
-        Call { operation, rows, named }
-    }
-
-    /// One change, sometimes by somebody who has seen the table as it was a while ago.
-    async fn call(&mut self, operation: Operation) -> &'static str {
-        let call = self.draw(operation);
-        let read_at =
-            self.random.random_bool(0.1).then(|| self.sequence.saturating_sub(self.random.random_range(0..9)));
-        self.make(&[call], read_at, false).await;
-        operation.name()
-    }
-
-    /// Several changes in one call, made as a whole or not at all.
-    async fn several(&mut self) -> &'static str {
-        let operations = [Operation::Delete, Operation::Insert, Operation::Update, Operation::Upsert];
-        let count = self.random.random_range(2..5);
-        let drawn: Vec<Operation> = (0..count).map(|_| operations[self.random.random_range(0..4)]).collect();
-        let calls: Vec<Call> = drawn.into_iter().map(|operation| self.draw(operation)).collect();
-        self.make(&calls, None, false).await;
-        "several changes"
-    }
-
-    /// Rows that tasks have staged, in some cases more of them than the buffer takes.
-    async fn staged(&mut self) -> &'static str {
-        let mut calls = Vec::new();
-        for operation in [Operation::Delete, Operation::Update, Operation::Upsert, Operation::Insert] {
-            if self.random.random_bool(0.7) {
-                let mut call = self.draw(operation);
-                if operation != Operation::Insert && self.random.random_bool(0.7) {
-                    call.rows = (0..self.keys).map(|key| (key, row(&mut self.random))).collect();
-                }
-                calls.push(call);
-            }
+        let mut have: Vec<String> = snapshot.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let mut want: Vec<String> = self.others.columns.iter().map(|column| column.shown.clone()).collect();
+        if !self.others.form.is_delta {
+            have.sort_unstable();
+            want.sort_unstable();
         }
-        if !calls.is_empty() {
-            self.make(&calls, None, true).await;
-        }
-        "staged"
+        assert_eq!(have, want);
     }
+}
 
-    async fn make(&mut self, calls: &[Call], read_at: Option<u64>, is_staged: bool) {
-        let mut after = self.expected.clone();
-        let is_free = after.make(calls);
-        let touched: Vec<i64> = calls.iter().flat_map(|call| call.rows.iter().map(|(key, _)| *key)).collect();
-        let newest = touched.iter().filter_map(|key| self.changed.get(key)).max().copied().unwrap_or(0);
-        let is_current = read_at.is_none_or(|read_at| newest <= read_at);
-        let written = match is_staged {
-            true => self.write_staged(calls).await,
-            false => self.write(calls, read_at).await,
-        };
-        match written {
-            Ok(written) => {
-                assert!(is_free && is_current, "made, though free {is_free}, current {is_current}: {calls:?}");
-                assert_eq!((written.sequence, written.rows), (self.sequence + 1, touched.len() as u64));
-                self.sequence = written.sequence;
-                // An update of a row that is not there changes nothing, so that nobody need be told of it.
-                let (before, now) = (self.expected.rows(), after.rows());
-                let changed = touched.into_iter().filter(|key| before.contains_key(key) || now.contains_key(key));
-                self.changed.extend(changed.map(|key| (key, written.sequence)));
-                self.expected = after;
-            }
-            Err(ErrorKind::AlreadyExists) => assert!(!is_free, "{calls:?}"),
-            // What was migrated meanwhile is a conflict too, whichever key it is about.
-            Err(ErrorKind::Conflict) => assert!(read_at.is_some_and(|read_at| read_at < self.sequence), "{calls:?}"),
-            Err(ErrorKind::CacheFull) => self.make_room().await,
-            Err(other) => panic!("{other:?}: {calls:?}"),
-        }
+/// Fails with the keys that differ, if some do.
+fn assert_same(have: &Rows, want: &Rows, at: &str) {
+    if have == want {
+        return;
     }
-
-    async fn write(&self, calls: &[Call], read_at: Option<u64>) -> Result<Written, ErrorKind> {
-        let changes = calls.iter().map(|call| Change { operation: call.operation, rows: given(call) }).collect();
-        let written = self.table.write(changes, WriteOptions { read_at, ..WriteOptions::default() }).await;
-        written.map_err(|error| error.kind())
-    }
-
-    /// Each operation's rows in up to three files, whose keys lie between each other's.
-    async fn write_staged(&mut self, calls: &[Call]) -> Result<Written, ErrorKind> {
-        let mut staged = Vec::new();
-        for call in calls {
-            let files = self.random.random_range(1..4);
-            for file in 0..files {
-                let rows =
-                    call.rows.iter().enumerate().filter(|(at, _)| at % files == file).map(|(_, row)| row.clone());
-                let mut staging = self.table.stage(call.operation).await.unwrap();
-                staging.write(given(&Call { rows: rows.collect(), ..call.clone() })).await.unwrap();
-                staged.extend(staging.finish().await.unwrap());
-            }
-        }
-        let written = self.table.write_staged(&staged, WriteOptions::default()).await;
-        if written.is_err() {
-            self.table.discard_staged(&staged).await.unwrap();
-        }
-        written.map_err(|error| error.kind())
-    }
-
-    /// Nothing was made; pending rows go into the data files.
-    async fn make_room(&mut self) {
-        self.check().await;
-        *self.done.entry("cache full").or_default() += 1;
-        self.migrate_part(1.0).await;
-    }
-
-    async fn flush(&mut self) -> &'static str {
-        match self.table.flush().await {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::CacheFull => self.make_room().await,
-            Err(error) => panic!("{error}"),
-        }
-        "flush"
-    }
-
-    async fn reopen(&mut self) -> &'static str {
-        self.table = open(self.folder.path()).await;
-        "reopen"
-    }
-
-    /// Another writer adds a file; some of its keys may be pending.
-    fn append(&mut self) -> &'static str {
-        let wanted = self.some_keys();
-        let is_free = |key: &i64| !self.expected.base.contains_key(key) && self.is_known(*key);
-        let free: Vec<i64> = wanted.into_iter().filter(is_free).collect();
-        let rows: BTreeMap<i64, Row> = free.into_iter().map(|key| (key, row(&mut self.random))).collect();
-        if !rows.is_empty() {
-            self.expected.base.extend(rows.clone());
-            self.others.append(&rows);
-        }
-        "append by others"
-    }
-
-    /// Whether it is known whether the key is pending.
-    fn is_known(&self, key: i64) -> bool {
-        !(self.sliced && self.expected.is_pending(key))
-    }
-
-    /// Another writer compacts, changes or deletes what is in the data files.
-    fn rewrite(&mut self) -> &'static str {
-        if !self.others.is_delta {
-            if self.migrated {
-                return "nothing";
-            }
-            self.held.clear();
-        }
-        let mut base = std::mem::take(&mut self.expected.base);
-        let (sliced, expected) = (self.sliced, &self.expected);
-        let may = |key: i64| !(sliced && expected.is_pending(key));
-        let what = match self.random.random_range(0..4) {
-            0 if self.others.with_vectors => {
-                self.others.delete_rows(&mut self.random, &mut base, &may);
-                "deletion vector by others"
-            }
-            1 => {
-                self.others.rewrite(&mut self.random, &mut base, &may, Rewrite::Change);
-                "rewrite by others"
-            }
-            2 if base.len() as i64 > self.keys / 2 => {
-                self.others.rewrite(&mut self.random, &mut base, &may, Rewrite::Remove);
-                "remove by others"
-            }
-            _ => {
-                self.others.rewrite(&mut self.random, &mut base, &may, Rewrite::Compact);
-                "compaction by others"
-            }
-        };
-        self.expected.base = base;
-        what
-    }
-
-    async fn migrate(&mut self) -> &'static str {
-        let is_whole = self.random.random_bool(0.6);
-        let fraction = if is_whole { 1.0 } else { self.random.random_range(0.05..0.9) };
-        self.migrate_part(fraction).await;
-        if is_whole { "migrate" } else { "migrate a slice" }
-    }
-
-    async fn migrate_part(&mut self, fraction: f64) {
-        let report = match self.table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await {
-            Ok(report) => report,
-            Err(error) => panic!("{error}"),
-        };
-        assert!(report.delta_version.is_none() || self.others.is_delta);
-        self.migrated = true;
-        self.sliced |= fraction < 1.0;
-        if fraction >= 1.0 {
-            self.expected.migrated();
-            self.sliced = false;
-            let snapshot = self.table.snapshot().await.unwrap();
-            assert!(snapshot.pending().is_none());
-        }
-    }
-
-    async fn build(&mut self) -> &'static str {
-        if !self.table.snapshot().await.unwrap().indexes().is_empty() {
-            self.table.build(one_thread()).await.unwrap();
-        }
-        "build"
-    }
-
-    /// Segments and resolutions are marks, which may be lost or damaged at any time.
-    fn lose_marks(&mut self) -> &'static str {
-        let folder = self.folder.path().join("_lakemark/marks");
-        if self.random.random_bool(0.3) {
-            fs::remove_dir_all(folder).ok();
-            return "all marks lost";
-        }
-        for file in files_below(&folder) {
-            match self.random.random_range(0..4) {
-                0 => fs::remove_file(file).unwrap(),
-                1 => fs::write(file, b"no mark at all").unwrap(),
-                _ => {}
-            }
-        }
-        "marks lost or damaged"
-    }
-
-    /// A vacuum a week later, as if whatever is held now had been taken just before.
-    async fn vacuum(&mut self) -> &'static str {
-        if self.random.random_bool(0.5) {
-            self.held.clear();
-        }
-        let oldest = self.held.iter().map(|held| held.since).min().unwrap_or_else(SystemTime::now);
-        for folder in ["manifest", "marks", "updates", "data"] {
-            for path in files_below(&self.folder.path().join("_lakemark").join(folder)) {
-                let file = File::options().write(true).open(path).unwrap();
-                let modified = file.metadata().unwrap().modified().unwrap();
-                if modified < oldest && folder != "data" {
-                    file.set_modified(modified - 8 * DAY).unwrap();
-                }
-            }
-        }
-        self.table.vacuum(VacuumOptions::default()).await.unwrap();
-        self.check_held();
-        "vacuum"
-    }
-
-    async fn hold(&mut self) -> &'static str {
-        self.check_held();
-        if self.held.len() > 3 {
-            self.held.remove(0);
-        }
-        // The clock of files is coarser.
-        let since = SystemTime::now() - Duration::from_millis(50);
-        let snapshot = self.table.snapshot().await.unwrap();
-        self.held.push(Held { since, snapshot, rows: self.expected.rows() });
-        "hold"
-    }
-
-    fn check_held(&mut self) {
-        for held in &self.held {
-            assert_eq!(
-                Reader::default().rows_of(&held.snapshot),
-                held.rows,
-                "held, after {} operations",
-                self.operations
-            );
-        }
-    }
+    let keys = have.keys().chain(want.keys()).filter(|key| have.get(key) != want.get(key));
+    let keys: std::collections::BTreeSet<i64> = keys.copied().collect();
+    let told: Vec<String> = keys
+        .iter()
+        .take(6)
+        .map(|key| format!("key {key}: has {:?}, expected {:?}", have.get(key), want.get(key)))
+        .collect();
+    panic!("{at}: {} keys differ\n{}", keys.len(), told.join("\n"));
 }
 
 /// Mostly small, so that there are many runs and merges; sometimes so small that the cache is full again and again.
@@ -435,52 +341,25 @@ fn one_thread() -> BuildOptions {
     BuildOptions { threads: Some(1), ..BuildOptions::default() }
 }
 
-fn files_below(folder: &Path) -> Vec<std::path::PathBuf> {
+fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-fn row(random: &mut StdRng) -> Row {
-    let a = random.random_bool(0.8).then(|| random.random_range(0..1000));
-    (a, random.random_bool(0.8).then(|| format!("s{}", random.random_range(0..1000))))
-}
-
-fn as_batch(rows: &[(i64, Row)]) -> RecordBatch {
-    let rows: Vec<_> = rows.iter().map(|(key, (a, s))| (*key, *a, s.as_deref())).collect();
-    grouped(&batch(&rows))
-}
-
-/// The rows with the group of each key, which is part of the key in some trials.
-fn grouped(rows: &RecordBatch) -> RecordBatch {
-    let keys = rows.column_by_name("k").unwrap().as_primitive::<Int64Type>();
-    let groups: StringArray = keys.values().iter().map(|key| Some(format!("g{}", key % 3))).collect();
-    let own = rows.schema_ref().fields().iter().zip(rows.columns());
-    let own = own.map(|(field, values)| (field.name().clone(), Arc::clone(values), field.is_nullable()));
-    RecordBatch::try_from_iter_with_nullable(own.chain([("g".to_owned(), Arc::new(groups) as ArrayRef, true)])).unwrap()
-}
-
-/// The rows of a call, as it is made.
-fn given(call: &Call) -> RecordBatch {
-    match call.operation {
-        Operation::Delete => grouped(&keys(&call.rows.iter().map(|(key, _)| *key).collect::<Vec<_>>())),
-        Operation::Update => {
-            let named = [Some(0), call.named.0.then_some(1), call.named.1.then_some(2), Some(3)];
-            as_batch(&call.rows).project(&named.into_iter().flatten().collect::<Vec<_>>()).unwrap()
-        }
-        Operation::Insert | Operation::Upsert => as_batch(&call.rows),
-    }
-}
-
 /// `LAKEMARK_MODEL_OPERATIONS` and `LAKEMARK_MODEL_SEED` make more of them.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_changes_agree_with_a_map() {
+    if let Ok(order) = std::env::var(processes::ORDER) {
+        return processes::obey(&order).await;
+    }
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let wanted = number("LAKEMARK_MODEL_OPERATIONS", 900);
+    let wanted = number("LAKEMARK_MODEL_OPERATIONS", 3000);
     let first = number("LAKEMARK_MODEL_SEED", 7);
+    let classes = Classes::of(&std::env::var("LAKEMARK_MODEL_NEIGHBOURS").unwrap_or_else(|_| CLASSES.to_owned()));
     let (mut seed, mut operations, mut sums) = (first, 0, BTreeMap::<&str, u64>::new());
     let (start, mut told) = (Instant::now(), Instant::now());
     while operations < wanted {
-        let mut trial = Trial::new(seed).await;
+        let mut trial = Trial::new(seed, classes.clone()).await;
         for _ in 0..STEPS.min(wanted - operations) {
             trial.step().await;
         }
@@ -492,7 +371,12 @@ async fn random_changes_agree_with_a_map() {
         if told.elapsed() > Duration::from_secs(30) || operations >= wanted {
             told = Instant::now();
             let rate = operations as f64 / start.elapsed().as_secs_f64();
-            println!("{operations} operations, seeds {first} to {}, {rate:.0} a second: {sums:?}", seed - 1);
+            let others: u64 =
+                sums.iter().filter(|(what, _)| what.starts_with("others: ")).map(|(_, count)| count).sum();
+            println!(
+                "{operations} operations, {others} of them by neighbours, seeds {first} to {}, {rate:.0} a second: {sums:?}",
+                seed - 1
+            );
         }
     }
 }

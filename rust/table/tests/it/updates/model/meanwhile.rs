@@ -1,0 +1,169 @@
+//! Others go on while a migration writes its files: it stops at some step of its progress until they are done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use lakemark_table::{ErrorKind, MigrateOptions, Operation, Progress, VacuumOptions};
+use rand::Rng;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::block_in_place;
+
+use super::expected::{Call, Expected};
+use super::rows::{Rows, draw_row};
+use super::upkeep::set_back_all;
+use super::{HANDLES, Trial, store};
+
+/// Somebody who waits until he may go on.
+pub type Waiting = SyncSender<()>;
+
+/// Stops whoever comes by, at one step or at each that begins anew.
+#[derive(Debug)]
+pub struct Stops {
+    steps: AtomicU64,
+    /// The step, from 0; every beginning if there is none.
+    at: Option<u64>,
+    waiting: UnboundedSender<Waiting>,
+}
+
+impl Stops {
+    pub fn new(at: Option<u64>) -> (Arc<Self>, UnboundedReceiver<Waiting>) {
+        let (waiting, stopped) = unbounded_channel();
+        (Arc::new(Self { steps: AtomicU64::new(0), at, waiting }), stopped)
+    }
+
+    pub fn step(&self, begins: bool) {
+        let step = self.steps.fetch_add(1, Ordering::SeqCst);
+        if self.at.map_or(begins, |at| at == step) {
+            let (go, went) = sync_channel(1);
+            if self.waiting.send(go).is_ok() {
+                block_in_place(|| went.recv()).ok();
+            }
+        }
+    }
+}
+
+impl Progress for Stops {
+    fn start(&self, _: u64) {
+        self.step(true);
+    }
+
+    fn advance(&self, _: u64) {
+        self.step(false);
+    }
+
+    fn finish(&self) {}
+}
+
+impl Trial {
+    /// A migration, and what others do while it runs.
+    pub async fn meanwhile(&mut self) -> &'static str {
+        if self.is_uncertain || self.expected.pending.is_empty() {
+            return "nothing";
+        }
+        let is_whole = self.random.random_bool(0.5) || !self.classes.has("slices");
+        let fraction = if is_whole { 1.0 } else { self.random.random_range(0.05..0.9) };
+        let is_blind = self.random.random_bool(0.15);
+        let (stops, mut stopped) = Stops::new((!is_blind).then(|| self.random.random_range(0..4)));
+        let begun = self.expected.pending.clone();
+        let mut since: Vec<Call> = Vec::new();
+        let options = MigrateOptions { fraction, progress: Some(stops), ..MigrateOptions::default() };
+        let migrating = self.at;
+        let table = self.table();
+        let mut migration = tokio::spawn(async move { table.migrate(options).await });
+        let (mut what, mut is_over) = ("others: nothing while it was migrated", false);
+        loop {
+            tokio::select! {
+                done = &mut migration => {
+                    if let Err(error) = done.unwrap() { panic!("{what}: {error:?}") }
+                    break;
+                }
+                Some(go) = stopped.recv() => {
+                    // Indexes are built once it is over: then others come later.
+                    if !is_over && !store::is_migrating(&self.root()) {
+                        is_over = true;
+                        self.ended(fraction, &begun, &since).await;
+                    }
+                    self.at = (migrating + self.random.random_range(1..HANDLES)) % HANDLES;
+                    what = match is_blind {
+                        true => self.blind_append(),
+                        false => self.during(is_whole && !is_over, &mut since).await,
+                    };
+                    self.trace.push(format!("{} meanwhile {what}", self.operations));
+                    self.note_versions();
+                    self.check().await;
+                    go.send(()).unwrap();
+                }
+            }
+        }
+        self.at = migrating;
+        if !is_over {
+            self.ended(fraction, &begun, &since).await;
+        }
+        what
+    }
+
+    /// What was pending when it began is in the data files; what came since is not.
+    async fn ended(
+        &mut self,
+        fraction: f64,
+        begun: &std::collections::BTreeMap<i64, super::expected::Pending>,
+        since: &[Call],
+    ) {
+        if fraction < 1.0 {
+            return self.sliced().await;
+        }
+        let rows = self.expected.rows();
+        let mut expected = Expected { base: std::mem::take(&mut self.expected.base), pending: begun.clone() };
+        if let Some(backup) = &mut self.backup {
+            backup.folded.extend(begun.keys());
+        }
+        expected.migrated(&std::collections::BTreeSet::new());
+        since.iter().for_each(|call| assert!(expected.make(std::slice::from_ref(call)), "{call:?}"));
+        super::assert_same(&expected.rows(), &rows, "the model itself");
+        self.expected = expected;
+        self.check_base();
+    }
+
+    async fn during(&mut self, may_write: bool, since: &mut Vec<Call>) -> &'static str {
+        match self.random.random_range(0..10) {
+            0 => "others: read while it was migrated",
+            1 | 2 if may_write => {
+                let operation =
+                    [Operation::Upsert, Operation::Delete, Operation::Update][self.random.random_range(0..3)];
+                let call = self.draw(operation);
+                let before = self.sequence;
+                self.make_if_room(&call).await;
+                if self.sequence > before {
+                    since.push(call);
+                }
+                "others: write while it was migrated"
+            }
+            3 => {
+                self.held.clear();
+                set_back_all(&self.root(), std::time::Duration::from_secs(2 * 60 * 60));
+                let older_than = std::time::Duration::from_secs(60 * 60);
+                self.table().vacuum(VacuumOptions { older_than, ..VacuumOptions::default() }).await.unwrap();
+                "others: vacuum while it was migrated"
+            }
+            4 if !self.others.form.is_delta => {
+                let error = self.table().publish().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+                "others: publish while it was migrated"
+            }
+            5 | 6 if self.classes.has("schema") => self.plain("schema").await,
+            7 if self.classes.has("restore") => self.plain("restore").await,
+            _ if self.classes.has("rows") => self.plain("rows").await,
+            _ => "others: read while it was migrated",
+        }
+    }
+
+    /// A key that nobody has changed and no file has is added, each time that the migration begins anew.
+    fn blind_append(&mut self) -> &'static str {
+        let key = (self.keys..).find(|key| !self.expected.base.contains_key(key) && !self.expected.is_pending(*key));
+        let rows = Rows::from([(key.unwrap(), draw_row(&mut self.random, &self.others.columns))]);
+        self.others.append(&mut self.random, &rows);
+        self.expected.base.extend(rows);
+        "others: append whenever it is migrated"
+    }
+}
