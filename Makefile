@@ -57,7 +57,7 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test model-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test model-test neighbours-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
@@ -180,6 +180,11 @@ process-test: export LAKEMARK_PROCESSES_SECONDS = $(PROCESSES_SECONDS)
 model-test: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
 model-test: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
 model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
+ifdef NEIGHBOURS
+model-test: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
+endif
+neighbours-test: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
+neighbours-test: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
 
 crash-test: ## kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
 	$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk --test builds -- --nocapture
@@ -187,9 +192,12 @@ crash-test: ## kills a writer TRIALS=120 times, at random instants and named poi
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
-model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7: random changes, migrations, vacuums, other writers, and SQL, against a map
+model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
 	$(CARGO) test --workspace --test it statements -- --nocapture
+
+neighbours-test: native ## OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map
+	$(PY) -m pytest -s tests/python/test_neighbours.py
 
 FUZZ_QUERIES = $(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries
 JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
