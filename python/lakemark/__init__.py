@@ -34,6 +34,7 @@ from lakemark.exceptions import (
     NotFoundError,
     SchemaMismatchError,
     SnapshotExpiredError,
+    StoreMismatchError,
     UnsupportedError,
 )
 from lakemark.reports import (
@@ -97,6 +98,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "SnapshotExpiredError",
+    "StoreMismatchError",
     "Table",
     "TableInfo",
     "UnsupportedError",

@@ -28,6 +28,7 @@ __all__ = [
     "NotFoundError",
     "SchemaMismatchError",
     "SnapshotExpiredError",
+    "StoreMismatchError",
     "UnsupportedError",
 ]
 
@@ -66,6 +67,10 @@ class CacheFullError(LakemarkError):
 
 class SnapshotExpiredError(LakemarkError):
     """What an old version of the table needs is gone; the message says which versions can still be read."""
+
+
+class StoreMismatchError(LakemarkError):
+    """The pending changes of a store may not be those of the table; `Table.repair` decides what becomes of them."""
 
 
 class CorruptError(LakemarkError):

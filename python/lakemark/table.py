@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
+from typing import Literal
 
 from lakemark import _arrow, _internal
 from lakemark._progress import ProgressBar
@@ -326,6 +327,28 @@ class Table:
             CacheFullError: There is no room for the run.
         """
         self._inner.flush()
+
+    def repair(self, pending: Literal["keep", "discard"]) -> bool:
+        """Decides what becomes of pending changes where the store and the Delta table do not belong together any more.
+
+        That is so where the store was put back from a backup, the table was made anew in the same place, or its log was set
+        back; reading and changing the table raise `StoreMismatchError` then. Where both can be told to belong together, and
+        where nothing is pending, nothing is raised and there is nothing to decide.
+
+        Args:
+            pending: `keep` lets the changes that the store has count over what the table has of their keys; `discard`
+                forgets them.
+
+        Returns:
+            Whether there was something to decide.
+
+        Raises:
+            InvalidInputError: The table has no key, or `pending` is neither.
+            ConflictError: A migration of the table is running.
+        """
+        if pending not in ("keep", "discard"):
+            raise InvalidInputError(f"pending is {pending!r}; give 'keep' or 'discard'")
+        return self._inner.repair(pending == "keep")
 
     def migrate(
         self,

@@ -94,6 +94,14 @@ Examples:
   lakemark index advise flights/ --queries dashboard.sql
   lakemark index advise flights/ --queries dashboard.sql --apply";
 
+const REPAIR_NOTE: &str = "\
+A Delta table and its store part where the store was put back from a backup, the table was made anew in the same place, or its log was
+set back. Queries then end with StoreMismatch, as nobody can tell which of the pending updates the table has already. Where the right store
+or log can be put back, that is better than either choice.
+
+  lakemark repair flights/ --pending keep          what the store has counts over what the table has of the same keys
+  lakemark repair flights/ --pending discard       the table counts as it is";
+
 const MIGRATE_EXAMPLES: &str = "\
 Queries and changes go on meanwhile. Files without a changed row stay as they are; the indexes cover the new ones. A migration that was stopped \
 at any point is finished, or begun again, by the next one.
@@ -163,6 +171,9 @@ pub enum Verb {
     Delete(ChangeArgs),
     /// Write the buffer of pending updates to a run now, and not only when it is full
     Flush(FlushArgs),
+    /// Decide what becomes of pending updates whose store does not belong to the Delta table any more
+    #[command(after_help = REPAIR_NOTE)]
+    Repair(RepairArgs),
     /// Fold pending rows into the data files: by one commit of a Delta table, or into the store of a folder
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
@@ -482,6 +493,26 @@ pub struct FlushArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
+}
+
+/// `lakemark repair`.
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// The table.
+    #[command(flatten)]
+    pub at: TableArgs,
+    /// `keep` lets them count over what the table has of their keys, `discard` forgets them
+    #[arg(long, value_enum)]
+    pub pending: PendingChoice,
+}
+
+/// What becomes of pending updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PendingChoice {
+    /// They stay pending
+    Keep,
+    /// They are forgotten
+    Discard,
 }
 
 /// `lakemark migrate`.

@@ -5,7 +5,7 @@
 //!     ├─ maintain    index create|build|list|drop|verify, history, info
 //!     ├─ advise      index advise
 //!     ├─ ask         count, explain
-//!     ├─ updates     key, insert, upsert, update, delete, flush, migrate, whose rows are read by input
+//!     ├─ updates     key, insert, upsert, update, delete, flush, repair, migrate, whose rows are read by input
 //!     └─ shell       sql: -c, -f, a pipe, or a prompt
 //! ```
 //!
@@ -82,6 +82,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Update(change)) => updates::change(Operation::Update, change).await,
         Some(Verb::Delete(change)) => updates::change(Operation::Delete, change).await,
         Some(Verb::Flush(flush)) => updates::flush(flush).await,
+        Some(Verb::Repair(repair)) => updates::repair(repair).await,
         Some(Verb::Migrate(migrate)) => updates::migrate(migrate).await,
         Some(Verb::History(history)) => maintain::history(history).await,
         Some(Verb::Info(info)) => maintain::info(info).await,

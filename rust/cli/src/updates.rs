@@ -1,4 +1,4 @@
-//! `key`, `insert`, `upsert`, `update`, `delete`, `flush` and `migrate`: changes of a table's rows.
+//! `key`, `insert`, `upsert`, `update`, `delete`, `flush`, `repair` and `migrate`: changes of a table's rows.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Progress, PublishReport, Table,
-    Transaction, UpdatesInfo, WriteOptions,
+    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Pending, Progress, PublishReport,
+    Table, Transaction, UpdatesInfo, WriteOptions,
 };
 use serde_json::json;
 
-use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, TextFormat, Tuning};
+use crate::args::{ChangeArgs, FlushArgs, KeyArgs, MigrateArgs, PendingChoice, RepairArgs, TextFormat, Tuning};
 use crate::ask::open;
 use crate::failure::Failure;
 use crate::progress::{Bar, CtrlC};
@@ -73,6 +73,19 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
         info.runs.len(),
         info.cache_bytes
     ))
+}
+
+pub(crate) async fn repair(args: RepairArgs) -> Result<(), Failure> {
+    let table = open(&args.at).await?;
+    let pending = match args.pending {
+        PendingChoice::Keep => Pending::Keep,
+        PendingChoice::Discard => Pending::Discard,
+    };
+    match (table.repair(pending).await?, args.pending) {
+        (false, _) => output::text("nothing to repair: store and table belong together"),
+        (true, PendingChoice::Keep) => output::text("the pending updates are kept, and count over what the table has"),
+        (true, PendingChoice::Discard) => output::text("the pending updates are discarded"),
+    }
 }
 
 pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {

@@ -64,15 +64,15 @@ pub(crate) async fn run(state: SessionState, statement: DmlStatement, transactio
     let Some(key) = snapshot.key_columns() else { return Err(no_key(&table)) };
     let statement_name = statement.op.name().to_owned();
     let input = statement.input.as_ref().clone();
-    let mut options = WriteOptions { read_at: snapshot.sequence(), transaction };
+    let mut options = WriteOptions { read_at: snapshot.sequence(), read: Some(Arc::clone(&snapshot)), transaction };
     let changes = match statement.op {
         WriteOp::Insert(InsertOp::Append) => {
             // Rows that are there already are an error of their own.
-            options.read_at = None;
+            (options.read_at, options.read) = (None, None);
             change(Operation::Insert, &rows(&state, input).await?)
         }
         WriteOp::Insert(InsertOp::Replace) => {
-            options.read_at = None;
+            (options.read_at, options.read) = (None, None);
             change(Operation::Upsert, &rows(&state, input).await?)
         }
         WriteOp::Delete => {

@@ -22,6 +22,7 @@ use crate::handle::{self, Pinned};
 use crate::maintain;
 use crate::plan;
 use crate::read::PieceReader;
+use crate::read_points;
 use crate::row_groups;
 use crate::runtime::block_on;
 use crate::split::{Piece, ScanSpec};
@@ -108,18 +109,20 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
     .resolve::<Throw>()
 }
 
-/// `long sequence(long table)`: the number of the last change that the pinned state has, or -1 if the table takes none.
+/// `long readPoint(long table)`: a number for the pinned state, which a later change of what was read names; greater than those before, and -1
+/// if the table takes no changes.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_sequence<'l>(
+pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_readPoint<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
 ) -> jlong {
     env.with_env(|_env| -> Result<jlong> {
-        let sequence = handle::get(table)?.snapshot.sequence();
-        sequence.map_or(Ok(-1), |sequence| {
-            jlong::try_from(sequence).map_err(|_| NativeError::internal("too many changes for Java"))
-        })
+        let snapshot = handle::get(table)?.snapshot;
+        if snapshot.sequence().is_none() {
+            return Ok(-1);
+        }
+        jlong::try_from(read_points::remember(snapshot)).map_err(|_| NativeError::internal("too many states for Java"))
     })
     .resolve::<Throw>()
 }

@@ -30,6 +30,7 @@ mod pack;
 mod pending;
 mod plan;
 mod read;
+mod read_points;
 mod row_groups;
 mod rows;
 mod runtime;

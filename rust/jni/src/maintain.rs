@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakemark_table::{
-    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, StagedRows, Table, Transaction, VacuumOptions,
-    WriteOptions,
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Pending, StagedRows, Table, Transaction,
+    VacuumOptions, WriteOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::{NativeError, Result};
+use crate::read_points;
 
 /// What is to be done.
 #[derive(Debug, Deserialize)]
@@ -35,6 +36,11 @@ pub(crate) enum Request {
         threshold: Option<f64>,
     },
     Publish,
+    /// Decides what becomes of pending changes whose store does not belong to the table any more.
+    Repair {
+        /// `keep` or `discard`.
+        pending: String,
+    },
     Vacuum {
         older_than_seconds: u64,
         dry_run: bool,
@@ -66,8 +72,8 @@ pub(crate) enum Request {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Call {
     staged: Vec<StagedRows>,
-    /// What the statement has seen of the table, if what it does depends on that.
-    read_at: Option<u64>,
+    /// The state that the statement has read, if what it does depends on that.
+    read: Option<u64>,
     /// What the caller calls it, with its number.
     txn_app_id: Option<String>,
     txn_version: Option<u64>,
@@ -75,12 +81,30 @@ pub(crate) struct Call {
 
 impl Call {
     async fn make(self, table: &Arc<Table>) -> Result<()> {
-        let Self { staged, read_at, txn_app_id, txn_version } = self;
+        let Self { staged, read, txn_app_id, txn_version } = self;
         let transaction = txn_app_id.zip(txn_version);
         let transaction = transaction.map(|(application, version)| Transaction { application, version });
-        table.write_staged(&staged, WriteOptions { read_at, transaction }).await?;
+        let read = match read.map(read_points::recall) {
+            Some(None) => return Err(forgotten()),
+            Some(read) => read,
+            None => None,
+        };
+        let read_at = read.as_ref().and_then(|read| read.sequence());
+        table.write_staged(&staged, WriteOptions { read_at, read, transaction }).await?;
         Ok(())
     }
+}
+
+/// Too many other statements began since.
+fn forgotten() -> NativeError {
+    let text = "the state that the statement has read is not remembered any more, so that nobody can tell whether its rows were changed; \
+                nothing was written, try again";
+    lakemark_table::Error::new(ErrorKind::Conflict, text).into()
+}
+
+fn repair_choice(given: &str) -> NativeError {
+    let text = format!("pending is {given:?}; give 'keep' or 'discard'");
+    lakemark_table::Error::new(ErrorKind::InvalidInput, text).into()
 }
 
 /// An index to declare; [`crate::build`] fills it.
@@ -132,6 +156,14 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
             serde_json::to_value(table.migrate(options).await?)?
         }
         Request::Publish => serde_json::to_value(table.publish().await?)?,
+        Request::Repair { pending } => {
+            let choice = match pending.as_str() {
+                "keep" => Pending::Keep,
+                "discard" => Pending::Discard,
+                _ => return Err(repair_choice(&pending)),
+            };
+            json!({ "repaired": table.repair(choice).await? })
+        }
         Request::Vacuum { older_than_seconds, dry_run, originals } => {
             let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };
             serde_json::to_value(table.vacuum(options).await?)?

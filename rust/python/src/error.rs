@@ -18,6 +18,7 @@ fn class_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Conflict => "ConflictError",
         ErrorKind::CacheFull => "CacheFullError",
         ErrorKind::SnapshotExpired => "SnapshotExpiredError",
+        ErrorKind::StoreMismatch => "StoreMismatchError",
         ErrorKind::Corrupt => "CorruptError",
         ErrorKind::Io => "LakemarkIOError",
         ErrorKind::Cancelled => "CancelledError",

@@ -9,7 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, TableOptions, Transaction, VacuumOptions,
+    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Pending, Progress, TableOptions, Transaction,
+    VacuumOptions,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -170,6 +171,14 @@ impl Table {
         let table = Arc::clone(&self.0);
         let flushed = move || async move { table.flush().await };
         wait_finished(py, flushed, |()| "the buffer was flushed all the same".to_owned())
+    }
+
+    /// Keeps or discards what a store has pending that does not belong to the table; whether there was something.
+    fn repair(&self, py: Python<'_>, keep: bool) -> PyResult<bool> {
+        let table = Arc::clone(&self.0);
+        let pending = if keep { Pending::Keep } else { Pending::Discard };
+        let repaired = move || async move { table.repair(pending).await };
+        wait_finished(py, repaired, |_| "it was decided all the same".to_owned())
     }
 
     /// Folds pending rows into the data files; a report as JSON.

@@ -28,6 +28,8 @@ public class LakemarkException extends RuntimeException {
     CACHE_FULL,
     /** What an old version of the table needs is gone. */
     SNAPSHOT_EXPIRED,
+    /** The pending changes of a store may not be those of the table. */
+    STORE_MISMATCH,
     /** Bytes are not what they should be. */
     CORRUPT,
     /** Reading or writing failed. */
@@ -68,6 +70,7 @@ public class LakemarkException extends RuntimeException {
       case "Conflict" -> new Conflict(message);
       case "CacheFull" -> new CacheFull(message);
       case "SnapshotExpired" -> new SnapshotExpired(message);
+      case "StoreMismatch" -> new StoreMismatch(message);
       case "Corrupt" -> new Corrupt(message);
       case "Io" -> new Io(message);
       case "Cancelled" -> new Cancelled(message);
@@ -154,6 +157,15 @@ public class LakemarkException extends RuntimeException {
 
     SnapshotExpired(String message) {
       super(Kind.SNAPSHOT_EXPIRED, message);
+    }
+  }
+
+  /** The pending changes of a store may not be those of the table. */
+  public static final class StoreMismatch extends LakemarkException {
+    private static final long serialVersionUID = 1L;
+
+    StoreMismatch(String message) {
+      super(Kind.STORE_MISMATCH, message);
     }
   }
 

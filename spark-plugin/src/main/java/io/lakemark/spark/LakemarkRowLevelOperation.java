@@ -50,8 +50,8 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
   }
 
   /** Of several scans the one counts that saw least. */
-  private synchronized void saw(long sequence) {
-    readAt = OptionalLong.of(Math.min(sequence, readAt.orElse(sequence)));
+  private synchronized void saw(long point) {
+    readAt = OptionalLong.of(Math.min(point, readAt.orElse(point)));
   }
 
   private synchronized OptionalLong readAt() {

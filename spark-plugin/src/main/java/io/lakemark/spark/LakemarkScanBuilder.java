@@ -60,7 +60,7 @@ final class LakemarkScanBuilder
   private boolean isAnswered;
 
   LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
-    this(options, schema, Set.of(schema.fieldNames()), sequence -> {});
+    this(options, schema, Set.of(schema.fieldNames()), point -> {});
   }
 
   LakemarkScanBuilder(
@@ -178,7 +178,7 @@ final class LakemarkScanBuilder
     table = null;
     boolean isKept = false;
     try {
-      pinned.sequence().ifPresent(seen);
+      pinned.readPoint().ifPresent(seen);
       if (isAnswered) {
         return answer.orElseThrow().scan(pushedDown());
       }

@@ -79,7 +79,7 @@ final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   public void commit(WriterCommitMessage[] messages) {
     Map<String, Object> call = new HashMap<>();
     call.put("staged", nodes(staged(messages)));
-    readAt.get().ifPresent(sequence -> call.put("read_at", sequence));
+    readAt.get().ifPresent(point -> call.put("read", point));
     if (change.application() != null) {
       call.put("txn_app_id", change.application());
       call.put("txn_version", change.number());

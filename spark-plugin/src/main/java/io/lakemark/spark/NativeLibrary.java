@@ -84,7 +84,7 @@ final class NativeLibrary {
 
   static native void schema(long table, long outSchema);
 
-  static native long sequence(long table);
+  static native long readPoint(long table);
 
   static native boolean isCertain(long table, String filter);
 

@@ -72,11 +72,12 @@ final class NativeTable implements AutoCloseable {
   }
 
   /**
-   * The number of the last change that the pinned state has; none if the table takes no changes.
+   * A number for the pinned state, by which a write names what it has read: greater than those
+   * before; none if the table takes no changes.
    */
-  OptionalLong sequence() {
-    long sequence = handle.call(NativeLibrary::sequence);
-    return sequence < 0 ? OptionalLong.empty() : OptionalLong.of(sequence);
+  OptionalLong readPoint() {
+    long point = handle.call(NativeLibrary::readPoint);
+    return point < 0 ? OptionalLong.empty() : OptionalLong.of(point);
   }
 
   /**

@@ -72,6 +72,12 @@ final class Procedures {
         "files_published BIGINT, originals_moved BIGINT, bytes_published BIGINT, seconds DOUBLE",
         List::of);
     define(
+        "repair",
+        "Keeps or discards pending changes whose store does not belong to the Delta table any more.",
+        "pending STRING",
+        "repaired BOOLEAN",
+        List::of);
+    define(
         "vacuum",
         "Removes what nobody needs any more: one row for each file.",
         "older_than STRING, dry_run BOOLEAN, originals BOOLEAN",
