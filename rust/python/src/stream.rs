@@ -88,7 +88,8 @@ impl Iterator for Running {
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(forked) = forked_from(self.process) {
-            std::mem::forget(self.query.take()?);
+            std::mem::forget(self.query.take());
+            // Each time: an end after an error would pass for a whole result.
             return Some(Err(ArrowError::ExternalError(Box::new(forked))));
         }
         self.query.as_mut()?.next(self.runtime)
