@@ -128,6 +128,9 @@ async fn auto_chooses_by_all_rows_of_a_table_of_many_files() {
             // Of one file twelve rows a value are a bitmap, as each kind is asked in one segment.
             let kind = if files == 1 && ["spread", "local"].contains(&index.column.as_str()) { "bitmap" } else { kind };
             assert_eq!((index.kind.as_str(), index.chosen_by.as_str()), (kind, "auto"), "{at}");
+            // Of all rows of the table, not of those of a segment.
+            let is_unique = index.reason.as_deref().unwrap().contains("nearly every row has its own");
+            assert_eq!(is_unique, ["id", "unique"].contains(&index.column.as_str()), "{at}");
             let expected = if kind == "bitmap" && files > 1 { 3 } else { 1 };
             assert_eq!(index.segments, expected, "{at}");
             // What a border between files takes is not predicted, and shows where all else takes next to nothing.
