@@ -86,7 +86,10 @@ impl Footer {
         let metadata = amended(metadata, &[]).map_err(no_arrow)?;
         let file = metadata.file_metadata();
         let columns = file.schema_descr();
-        let schema = parquet_to_arrow_schema(columns, file.key_value_metadata()).map_err(no_arrow)?;
+        // Damaged types are a panic of its.
+        let schema = guarded(|| parquet_to_arrow_schema(columns, file.key_value_metadata()))
+            .and_then(|schema| schema)
+            .map_err(no_arrow)?;
         let schema = normalize(&schema, Calendar::of(file), columns);
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups =

@@ -19,6 +19,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::schema::types::ColumnDescriptor;
 
+use crate::damage::guarded;
 use crate::moments::with_moments;
 use crate::report::Finding;
 
@@ -31,7 +32,8 @@ pub type Caught = Arc<[u32]>;
 /// # Errors
 /// A schema that Arrow does not have.
 pub fn amended(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
-    Ok(with_row_count(believed(with_moments(metadata)?, caught)?))
+    // Damaged types are panics of whoever makes Arrow's of them.
+    guarded(|| -> Result<ParquetMetaData> { Ok(with_row_count(believed(with_moments(metadata)?, caught)?)) })?
 }
 
 /// The rows of a file are those of its row groups.
