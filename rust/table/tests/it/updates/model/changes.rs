@@ -169,11 +169,7 @@ impl Trial {
 
     pub async fn flush(&mut self) -> &'static str {
         match self.table().flush().await {
-            Ok(()) => {
-                let info = self.table().updates_info().await.unwrap().unwrap();
-                let (runs, most) = (info.runs.len() as u64, info.runs_limit);
-                assert!(!self.classes.has("merges") || runs <= most, "{runs} runs, and {most} may be read at a time");
-            }
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::CacheFull => self.make_room().await,
             Err(error) => panic!("{error}"),
         }

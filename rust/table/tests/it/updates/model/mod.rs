@@ -35,8 +35,8 @@
 //!
 //! Rows are compared after one to five operations, after whatever moves or loses something and after each neighbour; by another process,
 //! with marks and without, every 200 operations. Every migration is compared with what the data files then have by the log or the folder.
-//! `LAKEMARK_MODEL_NEIGHBOURS` names classes of others, `-name` all but one, `none`, `all`. Three more classes are for what we do and look
-//! at: `slices` (of the key range are migrated), `leaks` (a refused call leaves no run), `merges` (there are never too many runs).
+//! `LAKEMARK_MODEL_NEIGHBOURS` names classes of others, `-name` all but one, `none`, `all`. Two more classes are for what we do and look
+//! at: `slices` (of the key range are migrated), `leaks` (a refused call leaves no run).
 
 mod backup;
 mod changes;
