@@ -31,7 +31,7 @@ pub struct Misfit {
     pub wanted: DataType,
     /// Whether it would lose digits; else it is out of range, or cannot be read at all.
     pub loses_digits: bool,
-    source: Option<ArrowError>,
+    source: Option<Box<ArrowError>>,
 }
 
 impl fmt::Display for Misfit {
@@ -42,7 +42,7 @@ impl fmt::Display for Misfit {
 
 impl StdError for Misfit {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_ref().map(|error| error as _)
+        self.source.as_deref().map(|error| error as _)
     }
 }
 
@@ -67,14 +67,14 @@ pub fn cast_exactly(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Mis
 /// A value is out of range, or there is no such cast.
 pub fn cast_rounded(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Misfit> {
     conform(given, wanted).map_err(|error| match first_misfit(given, wanted, None, Look::ForAnything) {
-        Ok(Some(found)) => Misfit { source: Some(error), ..found },
+        Ok(Some(found)) => Misfit { source: Some(Box::new(error)), ..found },
         _ => unfit(wanted, error),
     })
 }
 
 fn unfit(wanted: &DataType, source: ArrowError) -> Misfit {
     let (row, value, inside) = (None, None, String::new());
-    Misfit { row, value, inside, wanted: wanted.clone(), loses_digits: false, source: Some(source) }
+    Misfit { row, value, inside, wanted: wanted.clone(), loses_digits: false, source: Some(Box::new(source)) }
 }
 
 /// What is looked for.

@@ -18,7 +18,7 @@ pub(super) fn lost(
         return digits_of_text(wanted).map(|kept| lost_of_text(given, kept)).transpose();
     }
     if let (Some(have), Some(kept)) = (ticks_of(have, wanted), ticks_of(wanted, have)) {
-        return Ok((have > kept).then(|| lost_of_ticks(given, have / kept)).transpose()?);
+        return (have > kept).then(|| lost_of_ticks(given, have / kept)).transpose();
     }
     match (have, wanted) {
         (DataType::Timestamp(unit, _), DataType::Time32(_) | DataType::Time64(_)) => {
