@@ -331,9 +331,9 @@ class Table:
     def repair(self, pending: Literal["keep", "discard"]) -> bool:
         """Decides what becomes of pending changes where the store and the Delta table do not belong together any more.
 
-        That is so where the store was put back from a backup, the table was made anew in the same place, or its log was set
-        back; reading and changing the table raise `StoreMismatchError` then. Where both can be told to belong together, and
-        where nothing is pending, nothing is raised and there is nothing to decide.
+        That is so where the store was put back from a backup, the table was made anew in the same place, or its log was
+        set back; reading and changing the table raise `StoreMismatchError` then. Where both can be told to belong
+        together, and where nothing is pending, nothing is raised and there is nothing to decide.
 
         Args:
             pending: `keep` lets the changes that the store has count over what the table has of their keys; `discard`

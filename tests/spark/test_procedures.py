@@ -30,7 +30,18 @@ def report(frame: DataFrame) -> dict[str, object]:
 
 def test_procedures_are_listed(spark: SparkSession) -> None:
     listed = {row[-1] for row in rows(spark, "SHOW PROCEDURES IN lm.system")}
-    assert listed == {"advise", "build", "compact", "declare_key", "history", "migrate", "publish", "repair", "vacuum", "verify"}
+    assert listed == {
+        "advise",
+        "build",
+        "compact",
+        "declare_key",
+        "history",
+        "migrate",
+        "publish",
+        "repair",
+        "vacuum",
+        "verify",
+    }
     assert "Failed to load routine `lm`.`system`.`repair`" in refusal(spark, "CALL lm.system.repair(table => 't')")
     assert "Failed to load routine `lm`.`air`.`build`" in refusal(spark, "CALL lm.air.build(table => 't')")
 

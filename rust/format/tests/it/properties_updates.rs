@@ -124,8 +124,11 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
         })
 }
 
-/// Numbers of calls, and publications of which the last may be under way.
-fn kept() -> impl Strategy<Value = (Vec<u64>, Vec<ManifestPublication>, Option<(u64, u64, u64)>)> {
+/// Numbers of calls, publications, and what makes a Delta table.
+type Kept = (Vec<u64>, Vec<ManifestPublication>, Option<(u64, u64, u64)>);
+
+/// Numbers of calls, publications of which the last may be under way, and a Delta table.
+fn kept() -> impl Strategy<Value = Kept> {
     let publication = (vec(any::<u64>(), 0..3), vec((any::<u64>(), any::<i64>()), 0..3));
     let parts = (vec(any::<u64>(), 0..3), vec(publication, 0..3), any::<bool>(), any::<Option<(u64, u64, u64)>>());
     parts.prop_map(|(versions, publications, under_way, delta)| {

@@ -66,18 +66,18 @@ pub(super) async fn border_of(levels: &[Stacked], key: &KeyColumns, wanted: u64)
 
 /// Two values between which the first column of the border lies: so many rows are at most the upper one for sure, and so many may be
 /// at most the lower one.
-fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<(Box<[u8]>, Box<[u8]>)> {
-    let known = || pages.iter().filter_map(|page| Some((page, page.low.as_ref()?, page.high.as_ref()?)));
+fn band_of(pages: &[Page<'_>], wanted: u64) -> Option<(Border, Border)> {
+    let known = || pages.iter().filter_map(|page| Some((page, page.low.as_deref()?, page.high.as_deref()?)));
     let open: u64 = pages.iter().filter(|page| page.low.is_none() || page.high.is_none()).map(Page::count).sum();
-    let mut lows: Vec<_> = known().map(|(page, low, _)| (low, page.count())).collect();
-    let mut highs: Vec<_> = known().map(|(page, _, high)| (high, page.count())).collect();
+    let mut lows: Vec<(&[u8], u64)> = known().map(|(page, low, _)| (low, page.count())).collect();
+    let mut highs: Vec<(&[u8], u64)> = known().map(|(page, _, high)| (high, page.count())).collect();
     lows.sort_unstable();
     highs.sort_unstable();
-    let reach = |ascending: &[(&Box<[u8]>, u64)], from: u64| {
+    let reach = |ascending: &[(&[u8], u64)], from: u64| -> Option<Border> {
         let mut sum = from;
         ascending.iter().find_map(|(value, count)| {
             sum += count;
-            (sum >= wanted).then(|| (*value).clone())
+            (sum >= wanted).then(|| Box::from(*value))
         })
     };
     Some((reach(&lows, open)?, reach(&highs, 0)?))

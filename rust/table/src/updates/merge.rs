@@ -64,7 +64,7 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
     let base = Snapshot::pin_base(writing.table).await?;
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
     // Whoever began the next one meanwhile had ended this one first.
-    if !updates.and_then(|updates| updates.migration.as_ref()).is_some_and(|migration| migration.number == number) {
+    if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
         return Ok(());
     }
     let edit = match base.delta_version().filter(|_| base.folded()) {

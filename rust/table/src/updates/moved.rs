@@ -50,11 +50,13 @@ pub(super) async fn changed_since(
         false => true,
     });
     let (then, now) = (values(read, key, &then).await.map_err(untold)?, values(base, key, &now).await?);
-    let differs = |(bytes, (_, rows)): &(&Box<[u8]>, &(String, Vec<Box<[u8]>>)), other: &ByKey| {
-        other.get(*bytes).is_none_or(|(_, others)| others != rows)
-    };
-    let changed = then.iter().find(|of| differs(of, &now)).or_else(|| now.iter().find(|of| differs(of, &then)));
-    Ok(changed.map(|(_, (shown, _))| shown.clone()))
+    Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
+}
+
+/// A key, for people, whose rows are not the same in the other.
+fn differing<'a>(these: &'a ByKey, others: &ByKey) -> Option<&'a String> {
+    let is_same = |key: &[u8], rows: &Vec<Box<[u8]>>| others.get(key).is_some_and(|(_, others)| others == rows);
+    these.iter().find(|(key, (_, rows))| !is_same(key, rows)).map(|(_, (shown, _))| shown)
 }
 
 /// What was read is there no more, so that it cannot be compared.

@@ -119,7 +119,7 @@ async fn keys_that_others_doubled_or_left_null_are_cleaned_up() {
     let hidden = |snapshot: &lakemark_table::Snapshot| snapshot.hidden_rows();
     // A statement finds the rows of a key, each with its key.
     make(&table, Operation::Delete, RecordBatch::try_from_iter_with_nullable([("k", k, true)]).unwrap()).await.unwrap();
-    assert_eq!(hidden(&*table.snapshot().await.unwrap()), 2);
+    assert_eq!(hidden(&table.snapshot().await.unwrap()), 2);
     make(&table, Operation::Update, numbers(&[(4, Some(5)), (4, Some(5))])).await.unwrap();
     let now = rows(&table).await;
     assert_eq!((now.len(), now[&4].0), (300, Some(5)));

@@ -210,7 +210,7 @@ fn side<'a>(rng: &mut StdRng, tables: &'a Tables, alias: &'static str, with: &mu
 
 /// An order, with the place of NULL.
 pub fn direction(rng: &mut StdRng) -> &'static str {
-    *pick(rng, &["ASC NULLS LAST", "ASC NULLS FIRST", "DESC NULLS LAST", "DESC NULLS FIRST"])
+    pick::<&str>(rng, &["ASC NULLS LAST", "ASC NULLS FIRST", "DESC NULLS LAST", "DESC NULLS FIRST"])
 }
 
 /// `ON …` or `USING …`.

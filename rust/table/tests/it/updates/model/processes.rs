@@ -70,7 +70,7 @@ async fn print_rows(table: &Table) {
         })
         .collect();
     let stored = columns.iter().map(|column| (column.stored.clone(), column.id)).collect();
-    let rows = Reader::default().rows_of(&*table.snapshot().await.unwrap(), &columns, &stored).unwrap();
+    let rows = Reader::default().rows_of(&table.snapshot().await.unwrap(), &columns, &stored).unwrap();
     lines_of(&rows).iter().for_each(|line| println!("{line}"));
 }
 
