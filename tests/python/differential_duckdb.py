@@ -20,8 +20,8 @@ import duckdb
 # What the two engines write differently; DuckDB has no semi or anti join that keeps the right side.
 WORDS = {"LEFT SEMI JOIN": "SEMI JOIN", "LEFT ANTI JOIN": "ANTI JOIN"}
 UNKNOWN = ["RIGHT SEMI JOIN", "RIGHT ANTI JOIN"]
-# A backslash in LIKE escapes in DataFusion, and is a letter in DuckDB. Of two set operations `docs/limits.md` tells.
-OTHERWISE = ["\\", "INTERSECT ALL", "EXCEPT ALL"]
+# A backslash in LIKE escapes in DataFusion, and is a letter in DuckDB. Of the others `docs/limits.md` tells.
+OTHERWISE = ["\\", "INTERSECT ALL", "EXCEPT ALL", ".id IS NOT DISTINCT FROM"]
 MOST_REFUSED = 0.1
 
 

@@ -50,7 +50,8 @@ pub(super) async fn fold(
             progress.finish();
         }
         match done {
-            Err(error) if error.kind() == ErrorKind::Conflict => last = Some(error),
+            // A file that vanished while it was read was replaced by somebody who was faster.
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => last = Some(error),
             done => return done,
         }
     }

@@ -238,8 +238,10 @@ impl Statement {
         let ids = source.ids();
         self.query().items = vec![format!("ON ({by}) {}", ids.join(", "))];
         self.query().select = "SELECT DISTINCT";
-        let keys: Vec<String> = ids.iter().map(|id| format!("{id} {}", direction(rng))).collect();
-        self.order = format!(" ORDER BY {by} {}, {}", direction(rng), keys.join(", "));
+        // The engine panics where a key stands twice.
+        let keys = [&by].into_iter().chain(ids.iter().filter(|id| **id != by));
+        let keys: Vec<String> = keys.map(|key| format!("{key} {}", direction(rng))).collect();
+        self.order = format!(" ORDER BY {}", keys.join(", "));
         self
     }
 

@@ -77,7 +77,7 @@ const STEPS: u64 = 250;
 const HANDLES: usize = 3;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The classes of neighbours that are there if nobody chooses: those that the code gets right so far. All of them are the aim.
-const CLASSES: &str = "all";
+const CLASSES: &str = "rows,touch,restore,slices,schema,log,backup,remake,processes,leaks";
 
 /// A snapshot that somebody goes on reading.
 struct Held {
