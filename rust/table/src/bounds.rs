@@ -24,6 +24,9 @@ impl Claims {
         let group = footer.metadata.row_groups().get(row_group)?;
         let said = group.columns().get(leaf)?.statistics()?;
         let (_, field) = footer.schema.column_with_name(column)?;
+        if field.data_type().is_nested() {
+            return None;
+        }
         let schema = footer.metadata.file_metadata().schema_descr();
         let converter = StatisticsConverter::from_column_index(leaf, field, schema).ok()?;
         let bound = |bounds: Option<ArrayRef>| bounds.filter(|bounds| bounds.len() == 1 && bounds.null_count() == 0);
