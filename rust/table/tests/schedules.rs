@@ -29,10 +29,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+
 use self::check::check;
 use self::decide::{Choices, Listed, Seeded, Walked};
 use self::scenes::{Scene, drawn, pairs};
-use self::scheduler::{Decided, Decider};
+use self::scheduler::{Decided, Decider, Verdict};
 use self::store::Outside;
 use self::world::{Run, Start, Template};
 
@@ -223,8 +227,10 @@ fn walk(
 ) -> (usize, bool, Option<(usize, String)>) {
     let mut open = VecDeque::from([Choices::default()]);
     // Also with the second actor first.
-    open.push_back(Choices(BTreeMap::from([(0, (1, scheduler::Verdict::Go))])));
+    open.push_back(Choices(BTreeMap::from([(0, (1, Verdict::Go))])));
     let mut played = 0;
+    // Of a count that is too small for all of them it is not always the first.
+    let mut random = StdRng::seed_from_u64(number("LAKEMARK_SCHEDULE_SEED").unwrap_or(1) as u64);
     while let Some(choices) = open.pop_front() {
         if played == most {
             return (played, false, None);
@@ -240,9 +246,12 @@ fn walk(
         let switches = choices.0.keys().filter(|at| **at > 0).count();
         if switches < 2 {
             let last = choices.0.keys().last().copied().unwrap_or(0);
-            for (at, actor) in places.lock().unwrap().iter().filter(|(at, _)| *at > last) {
+            let mut places = places.lock().unwrap().clone();
+            places.retain(|(at, _)| *at > last);
+            places.shuffle(&mut random);
+            for (at, actor) in places {
                 let mut more = choices.clone();
-                more.0.insert(*at, (*actor, scheduler::Verdict::Go));
+                more.0.insert(at, (actor, Verdict::Go));
                 open.push_back(more);
             }
         }

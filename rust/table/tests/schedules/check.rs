@@ -86,7 +86,7 @@ fn check_error(record: &Record, allowed: Allowed) -> Result<(), String> {
         || match kind {
             ErrorKind::Conflict => {
                 allowed.conflicts
-                    || matches!(record.call, Call::Migrate(_) | Call::Publish | Call::Vacuum)
+                    || matches!(record.call, Call::Migrate(_) | Call::Publish | Call::Vacuum(true))
                         && text.contains("another migration of the table is running")
             }
             ErrorKind::CacheFull => allowed.is_full,

@@ -43,7 +43,7 @@ pub fn pairs() -> Vec<Scene> {
     let hours = Allowed { hours_pass: true, conflicts: true, ..none };
     let mut pairs = vec![
         pair("read-publish", false, Start::Migrated, [&[Read, Read], &[Publish]], none),
-        pair("read-vacuum", false, Start::Migrated, [&[Read], &[Vacuum]], hours),
+        pair("read-vacuum", false, Start::Migrated, [&[Read], &[Vacuum(false)]], hours),
     ];
     for is_delta in [false, true] {
         let of = |name: &str, start, calls, allowed| pair(name, is_delta, start, calls, allowed);
@@ -75,13 +75,13 @@ pub fn pairs() -> Vec<Scene> {
             of("compact-build", Start::Migrated, [&[Compact], &[Build]], none),
             of("build-build", Start::Migrated, [&[Build, Read], &[Build]], none),
             of("create-build", Start::Migrated, [&[CreateIndex, Build], &[Build]], none),
-            of("vacuum-migrate", Start::Pending, [&[Migrate(1.0), Read], &[Vacuum]], hours),
-            of("vacuum-flush", Start::Pending, [&[Flush, Read], &[Vacuum]], hours),
+            of("vacuum-migrate", Start::Pending, [&[Migrate(1.0), Read], &[Vacuum(false)]], hours),
+            of("vacuum-flush", Start::Pending, [&[Flush, Read], &[Vacuum(false)]], hours),
             of("backup-migrate", Start::Pending, [&[Migrate(0.6)], &[Backup]], none),
             of(
                 "refused-write",
                 Start::Full,
-                [&[Write(Operation::Upsert, 0, 300)], &[Read]],
+                [&[Write(Operation::Upsert, 0, 300); 4], &[Read]],
                 Allowed { is_full: true, ..none },
             ),
         ]);
@@ -90,7 +90,7 @@ pub fn pairs() -> Vec<Scene> {
         pair("backup-publish", false, Start::Migrated, [&[Publish], &[Backup]], none),
         pair("write-publish", false, Start::Migrated, [&[Write(Operation::Upsert, 4, 14), Read], &[Publish]], none),
         pair("migrate-publish", false, Start::Migrated, [&[Migrate(1.0)], &[Publish]], conflicts),
-        pair("vacuum-publish", false, Start::Migrated, [&[Publish, Read], &[Vacuum]], hours),
+        pair("vacuum-publish", false, Start::Migrated, [&[Publish, Read], &[Vacuum(true)]], hours),
         pair(
             "appends-migrate",
             true,
@@ -142,7 +142,7 @@ fn call(random: &mut StdRng, has_vacuum: bool) -> Call {
         91..93 => Call::Compact,
         93..95 => Call::CreateIndex,
         95..96 => Call::DropIndex,
-        _ if has_vacuum => Call::Vacuum,
+        _ if has_vacuum => Call::Vacuum(random.random_bool(0.5)),
         _ => Call::Backup,
     }
 }

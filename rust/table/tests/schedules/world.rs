@@ -33,8 +33,8 @@ pub enum Call {
     Flush,
     Migrate(f64),
     Publish,
-    /// Two hours pass for everybody else, then what is older than one goes.
-    Vacuum,
+    /// Two hours pass for everybody else, then what is older than one goes, also the originals of what was published if asked for.
+    Vacuum(bool),
     Compact,
     Build,
     CreateIndex,
@@ -382,13 +382,10 @@ impl Playing {
                 table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await.map(drop)?;
             }
             Call::Publish => table.publish().await.map(drop)?,
-            Call::Vacuum => {
+            Call::Vacuum(originals) => {
                 self.age();
                 let older_than = Duration::from_secs(60 * 60);
-                table
-                    .vacuum(VacuumOptions { older_than, originals: true, ..VacuumOptions::default() })
-                    .await
-                    .map(drop)?;
+                table.vacuum(VacuumOptions { older_than, originals, ..VacuumOptions::default() }).await.map(drop)?;
             }
             Call::Compact => table.compact(one_thread()).await.map(drop)?,
             Call::Build => table.build(one_thread()).await.map(drop)?,
