@@ -239,7 +239,6 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
 	@$(PART) crash-test $(MAKE) --no-print-directory crash-test
-	@$(PART) schedule-test $(MAKE) --no-print-directory schedule-test
 	@$(PART) --summary ci
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------
