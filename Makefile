@@ -43,6 +43,9 @@ STATEMENTS ?= 1000
 # Tests that sync all the time are quicker in memory, which keeps what it has as long as the machine runs.
 TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 PROCESSES_SECONDS ?= 240
+SCHEDULES ?= 250
+WALK ?= 12
+ACTORS ?=
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
@@ -57,7 +60,7 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test model-test neighbours-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
@@ -172,11 +175,15 @@ bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 re
 	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
 # What tests are told is exported: in front of CARGO, which changes the folder first, it would be told to cd.
-crash-test model-test: export TMPDIR := $(TEST_FOLDER)
+crash-test schedule-test model-test: export TMPDIR := $(TEST_FOLDER)
 crash-test: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
 crash-test: export LAKEMARK_POWER_STATES = $(POWER_STATES)
 crash-test: export LAKEMARK_DISK_STRIDE = $(DISK_STRIDE)
 process-test: export LAKEMARK_PROCESSES_SECONDS = $(PROCESSES_SECONDS)
+schedule-test: export LAKEMARK_SCHEDULES = $(SCHEDULES)
+schedule-test: export LAKEMARK_SCHEDULE_SEED = $(SEED)
+schedule-test: export LAKEMARK_SCHEDULE_ACTORS = $(ACTORS)
+schedule-test: export LAKEMARK_SCHEDULE_WALK = $(WALK)
 model-test: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
 model-test: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
 model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
@@ -191,6 +198,9 @@ crash-test: ## kills a writer TRIALS=120 times, at random instants and named poi
 
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
+
+schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
+	$(CARGO) test -p lakemark-table --features failpoints --test schedules -- --nocapture
 
 model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture

@@ -19,6 +19,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::bounds::Claims;
 use crate::damage::{Guarded, guarded};
+use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
 use crate::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
 use crate::footer::{Footer, fingerprint, read_range};
@@ -102,7 +103,7 @@ pub(crate) async fn read_columns(
         let columns = fields.iter().zip(parts);
         columns.map(|(field, part)| decode_column(&footer, row_group, field, part, &name, size)).collect()
     };
-    tokio::task::spawn_blocking(decode).await.map_err(|error| Error::task(&error))?
+    on_a_thread(decode).await.map_err(|error| Error::task(&error))?
 }
 
 /// Fingerprints of the column's bytes in every row group, as one number.
@@ -183,9 +184,9 @@ pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_
             push_rows(&mut builder, &footer, row_group, &field, bytes, ((&name, size), None), Some(rows))
                 .map(|()| builder)
         };
-        builder = tokio::task::spawn_blocking(decode).await.map_err(|error| Error::task(&error))??;
+        builder = on_a_thread(decode).await.map_err(|error| Error::task(&error))??;
     }
-    tokio::task::spawn_blocking(move || builder.finish()).await.map_err(|error| Error::task(&error))
+    on_a_thread(move || builder.finish()).await.map_err(|error| Error::task(&error))
 }
 
 /// Bytes of a column, nested or not, or of a field, in the row groups of a footer, compressed.

@@ -3,10 +3,14 @@
 
 #[cfg(feature = "failpoints")]
 pub mod faults;
+#[cfg(feature = "failpoints")]
+pub mod gate;
 
 use std::fs::{self, File};
 use std::io::{Result, Write};
 use std::path::Path;
+
+use tokio::task::JoinHandle;
 
 use crate::failpoint::reach;
 
@@ -38,11 +42,18 @@ pub(crate) enum Step<'a> {
     SyncFolder(&'a Path),
     /// A file that somebody else wrote for us, whole and not synced.
     Stored(&'a Path),
+    /// A file is read that others may be writing to.
+    Read(&'a Path),
+    /// A lock is taken as soon as it is free.
+    Lock(&'a Path),
+    /// A lock is taken if it is free now.
+    TryLock(&'a Path),
 }
 
 /// Fails if a test wants the step to.
 #[cfg(feature = "failpoints")]
 pub(crate) fn attempt(step: Step<'_>) -> Result<()> {
+    gate::before(step)?;
     faults::attempt(step)
 }
 
@@ -52,16 +63,42 @@ pub(crate) fn attempt(_step: Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a test wants a step that was made to be answered with an error, as a network may.
+/// Fails if a test wants a step to fail that was made, as a network may answer.
 #[cfg(feature = "failpoints")]
-fn answer(step: Step<'_>) -> Result<()> {
-    faults::answer(step)
+fn settle(step: Step<'_>) -> Result<()> {
+    if matches!(step, Step::Link { .. }) {
+        faults::answer(step)?;
+    }
+    gate::after(step)
 }
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "tests let it fail")]
-fn answer(_step: Step<'_>) -> Result<()> {
+fn settle(_step: Step<'_>) -> Result<()> {
     Ok(())
+}
+
+/// Work that blocks, on a thread of its own. Under a test that chooses who goes next it is done before this returns: there an actor does
+/// one thing after the other.
+pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    #[cfg(feature = "failpoints")]
+    if gate::is_here() {
+        let done = tokio::task::block_in_place(work);
+        return tokio::spawn(async move { done });
+    }
+    tokio::task::spawn_blocking(work)
+}
+
+/// Waits for the lock of a file.
+pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
+    attempt(Step::Lock(path))?;
+    file.lock()
+}
+
+/// Takes the lock of a file, or fails (`WouldBlock`).
+pub(crate) fn try_lock(file: &File, path: &Path) -> Result<()> {
+    attempt(Step::TryLock(path))?;
+    file.try_lock().map_err(std::io::Error::from)
 }
 
 /// Creates a folder, and those above it, so that it survives a crash: its name is synced in its parent, and that of its parent.
@@ -89,7 +126,9 @@ pub(crate) fn write(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Resu
     reach("write");
     if let Err(error) = attempt(Step::Write { path, at, bytes }) {
         // A full disk takes what it has room for.
-        file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+        if is_there() {
+            file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+        }
         return Err(error);
     }
     #[cfg(feature = "failpoints")]
@@ -97,11 +136,20 @@ pub(crate) fn write(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Resu
         let (first, rest) = bytes.split_at(bytes.len() / 2);
         file.write_all(first)?;
         reach("half-written");
+        gate::between(path)?;
         rest
     };
     file.write_all(bytes)?;
     reach("written");
     Ok(())
+}
+
+/// Whether the writer lives: a test may have stopped it.
+fn is_there() -> bool {
+    #[cfg(feature = "failpoints")]
+    return !gate::is_gone();
+    #[cfg(not(feature = "failpoints"))]
+    true
 }
 
 /// Cuts a file off.
@@ -110,7 +158,7 @@ pub(crate) fn cut(file: &File, path: &Path, length: u64) -> Result<()> {
     attempt(Step::Cut { path, length })?;
     file.set_len(length)?;
     reach("cut-off");
-    Ok(())
+    settle(Step::Cut { path, length })
 }
 
 /// Sees to it that a file survives a crash, but for its name.
@@ -119,7 +167,7 @@ pub(crate) fn sync(file: &File, path: &Path) -> Result<()> {
     attempt(Step::Sync(path))?;
     file.sync_all()?;
     reach("synced");
-    Ok(())
+    settle(Step::Sync(path))
 }
 
 /// [`sync`] for a file of which nobody needs to know when it was changed.
@@ -128,7 +176,7 @@ pub(crate) fn sync_bytes(file: &File, path: &Path) -> Result<()> {
     attempt(Step::Sync(path))?;
     file.sync_data()?;
     reach("bytes-synced");
-    Ok(())
+    settle(Step::Sync(path))
 }
 
 /// Gives a file another name.
@@ -137,7 +185,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     attempt(Step::Rename { from, to })?;
     fs::rename(from, to)?;
     reach("renamed");
-    Ok(())
+    settle(Step::Rename { from, to })
 }
 
 /// Gives a file one more name, if that is free.
@@ -146,7 +194,7 @@ pub(crate) fn link(from: &Path, to: &Path) -> Result<()> {
     attempt(Step::Link { from, to })?;
     fs::hard_link(from, to)?;
     reach("linked");
-    answer(Step::Link { from, to })
+    settle(Step::Link { from, to })
 }
 
 /// Removes a file.
@@ -155,7 +203,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     attempt(Step::Remove(path))?;
     fs::remove_file(path)?;
     reach("removed");
-    Ok(())
+    settle(Step::Remove(path))
 }
 
 /// Makes the names in a folder survive a crash.
@@ -164,5 +212,5 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     attempt(Step::SyncFolder(folder))?;
     File::open(folder)?.sync_all()?;
     reach("folder-synced");
-    Ok(())
+    settle(Step::SyncFolder(folder))
 }

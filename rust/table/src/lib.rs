@@ -66,7 +66,7 @@ pub use build::{BuildPart, BuildPlan, BuildTask, is_young};
 pub use conform::{conform, item_of, unknown_field};
 pub use damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
-pub use disk::faults;
+pub use disk::{faults, gate};
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use exact::{Misfit, cast_exactly, cast_rounded};
 pub use fields::{field_of, null_within};

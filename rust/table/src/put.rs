@@ -18,9 +18,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
-use tokio::task::spawn_blocking;
 
-use crate::disk::{self, sync_folder};
+use crate::disk::{self, on_a_thread, sync_folder};
 use crate::store::PendingFile;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -67,9 +66,7 @@ impl NewFile<'_> {
         let answer = match self.local.clone() {
             Some(target) => {
                 let bytes = bytes.clone();
-                spawn_blocking(move || link_new(&target, &bytes))
-                    .await
-                    .unwrap_or_else(|lost| Answer::Failed(lost.into()))
+                on_a_thread(move || link_new(&target, &bytes)).await.unwrap_or_else(|lost| Answer::Failed(lost.into()))
             }
             None => self.upload(&bytes).await,
         };
@@ -115,7 +112,7 @@ impl NewFile<'_> {
         let Some(folder) = self.local.as_deref().and_then(FsPath::parent).map(FsPath::to_owned) else {
             return Put::Made;
         };
-        match spawn_blocking(move || sync_twice(&folder)).await {
+        match on_a_thread(move || sync_twice(&folder)).await {
             Ok(Ok(())) => Put::Made,
             Ok(Err(cause)) => Put::Unknown(cause),
             Err(lost) => Put::Unknown(lost.into()),

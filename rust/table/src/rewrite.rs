@@ -31,8 +31,9 @@ use lakemark_index::RowSet;
 use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
 use parquet::file::properties::WriterProperties;
 use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
+use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
 use crate::options::Progress;
 use crate::rewrite::bare::bare_files;
@@ -292,7 +293,7 @@ impl Folding<'_> {
 /// Runs what computes more than it waits on a thread of its own, whatever the runtime.
 fn on_a_core<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let runtime = Handle::current();
-    spawn_blocking(move || runtime.block_on(work))
+    on_a_thread(move || runtime.block_on(work))
 }
 
 /// The error of rows that the table's schema cannot take.

@@ -15,10 +15,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::Manifest;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
-use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use crate::disk::{self, Step, make_folder, sync_folder};
+use crate::disk::{self, Step, make_folder, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Place;
 use crate::put::{NewFile, Put};
@@ -258,7 +257,7 @@ impl Store {
                 .map(|folder| root.join(folder))
                 .try_for_each(|folder| if folder.is_dir() { sync_folder(&folder) } else { Ok(()) })
         };
-        let synced = spawn_blocking(sync).await.map_err(|error| Error::task(&error))?;
+        let synced = on_a_thread(sync).await.map_err(|error| Error::task(&error))?;
         synced.map_err(|error| self.unwritable(error))
     }
 
@@ -333,7 +332,7 @@ impl Store {
     /// Starts a file whose bytes become a segment when it is published.
     pub(crate) async fn start_file(&self) -> Result<PendingFile> {
         let folder = self.spill_folder();
-        let file = spawn_blocking(move || PendingFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
+        let file = on_a_thread(move || PendingFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
         file.map_err(|error| self.unwritable(error))
     }
 
@@ -357,7 +356,7 @@ impl Store {
             pending.write_all(&bytes)?;
             pending.rename(&target)
         };
-        let written = spawn_blocking(write).await.map_err(|error| Error::task(&error))?;
+        let written = on_a_thread(write).await.map_err(|error| Error::task(&error))?;
         written.map_err(|error| self.unwritable(error))
     }
 
@@ -399,7 +398,7 @@ impl Store {
     pub(crate) async fn publish(&self, mut pending: PendingFile, relative: &str) -> Result<()> {
         if let Some(folder) = &self.place.local {
             let target = folder.join(relative);
-            return spawn_blocking(move || pending.rename(&target))
+            return on_a_thread(move || pending.rename(&target))
                 .await
                 .map_err(|error| Error::task(&error))?
                 .map_err(|error| self.unwritable(error));

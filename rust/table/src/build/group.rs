@@ -12,7 +12,6 @@ use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, Se
 use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
 use object_store::ObjectMeta;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::Context;
@@ -20,6 +19,7 @@ use super::spill::{Budget, Spill, Taken, Waiting};
 use super::task::{is_about_the_file, is_changed};
 use crate::advise::is_chosen_by_auto;
 use crate::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
+use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
 use crate::footer::{Footer, modified_ns};
 use crate::kind::{precision_of, zones_of};
@@ -339,7 +339,7 @@ async fn read_row_group(
         sorted.collect()
     };
     let kept =
-        spawn_blocking(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
+        on_a_thread(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
     if let Some(progress) = &context.progress {
         progress.advance(reading.footer.row_groups.get(row_group).copied().unwrap_or_default().into());
     }
@@ -467,7 +467,7 @@ pub(crate) async fn write(
         drop(taken);
         summary.map(|summary| (pending, summary))
     };
-    let written = spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
+    let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;
     let (pending, summary) = written.map_err(|error| match error {
         _ if context.check_cancel().is_err() => Error::cancelled(),
         BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(

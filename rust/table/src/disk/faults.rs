@@ -126,6 +126,10 @@ pub fn mend(root: &Path) {
 }
 
 pub(super) fn attempt(step: Step<'_>) -> Result<()> {
+    if matches!(step, Step::Read(_) | Step::Lock(_) | Step::TryLock(_)) {
+        // They change nothing.
+        return Ok(());
+    }
     let path = of(step);
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
@@ -172,7 +176,7 @@ pub fn links(root: &Path) -> u64 {
     watches.iter().find(|have| have.root == root).map_or(0, |watch| watch.links)
 }
 
-fn of(step: Step<'_>) -> &Path {
+pub(super) fn of(step: Step<'_>) -> &Path {
     match step {
         Step::MakeFolder(path)
         | Step::Create(path)
@@ -183,7 +187,10 @@ fn of(step: Step<'_>) -> &Path {
         | Step::Link { from: path, .. }
         | Step::Remove(path)
         | Step::SyncFolder(path)
-        | Step::Stored(path) => path,
+        | Step::Stored(path)
+        | Step::Read(path)
+        | Step::Lock(path)
+        | Step::TryLock(path) => path,
     }
 }
 
@@ -191,6 +198,7 @@ fn needs_room(step: Step<'_>) -> bool {
     match step {
         Step::MakeFolder(_) | Step::Create(_) | Step::Write { .. } | Step::Link { .. } | Step::Stored(_) => true,
         Step::Cut { .. } | Step::Sync(_) | Step::Rename { .. } | Step::Remove(_) | Step::SyncFolder(_) => false,
+        Step::Read(_) | Step::Lock(_) | Step::TryLock(_) => false,
     }
 }
 
@@ -211,5 +219,6 @@ fn events(step: Step<'_>) -> Result<Vec<Event>> {
             let bytes = std::fs::read(path)?;
             vec![Event::Create(path.to_owned()), Event::Write { path: path.to_owned(), at: 0, bytes }]
         }
+        Step::Read(_) | Step::Lock(_) | Step::TryLock(_) => Vec::new(),
     })
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use object_store::buffered::BufWriter;
 use tokio::io::AsyncWriteExt;
-use tokio::task::spawn_blocking;
 
+use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
 use crate::rewrite::writer::{Target, place_of, unwritable};
 
@@ -73,7 +73,7 @@ impl LocalFile {
             file.as_ref().write_all(&bytes)?;
             Ok((file, bytes))
         };
-        let (file, bytes) = spawn_blocking(write).await.map_err(|error| Error::task(&error))?.map_err(unwritable)?;
+        let (file, bytes) = on_a_thread(write).await.map_err(|error| Error::task(&error))?.map_err(unwritable)?;
         self.file = Some(file);
         Ok(bytes)
     }

@@ -17,9 +17,9 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue, ParquetMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
-use crate::disk::{self, Step, sync_folder};
+use crate::disk::{self, Step, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
@@ -124,7 +124,7 @@ impl Target<'_> {
     /// at the end takes as long as all the rest.
     pub(super) fn begin_sync(&self, file: &NewFile) -> Option<JoinHandle<std::io::Result<()>>> {
         let path = self.local.as_ref()?.join(&file.path);
-        Some(spawn_blocking(move || {
+        Some(on_a_thread(move || {
             disk::attempt(Step::Stored(&path))?;
             disk::sync(&File::open(&path)?, &path)
         }))
@@ -150,7 +150,7 @@ impl Target<'_> {
             }
             folders.into_iter().rev().try_for_each(sync_folder)
         };
-        let synced: std::io::Result<()> = spawn_blocking(sync).await.map_err(|error| Error::task(&error))?;
+        let synced: std::io::Result<()> = on_a_thread(sync).await.map_err(|error| Error::task(&error))?;
         synced.map_err(unwritable)
     }
 }

@@ -26,6 +26,7 @@ use super::folding::fold;
 use super::overlay::Updated;
 use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::local::open_with;
@@ -101,7 +102,7 @@ impl MigrationLock {
         let Some(path) = store.local_path("updates/migration.lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
-            file.try_lock().map(|()| file).map_err(std::io::Error::from)
+            disk::try_lock(&file, &path).map(|()| file)
         });
         match locked.await.map_err(|error| Error::task(&error))? {
             Ok(file) => Ok(Some(Self(file))),

@@ -72,6 +72,7 @@ impl Tail {
 
     /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
     pub(crate) fn read_on(&mut self, path: &Path, schema: &SchemaRef, names: Option<&ColumnNames>) -> Result<()> {
+        disk::attempt(disk::Step::Read(path)).map_err(|error| unreadable(path, error))?;
         let mut file = open(path)?;
         let length = file.metadata().map_err(|error| unreadable(path, error))?.len();
         if self.end == LOG_START {

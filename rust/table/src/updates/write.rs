@@ -7,7 +7,7 @@
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -137,28 +137,28 @@ impl Drop for WriterLock {
 impl WriterLock {
     /// Waits for the lock.
     pub(crate) async fn take(store: &Store) -> Result<Self> {
-        let taken = Self::lock(store, |file| file.lock().map(|()| true)).await?;
+        let taken = Self::lock(store, |file, path| disk::lock(file, path).map(|()| true)).await?;
         taken.ok_or_else(|| Error::internal("a lock that is waited for was not taken"))
     }
 
     /// The lock, unless somebody writes.
     pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
-        Self::lock(store, |file| match file.try_lock() {
+        Self::lock(store, |file, path| match disk::try_lock(file, path) {
             Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
         })
         .await
     }
 
-    async fn lock(store: &Store, take: fn(&File) -> std::io::Result<bool>) -> Result<Option<Self>> {
+    async fn lock(store: &Store, take: fn(&File, &Path) -> std::io::Result<bool>) -> Result<Option<Self>> {
         let Some(path) = store.local_path("updates/lock") else { return Err(not_local(store)) };
         let locked = tokio::task::spawn_blocking(move || {
             if let Some(folder) = path.parent() {
                 disk::make_folder(folder)?;
             }
             let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
-            Ok::<_, std::io::Error>(take(&file)?.then_some(file))
+            Ok::<_, std::io::Error>(take(&file, &path)?.then_some(file))
         });
         let locked = locked.await.map_err(|error| Error::task(&error))?;
         locked.map(|file| file.map(Self)).map_err(|error| {

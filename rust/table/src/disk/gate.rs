@@ -1,0 +1,119 @@
+//! A gate that the steps of some threads have to pass: for tests that choose who goes next, and what fails.
+//!
+//! A thread that [`enter`]s belongs to an actor from then on. Threads that never do pass without a word.
+
+use std::cell::RefCell;
+use std::io::Result;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Step;
+use super::faults::of;
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A folder is made.
+    MakeFolder,
+    /// A file is made.
+    Create,
+    /// Bytes are written.
+    Write,
+    /// The second half of them is.
+    WriteRest,
+    /// A file is cut off.
+    Cut,
+    /// Bytes of a file are synced.
+    Sync,
+    /// A file gets another name; the path is the new one.
+    Rename,
+    /// A file gets one more name; the path is that.
+    Link,
+    /// A name is removed.
+    Remove,
+    /// Names in a folder are synced.
+    SyncFolder,
+    /// A file was written by somebody else for us.
+    Stored,
+    /// A file is read that others may be writing to.
+    Read,
+    /// A lock is taken as soon as it is free: the gate opens when it is.
+    Lock,
+    /// A lock is taken if it is free.
+    TryLock,
+}
+
+/// Who decides about the steps of an actor.
+pub trait Gate: Send + Sync {
+    /// Returns when the step may be made.
+    ///
+    /// # Errors
+    /// The one that the step ends with: it is not made.
+    fn before(&self, kind: Kind, path: &Path) -> Result<()>;
+
+    /// Is told that the step was made.
+    ///
+    /// # Errors
+    /// The one that the step ends with all the same.
+    fn after(&self, kind: Kind, path: &Path) -> Result<()>;
+
+    /// Whether the actor was stopped, so that nothing that it does has an effect any more.
+    fn is_gone(&self) -> bool;
+}
+
+thread_local! {
+    static GATE: RefCell<Option<Arc<dyn Gate>>> = const { RefCell::new(None) };
+}
+
+/// Lets the steps of this thread pass through a gate from now on, or through none.
+pub fn enter(gate: Option<Arc<dyn Gate>>) {
+    GATE.with(|here| *here.borrow_mut() = gate);
+}
+
+fn here() -> Option<Arc<dyn Gate>> {
+    GATE.with(|here| here.borrow().clone())
+}
+
+pub(super) fn is_here() -> bool {
+    GATE.with(|here| here.borrow().is_some())
+}
+
+pub(super) fn is_gone() -> bool {
+    here().is_some_and(|gate| gate.is_gone())
+}
+
+pub(super) fn before(step: Step<'_>) -> Result<()> {
+    let Some(gate) = here() else { return Ok(()) };
+    let (kind, path) = told(step);
+    gate.before(kind, path)
+}
+
+pub(super) fn after(step: Step<'_>) -> Result<()> {
+    let Some(gate) = here() else { return Ok(()) };
+    let (kind, path) = told(step);
+    gate.after(kind, path)
+}
+
+/// Half of what is written to a file is there.
+pub(super) fn between(path: &Path) -> Result<()> {
+    here().map_or(Ok(()), |gate| gate.before(Kind::WriteRest, path))
+}
+
+fn told(step: Step<'_>) -> (Kind, &Path) {
+    let kind = match step {
+        Step::MakeFolder(_) => Kind::MakeFolder,
+        Step::Create(_) => Kind::Create,
+        Step::Write { .. } => Kind::Write,
+        Step::Cut { .. } => Kind::Cut,
+        Step::Sync(_) => Kind::Sync,
+        Step::Rename { to, .. } => return (Kind::Rename, to),
+        Step::Link { to, .. } => return (Kind::Link, to),
+        Step::Remove(_) => Kind::Remove,
+        Step::SyncFolder(_) => Kind::SyncFolder,
+        Step::Stored(_) => Kind::Stored,
+        Step::Read(_) => Kind::Read,
+        Step::Lock(_) => Kind::Lock,
+        Step::TryLock(_) => Kind::TryLock,
+    };
+    (kind, of(step))
+}
