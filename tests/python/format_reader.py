@@ -113,7 +113,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
         stream += page[:-4]
     directory = data[offset : offset + length]
     assert directory_crc == crc32c(file_id + b"\xff" * 8 + directory)
-    assert stream[:64] == MAGIC + bytes([1, 0, kind]) + bytes(5) + file_id + bytes(32)
+    assert stream[:64] == MAGIC + bytes([2, 0, kind]) + bytes(5) + file_id + bytes(32)
     return kind, stream, directory
 
 
@@ -572,9 +572,22 @@ def read_manifest(data: bytes) -> Manifest:
         for _ in range(cursor.varint()):
             ordinals.append((ordinals[-1] + 1 if ordinals else 0) + cursor.varint())
         segments.append((path, length, ordinals))
+    if cursor.at < len(directory) and directory[cursor.at] == 3:
+        check_false_statistics(cursor, len(files))
     updates = read_updates(cursor) if cursor.at < len(directory) else None
     cursor.end()
     return Manifest(number, files, indexes, segments, updates)
+
+
+def check_false_statistics(cursor: Cursor, files: int) -> None:
+    """The part of columns whose statistics are false, from the tag on."""
+    assert cursor.number(1) == 3
+    ordinals = []
+    for _ in range(cursor.varint()):
+        ordinals.append(cursor.varint())
+        columns = [cursor.varint() for _ in range(cursor.varint())]
+        assert columns and columns == sorted(set(columns))
+    assert ordinals and ordinals == sorted(set(ordinals)) and ordinals[-1] < files
 
 
 def read_log(data: bytes, log_id: bytes, first: int) -> Log:

@@ -326,8 +326,6 @@ def test_dicts_may_lack_columns_where_that_means_null(stock: lakemark.Table) -> 
         (lambda t: t.upsert([{"id": 1, "n": "x"}]), lakemark.SchemaMismatchError, "row 0 has x for n, which is Int32"),
         (lambda t: t.upsert([{"id": 1, "day": "x"}]), lakemark.SchemaMismatchError, "row 0 has x for day"),
         (lambda t: t.update([{"id": 1}]), lakemark.InvalidInputError, "names no column beside the key"),
-        (lambda t: t.delete([1, None]), lakemark.InvalidInputError, "row 1 has no value for id"),
-        (lambda t: t.delete([1, 1]), lakemark.InvalidInputError, "id = 1 stands in rows 0 and 1"),
         (lambda t: t.delete(["x"]), lakemark.SchemaMismatchError, "row 0 has x for id, which is Int64"),
         (lambda t: t.delete([1.5]), lakemark.SchemaMismatchError, "row 0 has 1.5 for id"),
         (lambda t: t.delete([1, "x"]), lakemark.InvalidInputError, "values of one type"),

@@ -42,7 +42,7 @@ def test_procedures_are_listed(spark: SparkSession) -> None:
         "vacuum",
         "verify",
     }
-    assert "Failed to load routine `lm`.`system`.`repair`" in refusal(spark, "CALL lm.system.repair(table => 't')")
+    assert "Failed to load routine `lm`.`system`.`restore`" in refusal(spark, "CALL lm.system.restore(table => 't')")
     assert "Failed to load routine `lm`.`air`.`build`" in refusal(spark, "CALL lm.air.build(table => 't')")
 
 
