@@ -112,7 +112,7 @@ def grow(folder: Path, store: Path, options: dict[str, object]) -> dict[str, Any
     for name in segments:
         (away / name).parent.mkdir(parents=True, exist_ok=True)
         (store / name).rename(away / name)
-        # A segment that is missing would be built again: one of its length without any of its bytes stands in its place.
+        # One that is missing would be built again: another of its length, without its bytes, stands in its place.
         with (store / name).open("wb") as file:
             file.truncate((away / name).stat().st_size)
     cost = change(folder, store, options, "build")

@@ -586,8 +586,11 @@ def check_false_statistics(cursor: Cursor, files: int) -> None:
     for _ in range(cursor.varint()):
         ordinals.append(cursor.varint())
         columns = [cursor.varint() for _ in range(cursor.varint())]
-        assert columns and columns == sorted(set(columns))
-    assert ordinals and ordinals == sorted(set(ordinals)) and ordinals[-1] < files
+        assert columns
+        assert columns == sorted(set(columns))
+    assert ordinals
+    assert ordinals == sorted(set(ordinals))
+    assert ordinals[-1] < files
 
 
 def read_log(data: bytes, log_id: bytes, first: int) -> Log:
