@@ -100,6 +100,8 @@ pub struct LogChange {
 pub struct LogRead {
     /// Commits with their sequence numbers, in order.
     pub commits: Vec<(u64, LogCommit)>,
+    /// Where the last good frame begins; its end if there is none.
+    pub last: u64,
     /// Where the last good frame ends.
     pub end: u64,
     /// Whether bytes follow it that a writer left behind unfinished.
@@ -191,7 +193,7 @@ fn check_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// [`FormatError::DamagedUpdates`] for damage before the last frame, and for commits that are not in order.
 pub fn read_log(id: &[u8; 16], offset: u64, sequence: u64, bytes: &[u8]) -> Result<LogRead> {
-    let mut read = LogRead { end: offset, ..LogRead::default() };
+    let mut read = LogRead { last: offset, end: offset, ..LogRead::default() };
     let (mut rest, mut next) = (bytes, sequence);
     while !rest.is_empty() {
         let at = read.end;
@@ -209,6 +211,7 @@ pub fn read_log(id: &[u8; 16], offset: u64, sequence: u64, bytes: &[u8]) -> Resu
         }
         next = take_commits(payload, next, &mut read.commits).map_err(damaged)?;
         rest = rest.get(frame.end()..).unwrap_or_default();
+        read.last = at;
         read.end = at.saturating_add(frame.end() as u64);
     }
     Ok(read)

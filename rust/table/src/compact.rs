@@ -161,11 +161,15 @@ impl Merge<'_> {
         let mut built = Built { schemas: manifest.schemas.clone(), ..Built::default() };
         let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
         for (segment, held) in &self.segments {
-            let damaged = |damage: Damage| {
-                Error::corrupt(format!(
+            let damaged = |damage: Damage| match damage.is_unread {
+                true => Error::io(format!(
+                    "the segment {} cannot be read, so that nothing was merged: {}; mend the store, and try again",
+                    segment.path, damage.problem
+                )),
+                false => Error::corrupt(format!(
                     "the segment {} cannot be merged: {}; `lakemark index build --verify` builds it again",
                     segment.path, damage.problem
-                ))
+                )),
             };
             let counter = ReadCounter::default();
             let opened = Segment::open_afresh(&context.store, segment, self.index, &counter).await.map_err(damaged)?;
@@ -222,6 +226,7 @@ async fn source(segment: &Segment, places: Vec<(Range<u32>, Option<u32>)>) -> Re
                     return Ok(Some((key, rows)));
                 }
             }
+            Err(Damage { is_unread: true, problem, .. }) => return Err(io::Error::other(problem)),
             Err(damage) => return Err(io::Error::new(io::ErrorKind::InvalidData, damage.problem)),
         }
     };

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::footer::modified_ns;
 use crate::local::{MOST_LINKED_FOLDERS, too_many};
 use crate::location::{Location, STORE_FOLDER, Shape};
@@ -131,8 +131,12 @@ async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
             store.text()
         ))
     };
-    let meta =
-        store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| lost().with_source(error))?;
+    let meta = store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| {
+        match kind_of_storage(&error) {
+            ErrorKind::NotFound | ErrorKind::Corrupt => lost().with_source(error),
+            _ => store.unreadable(error),
+        }
+    })?;
     if meta.size != file.size {
         return Err(lost());
     }

@@ -13,6 +13,7 @@ use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::cache::Cache;
+use crate::error::{ErrorKind, kind_of_storage};
 use crate::kind::Kind;
 use crate::store::Store;
 
@@ -47,18 +48,20 @@ impl ReadCounter {
 pub(crate) struct Damage {
     pub reason: Reason,
     pub problem: String,
+    /// Whether the store did not answer, so that nothing is known of the bytes.
+    pub is_unread: bool,
 }
 
 impl Damage {
     pub(crate) fn corrupt(problem: impl ToString) -> Self {
-        Self { reason: Reason::SegmentCorrupt, problem: problem.to_string() }
+        Self { reason: Reason::SegmentCorrupt, problem: problem.to_string(), is_unread: false }
     }
 
     fn read(error: &object_store::Error) -> Self {
         let missing = matches!(error, object_store::Error::NotFound { .. });
         let reason = if missing { Reason::SegmentMissing } else { Reason::SegmentCorrupt };
         let problem = if missing { "the file is missing".to_owned() } else { error.to_string() };
-        Self { reason, problem }
+        Self { reason, problem, is_unread: kind_of_storage(error) == ErrorKind::Io }
     }
 }
 

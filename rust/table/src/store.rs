@@ -291,7 +291,8 @@ impl Store {
         Ok(manifest)
     }
 
-    fn unreadable(&self, error: object_store::Error) -> Error {
+    /// The error of a store that does not answer: nothing is said of what is in it.
+    pub(crate) fn unreadable(&self, error: object_store::Error) -> Error {
         Error::io(format!("the store {} cannot be read; mend it, or choose another place with --store", self.text()))
             .with_source(error)
     }

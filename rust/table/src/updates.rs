@@ -21,6 +21,7 @@
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
+mod append;
 mod automatic;
 mod border;
 mod buffer;

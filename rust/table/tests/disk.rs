@@ -355,3 +355,58 @@ async fn a_power_cut_loses_nothing_that_was_acknowledged() {
     power_cuts(false, states).await;
     power_cuts(true, states).await;
 }
+
+/// Makes all calls while some syncs of files fail, in turn by two who do not know of each other, and cuts the power then: what a sync that
+/// failed did not bring to the disk is not brought there by a later one. Says whether a sync failed.
+async fn lost_syncs(is_delta: bool, first: u64, count: u64, problems: &mut Vec<String>) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let root = std::fs::canonicalize(folder.path()).unwrap();
+    let mut possible = vec![create(&root, is_delta).await];
+    declare(&root).await.unwrap();
+    let start = Disk::of(&root);
+    watch(&root, Failure::Syncs(first, count), true);
+    let tables = [open(&root).await, open(&root).await];
+    for (number, call) in CALLS.into_iter().enumerate().take(14) {
+        let at = format!("delta {is_delta}, {count} syncs from {first} on, call {number}, {call:?}");
+        let made = make(&tables[number % 2], number, call).await;
+        let mut after = possible.clone();
+        after.iter_mut().for_each(|rows| apply(rows, number, call));
+        match made {
+            Ok(()) => possible = after,
+            Err(error) => {
+                check_error(&error, &at, problems);
+                if error.to_string().contains("cannot be told") {
+                    possible.extend(after);
+                }
+            }
+        }
+    }
+    let left = start.after(&journal(&root)).left_behind(&mut StdRng::seed_from_u64(0), 0);
+    let copy = tempfile::tempdir().unwrap();
+    let copied = std::fs::canonicalize(copy.path()).unwrap();
+    left.write(&root, &copied);
+    let at = format!("delta {is_delta}, {count} syncs from {first} on");
+    match look(&*open(&copied).await).await {
+        Ok(found) if possible.contains(&found) => {}
+        Ok(_) => problems.push(format!("{at}: other rows after a power cut")),
+        Err(error) => problems.push(format!("{at}: {error}")),
+    }
+    seen(&root).0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_that_fails_takes_no_later_change_along() {
+    let stride: u64 = std::env::var("LAKEMARK_DISK_STRIDE").map_or(13, |text| text.parse().unwrap());
+    let mut problems = Vec::new();
+    for is_delta in [false, true] {
+        // Of one frame both syncs fail, and that of whoever looks then.
+        for count in 1..=3 {
+            let mut first = 1 + count % 2;
+            while lost_syncs(is_delta, first, count, &mut problems).await {
+                first += stride.div_ceil(5);
+            }
+            assert!(first > 20, "{first}");
+        }
+    }
+    assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
+}

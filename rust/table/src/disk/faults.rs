@@ -37,6 +37,8 @@ pub enum Event {
         /// Its time of modification.
         modified: SystemTime,
     },
+    /// The bytes of a file were to be synced and were not. The kernel takes them for synced from now on.
+    LostSync(PathBuf),
     /// A file got another name.
     Rename {
         /// The old one.
@@ -70,6 +72,8 @@ pub enum Failure {
     Dead(u64),
     /// From this number on names of folders cannot be synced. Whoever sees them may lose them with the machine.
     Folders(u64),
+    /// From the sync of this number on so many syncs of files fail, one after the other.
+    Syncs(u64, u64),
     /// The link of this number is made and answered with an error.
     Link(u64),
     /// The link of this number is made, asked for again, and found to be there: what a network file system makes of a lost answer.
@@ -82,6 +86,7 @@ struct Watch {
     root: PathBuf,
     failure: Failure,
     steps: u64,
+    syncs: u64,
     links: u64,
     has_failed: bool,
     /// What was done, if that is to be written down.
@@ -96,6 +101,7 @@ pub fn watch(root: &Path, failure: Failure, with_journal: bool) {
         root: root.to_owned(),
         failure,
         steps: 0,
+        syncs: 0,
         links: 0,
         has_failed: false,
         journal: with_journal.then(Vec::new),
@@ -134,6 +140,7 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
     watch.steps += 1;
+    watch.syncs += u64::from(matches!(step, Step::Sync(_)));
     let failed = match watch.failure {
         Failure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
         // Names are changed and given up, and bytes that have room are synced.
@@ -141,6 +148,14 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
         Failure::Dead(at) if watch.steps >= at => Some(Error::other("the device is gone, as a test wanted")),
         Failure::Folders(at) if watch.steps >= at && matches!(step, Step::SyncFolder(_)) => {
             Some(Error::other("the folder cannot be synced, as a test wanted"))
+        }
+        Failure::Syncs(first, count)
+            if matches!(step, Step::Sync(_)) && (first..first + count).contains(&watch.syncs) =>
+        {
+            if let Some(journal) = &mut watch.journal {
+                journal.push(Event::LostSync(path.to_owned()));
+            }
+            Some(Error::from_raw_os_error(5))
         }
         _ => None,
     };

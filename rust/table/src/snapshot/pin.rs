@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{FileShape, modified_ns};
 use crate::listing::{ListedFile, Listing, listed};
 use crate::schema;
+use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::trust::Caught;
 use crate::updates::{Lineage, Overlay, Updated, under_way};
@@ -367,13 +368,14 @@ pub(crate) async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest
     };
     let error = match newest {
         Ok(Some(manifest)) => return Ok(Some(manifest)),
-        Ok(None) if !store.is_local() || !store.has_updates().await? => return Ok(None),
+        Ok(None) if !may_have_updates(store).await? => return Ok(None),
         Ok(None) => None,
-        // Where not even that can be told, reading goes on as it does without a store.
-        Err(error) if !store.has_updates().await.unwrap_or(false) => {
+        Err(error) if !may_have_updates(store).await? => {
             tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
             return Ok(None);
         }
+        // What cannot be read now is not damaged: nobody shall restore what is there.
+        Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
         Err(error) => Some(error),
     };
     let lost = Error::corrupt(format!(
@@ -385,6 +387,11 @@ pub(crate) async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest
         Some(error) => lost.with_source(error),
         None => lost,
     })
+}
+
+/// Whether rows may be pending. Updates are in local stores only; one that cannot even be looked at may have some.
+async fn may_have_updates(store: &Store) -> Result<bool> {
+    Ok(store.is_local() && store.has_updates().await?)
 }
 
 /// Finds every data file in the manifest by path and size.

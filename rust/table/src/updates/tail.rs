@@ -18,7 +18,7 @@ use super::fold::Fold;
 use super::key::KeyColumns;
 use super::rows::changes;
 use crate::disk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::local;
 use crate::names::ColumnNames;
 
@@ -28,8 +28,12 @@ pub(crate) struct Tail {
     pub log: [u8; 16],
     /// The fingerprint of the names of columns that it was read with.
     pub names: u64,
+    /// Where the last good frame begins; its end if there is none.
+    pub last: u64,
     /// Where the last good frame ends.
     pub end: u64,
+    /// Up to where this process wrote and synced the log itself.
+    pub own: u64,
     /// The sequence number of the next commit.
     pub next: u64,
     /// Whether bytes follow that nobody was told of.
@@ -50,7 +54,9 @@ impl Tail {
         Self {
             log: log.id,
             names,
+            last: LOG_START,
             end: LOG_START,
+            own: LOG_START,
             next: log.first_sequence,
             torn: false,
             fold: Arc::new(Fold::new(Arc::clone(schema), Arc::clone(key))),
@@ -98,6 +104,9 @@ impl Tail {
         for (sequence, commit) in read.commits {
             self.apply(sequence, &commit, schema, names).map_err(|error| damaged(path).with_source(error))?;
         }
+        if read.end > self.end {
+            self.last = read.last;
+        }
         (self.end, self.torn) = (read.end, read.torn);
         Ok(())
     }
@@ -140,13 +149,14 @@ fn open(path: &Path) -> Result<File> {
 
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    let is_damage = matches!(error.kind(), NotFound | UnexpectedEof | InvalidData);
-    let kind = if is_damage { ErrorKind::Corrupt } else { ErrorKind::Io };
-    let text = format!(
-        "the log of updates {} cannot be read; it holds changes that are nowhere else: restore it",
-        path.display()
-    );
-    Error::new(kind, text).with_source(error)
+    let path = path.display();
+    let said = match error.kind() {
+        NotFound | UnexpectedEof | InvalidData => Error::corrupt(format!(
+            "the log of updates {path} cannot be read; it holds changes that are nowhere else: restore it"
+        )),
+        _ => Error::io(format!("the log of updates {path} cannot be read now: mend the disk or its permissions, and try again")),
+    };
+    said.with_source(error)
 }
 
 fn damaged(path: &Path) -> Error {

@@ -8,7 +8,6 @@
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +18,7 @@ use lakemark_format::{LogChange, LogCommit, Manifest, ManifestUpdates, Operation
 use lakemark_index::RowSet;
 use tokio::sync::oneshot;
 
+use super::append::{NotAppended, append, settle};
 use super::automatic;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::flush::flush;
@@ -230,12 +230,10 @@ impl<'a> Writing<'a> {
         let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
         let parameters = Parameters::of(&updates.options)?;
         let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded()))?;
-        let tail = updated.tail(&base, &table.overlays.writer).await?;
+        let mut tail = updated.tail(&base, &table.overlays.writer).await?;
         let Updated { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
-        if tail.torn {
-            cut(store, &updates, end, &lock).await?;
-        }
+        take_over_log(store, &updates, &mut tail, &lock).await?;
         Ok(Self {
             table,
             store,
@@ -456,10 +454,10 @@ impl<'a> Writing<'a> {
         });
         match written.await.map_err(|error| Error::task(&error))? {
             Ok(()) => {}
-            Err((error, true)) => return Err(unwritable(self.store, error)),
-            Err((error, false)) => return Err(self.store.unsure(error)),
+            Err(NotAppended::NotMade(error)) => return Err(unwritable(self.store, error)),
+            Err(NotAppended::Unknown(error)) => return Err(self.store.unsure(error)),
         }
-        self.tail.end = end + length;
+        (self.tail.last, self.tail.end, self.tail.own) = (end, end + length, end + length);
         self.table.overlays.writer.put(self.tail);
         Ok(Done::Appended)
     }
@@ -478,32 +476,25 @@ enum Done {
     Flushed,
 }
 
-/// Writes a frame at the end of the log and syncs it. What cannot be written whole is taken back; the error says whether it was.
-fn append(path: &Path, end: u64, frame: &[u8]) -> std::result::Result<(), (std::io::Error, bool)> {
-    let open = || {
-        let (mut file, _) = open_with(File::options().write(true), path)?;
-        file.seek(SeekFrom::Start(end)).map(|_| file)
-    };
-    let file = open().map_err(|error| (error, true))?;
-    let Err(error) = disk::write(&file, path, end, frame).and_then(|()| disk::sync_bytes(&file, path)) else {
+/// Makes sure of what the last writer left: the next frame goes behind it.
+async fn take_over_log(
+    store: &Store,
+    updates: &ManifestUpdates,
+    tail: &mut Tail,
+    lock: &Arc<WriterLock>,
+) -> Result<()> {
+    if tail.own == tail.end && !tail.torn {
         return Ok(());
-    };
-    // Where this fails, too, the next writer cuts off what is not whole, and readers find what is.
-    let taken_back = disk::cut(&file, path, end).and_then(|()| disk::sync_bytes(&file, path));
-    Err((error, taken_back.is_ok()))
-}
-
-/// Cuts off what a writer that died left behind the last good frame: nobody was told of it.
-async fn cut(store: &Store, updates: &ManifestUpdates, end: u64, lock: &Arc<WriterLock>) -> Result<()> {
+    }
     let Some(path) = store.local_path(&updates.log.path) else { return Err(not_local(store)) };
-    let lock = Arc::clone(lock);
-    let cut = tokio::task::spawn_blocking(move || {
+    let (lock, last) = (Arc::clone(lock), tail.last..tail.end);
+    let settled = disk::on_a_thread(move || {
         let _lock = lock;
-        let (file, _) = open_with(File::options().write(true), &path)?;
-        disk::cut(&file, &path, end)?;
-        disk::sync_bytes(&file, &path)
+        settle(&path, last)
     });
-    cut.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))
+    settled.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))?;
+    (tail.own, tail.torn) = (tail.end, false);
+    Ok(())
 }
 
 pub(crate) fn unwritable(store: &Store, error: std::io::Error) -> Error {

@@ -139,6 +139,8 @@ impl Disk {
                 let later = std::mem::take(&mut file.later);
                 later.iter().for_each(|change| Bytes::change(&mut file.synced, change));
             }
+            // What programs see is not what the disk has from now on, whatever is synced later.
+            Event::LostSync(path) => self.files[self.seen[path]].later.clear(),
             Event::Rename { from, to } => {
                 assert_eq!(from.parent(), to.parent(), "a file changes its folder");
                 self.name(Naming::Rename(from.clone(), to.clone(), self.seen[from]));
