@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lakemark_table::Operation;
 
-use super::rows::{Id, Row, Rows, Value};
+use super::rows::{Column, Id, Row, Rows, Value};
 
 /// What is pending for a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +94,19 @@ impl Expected {
                 Pending::Row(row) => drop(row.remove(&id)),
                 Pending::Gone => {}
                 Pending::Set(set) => drop(set.remove(&id)),
+            }
+        }
+    }
+
+    /// No other columns are left than these.
+    pub fn keep_columns(&mut self, columns: &[Column]) {
+        let is_there = |id: &Id| columns.iter().any(|column| column.id == *id);
+        self.base.values_mut().for_each(|row| row.retain(|id, _| is_there(id)));
+        for pending in self.pending.values_mut() {
+            match pending {
+                Pending::Row(row) => row.retain(|id, _| is_there(id)),
+                Pending::Gone => {}
+                Pending::Set(set) => set.retain(|id, _| is_there(id)),
             }
         }
     }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use lakemark_table::{ErrorKind, MigrateOptions, Operation, Progress, VacuumOptions};
+use lakemark_table::{ErrorKind, MigrateOptions, Operation, Progress};
 use rand::Rng;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::block_in_place;
 
 use super::expected::{Call, Expected};
 use super::rows::{Rows, draw_row};
-use super::upkeep::set_back_all;
 use super::{HANDLES, Trial, store};
 
 /// Somebody who waits until he may go on.
@@ -115,11 +114,14 @@ impl Trial {
         }
         let rows = self.expected.rows();
         let mut expected = Expected { base: std::mem::take(&mut self.expected.base), pending: begun.clone() };
+        // Columns that others dropped meanwhile are gone from what was pending as well.
+        expected.keep_columns(&self.others.columns);
         if let Some(backup) = &mut self.backup {
             backup.folded.extend(begun.keys());
         }
         expected.migrated(&std::collections::BTreeSet::new());
         since.iter().for_each(|call| assert!(expected.make(std::slice::from_ref(call)), "{call:?}"));
+        expected.keep_columns(&self.others.columns);
         super::assert_same(&expected.rows(), &rows, "the model itself");
         self.expected = expected;
         self.check_base();
@@ -141,9 +143,7 @@ impl Trial {
             }
             3 => {
                 self.held.clear();
-                set_back_all(&self.root(), std::time::Duration::from_secs(2 * 60 * 60));
-                let older_than = std::time::Duration::from_secs(60 * 60);
-                self.table().vacuum(VacuumOptions { older_than, ..VacuumOptions::default() }).await.unwrap();
+                self.vacuum_hours_later().await;
                 "others: vacuum while it was migrated"
             }
             4 if !self.others.form.is_delta => {

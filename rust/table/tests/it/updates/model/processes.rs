@@ -10,7 +10,6 @@ use lakemark_table::{MigrateOptions, Table, VacuumOptions};
 use rand::Rng;
 
 use super::rows::{Column, Kind, Reader, Rows};
-use super::upkeep::set_back_all;
 use super::{Trial, one_thread};
 use crate::fixture::open;
 
@@ -142,8 +141,7 @@ impl Trial {
         }
         if fate == Fate::Stopped && signal(&child, "STOP") {
             self.check().await;
-            set_back_all(&self.root(), 2 * HOUR);
-            self.table().vacuum(VacuumOptions { older_than: HOUR, ..VacuumOptions::default() }).await.unwrap();
+            self.vacuum_hours_later().await;
             self.check().await;
             signal(&child, "CONT");
         }

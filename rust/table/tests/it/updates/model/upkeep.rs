@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lakemark_table::{ErrorKind, MigrateOptions, Progress, VacuumOptions};
+use lakemark_table::{ErrorKind, MigrateOptions, Progress, Table, TableOptions, VacuumOptions};
 use rand::Rng;
 
 use super::rows::Reader;
 use super::{DAY, HANDLES, Held, Trial, assert_same, files_below, one_thread, store};
 use crate::fixture::open;
+use crate::layer::{Layer, Log};
 
 impl Trial {
     pub async fn reopen(&mut self) -> &'static str {
@@ -141,6 +141,16 @@ impl Trial {
         "vacuum"
     }
 
+    /// A vacuum by somebody for whom two hours have passed since everything was written. Others may have the files open: none is touched.
+    pub async fn vacuum_hours_later(&self) {
+        let (hour, operations) = (Duration::from_secs(60 * 60), Log::new());
+        *operations.time.lock().unwrap() = Some((SystemTime::now() - 2 * hour).into());
+        let layer = |store| Layer::over(store, &operations);
+        let location = self.root().to_str().unwrap().to_owned();
+        let table = Table::open_layered(&location, TableOptions::default(), &layer).await.unwrap();
+        table.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.unwrap();
+    }
+
     /// An age that somebody gives a vacuum.
     pub fn age(&mut self) -> Duration {
         [Duration::from_secs(60 * 60), DAY, 7 * DAY][self.random.random_range(0..3)]
@@ -194,21 +204,6 @@ fn set_back(root: &Path, oldest: SystemTime, by: Duration) {
         let modified = file.metadata().unwrap().modified().unwrap();
         if modified < oldest {
             file.set_modified(modified - by).unwrap();
-        }
-    }
-}
-
-/// All files of the store are so much older than they were: so long did somebody take who writes them.
-pub fn set_back_all(root: &Path, by: Duration) {
-    let files =
-        ["manifest", "marks", "updates", "data"].map(|folder| files_below(&root.join("_lakemark").join(folder)));
-    for path in files.into_iter().flatten() {
-        // Somebody may be putting it away.
-        let Ok(file) = File::options().write(true).open(path) else { continue };
-        let meta = file.metadata().unwrap();
-        // A file that was published is one of the folder's as well.
-        if meta.nlink() == 1 {
-            file.set_modified(meta.modified().unwrap() - by).unwrap();
         }
     }
 }
