@@ -200,7 +200,7 @@ process-test: ## two and four processes move money between accounts of one table
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
 schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
-	$(CARGO) test -p lakemark-table --features failpoints --test schedules -- --nocapture
+	$(CARGO) test -p lakemark-table --release --features failpoints --test schedules -- --nocapture
 
 model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture

@@ -31,6 +31,9 @@ pub(crate) use self::newest::NewestState;
 /// Deletion vectors that a table remembers.
 const CACHE_ENTRIES: usize = 10_000;
 
+/// How often a log is read that cannot be read.
+const ATTEMPTS: u32 = 3;
+
 /// The folder of the log.
 pub(crate) const LOG_FOLDER: &str = "_delta_log";
 
@@ -95,7 +98,19 @@ impl DeltaState {
     }
 
     /// Reads the log up to a version, or all of it.
+    ///
+    /// A log is listed while others commit: a listing may have their second commit and lack the first. What cannot be read is read again;
+    /// what is damaged is damaged again.
     pub(crate) async fn read_version(location: &Location, version: Option<u64>) -> Result<Self> {
+        for _ in 1..ATTEMPTS {
+            if let Ok(state) = Self::load(location, version).await {
+                return Ok(state);
+            }
+        }
+        Self::load(location, version).await
+    }
+
+    async fn load(location: &Location, version: Option<u64>) -> Result<Self> {
         know_scheme(&location.root);
         let mut builder = DeltaTableBuilder::from_url(location.root.clone())
             .map_err(|error| delta_error(location, error))?

@@ -3,7 +3,7 @@
 //! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
 //! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
 //! no manifest that stays names it, unless a writer or a migration holds its lock: one that was stopped for hours has files that it is
-//! going to name. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
+//! going to name. A build holds no lock: one that takes longer than the age is told that its segments are gone. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
 //! manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
@@ -47,7 +47,9 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let named = named_by(store, &kept).await?;
     let is_waste = |file: &&StoredFile| match file.kind {
         Kind::Manifest(_) => false,
-        Kind::Segment => !named.contains(&file.path) && file.meta.last_modified < before,
+        Kind::Segment => {
+            held.writers && held.migrations && !named.contains(&file.path) && file.meta.last_modified < before
+        }
         Kind::Update => held.writers && !named.contains(&file.path) && file.meta.last_modified < before,
         Kind::Data => held.migrations && !named.contains(&file.path) && file.meta.last_modified < before,
         // Their times are those that the user's program gave them; what counts is that no version needs them.

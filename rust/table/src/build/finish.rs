@@ -154,8 +154,9 @@ async fn look_for(store: &Arc<Store>, segments: &[ManifestSegment]) -> Result<()
         match store.length_of(&segment.path).await? {
             Some(length) if length == segment.length => Ok(()),
             found => Err(Error::not_found(format!(
-                "a task of the build wrote {} bytes to {} of the store {}, where {}: all processes that build must see the same store; put the \
-                 table, or its marks with the option `store`, on storage that all of them reach",
+                "the build wrote {} bytes to {} of the store {}, where {}. If the build took longer than a vacuum's age, a vacuum has removed them: \
+                 build again. Otherwise a process that builds sees another store: put the table, or its marks with the option `store`, on \
+                 storage that all of them reach",
                 segment.length,
                 segment.path,
                 store.text(),

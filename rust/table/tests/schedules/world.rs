@@ -84,6 +84,7 @@ pub struct Record {
 /// A prepared table.
 pub struct Template {
     folder: tempfile::TempDir,
+    pub is_delta: bool,
     pub rows: Rows,
 }
 
@@ -184,7 +185,7 @@ impl Template {
         }
         make(&table, &mut rows, 3, (Operation::Upsert, 30, 34)).await;
         make(&table, &mut rows, 4, (Operation::Delete, 21, 24)).await;
-        Self { folder, rows }
+        Self { folder, is_delta, rows }
     }
 
     /// A copy of it. Times of files stay what they are.
