@@ -43,6 +43,7 @@ STATEMENTS ?= 1000
 # Tests that sync all the time are quicker in memory, which keeps what it has as long as the machine runs.
 TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 PROCESSES_SECONDS ?= 240
+READERS_SECONDS ?= 300
 SCHEDULES ?= 250
 WALK ?= 12
 ACTORS ?=
@@ -60,7 +61,7 @@ TPCH := $(LAKEMARK_CACHE)/venv-tpch
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test ci
+.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test readers-test ci
 .PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
@@ -190,6 +191,7 @@ model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
 ifdef NEIGHBOURS
 model-test: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
 endif
+readers-test: export LAKEMARK_READERS_SECONDS = $(READERS_SECONDS)
 neighbours-test: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
 neighbours-test: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
 
@@ -208,6 +210,9 @@ model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random ch
 
 neighbours-test: native ## OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map
 	$(PY) -m pytest -s tests/python/test_neighbours.py
+
+readers-test: native ## four processes count a folder, and then a Delta table, that is published, migrated and vacuumed for READERS_SECONDS=300
+	$(PY) -m pytest -s tests/python/test_readers.py
 
 FUZZ_QUERIES = $(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries
 JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged

@@ -131,12 +131,13 @@ async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
             store.text()
         ))
     };
-    let meta = store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| {
-        match kind_of_storage(&error) {
-            ErrorKind::NotFound | ErrorKind::Corrupt => lost().with_source(error),
-            _ => store.unreadable(error),
-        }
-    })?;
+    let meta =
+        store.object_store().head(&store.data_path(&file.path)).await.map_err(|error| {
+            match kind_of_storage(&error) {
+                ErrorKind::NotFound | ErrorKind::Corrupt => lost().with_source(error),
+                _ => store.unreadable(error),
+            }
+        })?;
     if meta.size != file.size {
         return Err(lost());
     }

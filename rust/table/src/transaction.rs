@@ -21,6 +21,8 @@ use done::is_done;
 
 /// Races that are lost in a row before giving up.
 const MAX_ATTEMPTS: u32 = 20;
+/// Applications whose last call is known.
+const REMEMBERED_APPLICATIONS: usize = 1000;
 
 /// A change of the store.
 #[derive(Clone, Debug)]
@@ -308,10 +310,12 @@ fn end_migration(updates: &mut ManifestUpdates) {
     updates.runs.retain(|run| run.migrated != [(0, run.rows)]);
 }
 
-/// The last call of each application.
+/// The last call of each application, those that called last at the end. Jobs that give themselves a new name each time would fill manifests:
+/// those that called longest ago are forgotten.
 fn add_transactions(have: &mut Vec<ManifestTransaction>, newer: &[ManifestTransaction]) {
     have.retain(|have| !newer.iter().any(|newer| newer.application == have.application));
     have.extend(newer.iter().cloned());
+    have.drain(..have.len().saturating_sub(REMEMBERED_APPLICATIONS));
 }
 
 fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
@@ -600,6 +604,24 @@ mod tests {
         let (next, committed) = apply(&next, &built(1, 10, &[("a", 2)])).unwrap();
         assert_eq!(next.unwrap().segments.len(), 2);
         assert_eq!(committed.unused, ["marks/8"]);
+    }
+
+    #[test]
+    fn applications_that_called_long_ago_are_forgotten() {
+        let call = |number: usize| ManifestTransaction {
+            application: format!("job {number}"),
+            version: 1,
+            sequence: number as u64,
+        };
+        let mut have = Vec::new();
+        for number in 0..REMEMBERED_APPLICATIONS + 5 {
+            add_transactions(&mut have, &[call(number)]);
+            // One of them calls all the time.
+            add_transactions(&mut have, &[ManifestTransaction { application: "stream".to_owned(), ..call(number) }]);
+        }
+        assert_eq!(have.len(), REMEMBERED_APPLICATIONS);
+        assert_eq!(have.last().unwrap().application, "stream");
+        assert_eq!(have[0].application, "job 6");
     }
 
     #[test]

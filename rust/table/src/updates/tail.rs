@@ -154,7 +154,9 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
         NotFound | UnexpectedEof | InvalidData => Error::corrupt(format!(
             "the log of updates {path} cannot be read; it holds changes that are nowhere else: restore it"
         )),
-        _ => Error::io(format!("the log of updates {path} cannot be read now: mend the disk or its permissions, and try again")),
+        _ => Error::io(format!(
+            "the log of updates {path} cannot be read now: mend the disk or its permissions, and try again"
+        )),
     };
     said.with_source(error)
 }
