@@ -148,11 +148,11 @@ fn asked(templates: &Templates) -> bool {
     true
 }
 
-/// Plays schedules on as many threads as there are cores.
+/// Plays schedules on all cores, some on each: the actors of a schedule wait for each other most of the time.
 fn in_parallel(work: impl Fn(usize, &Outside) + Sync, count: usize) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, Into::into) {
+        for _ in 0..3 * std::thread::available_parallelism().map_or(2, Into::into) {
             scope.spawn(|| {
                 let outside = Outside::start();
                 loop {
