@@ -47,6 +47,7 @@ pub(crate) struct DeltaState {
     pub names: Option<Arc<ColumnNames>>,
     pub partition_columns: Vec<Field>,
     pub files: Vec<DeltaFile>,
+    location: Location,
     state: DeltaTableState,
     log_store: LogStoreRef,
     /// Transactions that were asked for: each is looked for in the log once.
@@ -155,7 +156,19 @@ impl DeltaState {
         let version = state.version();
         let transactions = tokio::sync::Mutex::default();
         let state = table_state;
-        Ok(Self { version, schema, logged_schema, names, partition_columns, files, state, log_store, transactions })
+        let location = location.clone();
+        Ok(Self {
+            version,
+            schema,
+            logged_schema,
+            names,
+            partition_columns,
+            files,
+            location,
+            state,
+            log_store,
+            transactions,
+        })
     }
 
     /// The id of the table, which one that is made anew in the same place does not have.
@@ -184,18 +197,26 @@ impl DeltaState {
         self.state.metadata().configuration()
     }
 
-    /// The last transaction that an application committed.
+    /// The last transaction that an application committed. The log is read for it: where it was cleaned up since the state was read, from the
+    /// checkpoint that has what is gone.
     pub(crate) async fn application_version(&self, application: &str) -> Result<Option<i64>> {
         let mut known = self.transactions.lock().await;
         if let Some(version) = known.get(application) {
             return Ok(*version);
         }
-        let version = self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await;
-        let version = version.map_err(|error| {
-            Error::io(format!("the Delta log at version {} cannot be read", self.version)).with_source(error)
-        })?;
+        let version = match self.read_application_version(application).await {
+            Ok(version) => version,
+            Err(_) => {
+                let anew = Self::read_version(&self.location, Some(self.version)).await?;
+                anew.read_application_version(application).await.map_err(|error| delta_error(&self.location, error))?
+            }
+        };
         known.insert(application.to_owned(), version);
         Ok(version)
+    }
+
+    async fn read_application_version(&self, application: &str) -> DeltaResult<Option<i64>> {
+        self.state.snapshot().transaction_version(self.log_store.as_ref(), application).await
     }
 
     /// The actions that remove files, each with the text that the log has for its path, in the order of `paths`.

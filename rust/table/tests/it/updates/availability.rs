@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use deltalake_core::protocol::checkpoints::create_checkpoint;
 use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Table};
 
+use super::restores::lake;
 use super::{batch, folder, keyed, make, numbers, row, rows};
 use crate::fixture::{open, write};
 
@@ -48,6 +50,28 @@ async fn calls_that_are_refused_leave_no_run_behind() {
         assert_eq!(error.kind(), ErrorKind::CacheFull);
     }
     assert_eq!(bytes_of(&updates), before);
+}
+
+/// A state that is remembered reads on in the log as it is asked: the commits that it was read from may be gone, and a checkpoint has them.
+#[tokio::test]
+async fn a_log_that_is_cleaned_up_stops_nobody_who_has_the_table_open() {
+    let lake = lake();
+    let (open, name) = (open(lake.root()).await, |version: u64| format!("_delta_log/{version:020}.json"));
+    assert_eq!(rows(&open).await.len(), 20);
+    let url = url::Url::from_directory_path(lake.root()).unwrap();
+    create_checkpoint(&deltalake_core::open_table(url).await.unwrap(), None).await.unwrap();
+    (0..)
+        .map(name)
+        .take_while(|next| lake.root().join(next).exists())
+        .collect::<Vec<_>>()
+        .iter()
+        .rev()
+        .skip(1)
+        .for_each(|older| fs::remove_file(lake.root().join(older)).unwrap());
+    open.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    make(&open, Operation::Upsert, batch(&[(3, Some(2), Some("up"))])).await.unwrap();
+    open.migrate(MigrateOptions::default()).await.unwrap();
+    assert_eq!(rows(&open).await[&3], row(2, "up"));
 }
 
 /// Its intent names runs, which stay as they are while somebody may go on with it.

@@ -9,7 +9,7 @@ use super::{batch, keyed, keys, make, row, rows};
 use crate::fixture::open;
 
 /// Twenty rows in two files.
-fn lake() -> Lake {
+pub fn lake() -> Lake {
     let mut lake = Lake::new(&PLAIN, false);
     let rows = |from: i64| (from..from + 10).map(|k| (k, Some(1), Some("base"))).collect::<Vec<_>>();
     let adds = [lake.put("f.parquet", &batch(&rows(0))), lake.put("g.parquet", &batch(&rows(10)))];
