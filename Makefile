@@ -201,8 +201,8 @@ crash-test: ## kills a writer TRIALS=120 times, at random instants and named poi
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
-schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
-	$(CARGO) test -p lakemark-table --release --features failpoints --test schedules -- --nocapture
+schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
+	$(CARGO) test -p lakemark-table $(if $(filter release,$(PROFILE)),--release) --features failpoints --test schedules -- --nocapture
 
 model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
@@ -234,7 +234,7 @@ fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is insta
 	rust/fuzz/smoke $(SECONDS_EACH)
 
 # The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
-ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints how long each part took
+ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
 	@rm -f $(LAKEMARK_CACHE)/parts
 	@$(PART) setup $(MAKE) --no-print-directory setup
 	@$(PART) lint $(MAKE) --no-print-directory lint
@@ -244,6 +244,7 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke; prints
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
 	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
 	@$(PART) crash-test $(MAKE) --no-print-directory crash-test
+	@$(PART) schedule-test $(MAKE) --no-print-directory schedule-test SCHEDULES=150 WALK=10
 	@$(PART) --summary ci
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------

@@ -351,7 +351,7 @@ async fn random_changes_agree_with_a_map() {
         return processes::obey(&order).await;
     }
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let wanted = number("LAKEMARK_MODEL_OPERATIONS", 2000);
+    let wanted = number("LAKEMARK_MODEL_OPERATIONS", 1500);
     let first = number("LAKEMARK_MODEL_SEED", 7);
     let classes = Classes::of(&std::env::var("LAKEMARK_MODEL_NEIGHBOURS").unwrap_or_else(|_| "all".to_owned()));
     let (mut seed, mut operations, mut sums) = (first, 0, BTreeMap::<&str, u64>::new());
