@@ -410,3 +410,25 @@ async fn a_sync_that_fails_takes_no_later_change_along() {
     }
     assert!(problems.is_empty(), "{} problems\n{}", problems.len(), problems.join("\n"));
 }
+
+/// Somebody may have read it before it was synced: what is taken back then was seen and is no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_whose_sync_fails_is_written_again_and_not_taken_back() {
+    for (failing, is_made) in [(1, true), (2, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(folder.path()).unwrap();
+        let mut expected = create(&root, false).await;
+        declare(&root).await.unwrap();
+        let table = open(&root).await;
+        watch(&root, Failure::Syncs(1, failing), false);
+        let call = Call::Change(Operation::Upsert, 0, 12);
+        let made = make(&table, 0, call).await;
+        assert!(seen(&root).0);
+        assert_eq!(made.is_ok(), is_made, "{failing} syncs fail");
+        if let Err(error) = made {
+            assert!(error.to_string().contains("cannot be told"), "{error}");
+        }
+        apply(&mut expected, 0, call);
+        assert_eq!(rows(&root).await, expected, "{failing} syncs fail");
+    }
+}

@@ -43,7 +43,7 @@ fn a_flipped_bit_of_a_log_is_an_error_or_a_torn_tail() {
 
 #[test]
 fn a_log_of_no_frame_has_no_commit() {
-    let empty = LogRead { end: log::LOG_START, ..LogRead::default() };
+    let empty = LogRead { last: log::LOG_START, end: log::LOG_START, ..LogRead::default() };
     assert_eq!(samples::read_log(&log::log_header(LOG)), Ok(empty));
 }
 
@@ -53,7 +53,7 @@ fn a_log_is_read_from_any_frame_on() {
     let (bytes, ends) = samples::log(&frames);
     let read = log::read_log(&LOG, ends[0] as u64, FIRST + 2, &bytes[ends[0]..]).unwrap();
     assert_eq!((read.commits.as_slice(), read.torn), (&numbered(&frames)[2..], false));
-    assert_eq!(read.end, bytes.len() as u64);
+    assert_eq!((read.last, read.end), (ends[ends.len() - 2] as u64, bytes.len() as u64));
 }
 
 /// A row may hold anything, also the bytes of a frame that would be good where they stand.

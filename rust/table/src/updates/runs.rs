@@ -341,3 +341,48 @@ pub(crate) async fn write_resolution(
     store.write_file(&path, bytes).await?;
     Ok(ManifestResolution { id, path, length })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use arrow::array::Int64Array;
+
+    use super::*;
+    use crate::updates::{Change, WriteOptions};
+    use crate::{BuildOptions, Table, TableOptions};
+
+    fn rows(from: i64) -> RecordBatch {
+        let column = || Arc::new((from..from + 50).map(Some).collect::<Int64Array>()) as ArrayRef;
+        RecordBatch::try_from_iter([("k", column()), ("v", column())]).unwrap()
+    }
+
+    async fn open_table(folder: &Path) -> Arc<Table> {
+        Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
+    }
+
+    /// Runs hold footers, filters and what they hit: who reads for weeks would hold those of all runs that ever were.
+    #[tokio::test]
+    async fn whoever_only_reads_forgets_runs_that_are_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = std::fs::File::create(folder.path().join("f.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, rows(0).schema(), None).unwrap();
+        writer.write(&rows(0)).unwrap();
+        writer.close().unwrap();
+        let (writes, reads) = (open_table(folder.path()).await, open_table(folder.path()).await);
+        writes.declare_key(&["k".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+        for round in 0..40 {
+            let change = Change { operation: Operation::Upsert, rows: rows(round) };
+            writes.write(vec![change], WriteOptions::default()).await.unwrap();
+            writes.flush().await.unwrap();
+            if round % 10 == 9 {
+                writes.migrate(crate::MigrateOptions::default()).await.unwrap();
+            }
+            let snapshot = reads.snapshot().await.unwrap();
+            let there = snapshot.manifest.as_ref().unwrap().updates.as_ref().unwrap().runs.len();
+            let known = reads.overlays.runs.0.lock().unwrap().len();
+            assert!(known <= there, "{known} of {there} runs in round {round}");
+        }
+    }
+}

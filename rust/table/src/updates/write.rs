@@ -529,3 +529,22 @@ fn conflict(key: &str) -> Error {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableOptions;
+
+    /// A child that is forked has the same open file, as a clone of it has.
+    #[tokio::test]
+    async fn a_lock_is_let_go_though_somebody_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let store = table.writable_store().unwrap();
+        let lock = WriterLock::take(store).await.unwrap();
+        let of_child = lock.0.try_clone().unwrap();
+        drop(lock);
+        assert!(WriterLock::try_take(store).await.unwrap().is_some());
+        drop(of_child);
+    }
+}

@@ -183,3 +183,23 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
     std::fs::remove_dir_all(root.join("_delta_log")).unwrap();
     assert!(table.snapshot().await.is_err());
 }
+
+/// A listing that is made while others commit may have their second commit and lack the first.
+#[tokio::test]
+async fn a_log_whose_listing_has_a_gap_is_read_again() {
+    let folder = table(false, json!({}));
+    let root = folder.path();
+    for (version, name) in [(1, "c.parquet"), (2, "d.parquet")] {
+        write(&root.join(name), &batch(500, 50));
+        commit(root, version, &[add(root, name, None)]);
+    }
+    let operations = Log::new();
+    let layer = |store| Layer::over(store, &operations);
+    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    // A snapshot that is laid over them is pinned again where it cannot be read; that of writers and migrations is not.
+    // One listing looks for the last commit, the next one is the log's.
+    *operations.gaps.lock().unwrap() = ("00000000000000000001.json", 2);
+    let snapshot = table.snapshot_of_files().await.unwrap();
+    assert_eq!((snapshot.delta_version(), snapshot.files().len()), (Some(2), 4));
+    assert_eq!(operations.gaps.lock().unwrap().1, 0);
+}

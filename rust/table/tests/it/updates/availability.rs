@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use deltalake_core::protocol::checkpoints::create_checkpoint;
-use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Table};
+use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Table, TableOptions};
 
+use super::reading::rows_of;
 use super::restores::lake;
 use super::{batch, folder, keyed, make, numbers, row, rows};
 use crate::fixture::{open, write};
+use crate::layer::{Layer, Log};
 
 fn bytes_of(folder: &Path) -> u64 {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
@@ -50,6 +53,40 @@ async fn calls_that_are_refused_leave_no_run_behind() {
         assert_eq!(error.kind(), ErrorKind::CacheFull);
     }
     assert_eq!(bytes_of(&updates), before);
+}
+
+/// A store that does not answer is neither damaged nor without updates: nobody reads on as if nothing were pending.
+#[tokio::test]
+async fn what_is_pending_is_not_left_out_where_the_store_does_not_answer() {
+    let folder = folder();
+    let table = keyed(folder.path()).await;
+    make(&table, Operation::Upsert, batch(&[(2, Some(7), Some("up"))])).await.unwrap();
+    table.flush().await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(4, Some(7), Some("up"))])).await.unwrap();
+    let expected = rows(&table).await;
+    let mut errors = 0;
+    for fails_from in 1.. {
+        let operations = Log::new();
+        let layer = |store| Layer::over(store, &operations);
+        let location = folder.path().to_str().unwrap();
+        let reader = Table::open_layered(location, TableOptions::default(), &layer).await.unwrap();
+        let last = operations.count() + fails_from;
+        operations.fail_from.store(last, Ordering::SeqCst);
+        let snapshot = reader.snapshot().await;
+        let is_over = operations.count() < last;
+        operations.fail_from.store(u64::MAX, Ordering::SeqCst);
+        match snapshot {
+            Ok(snapshot) => assert!(rows_of(&snapshot) == expected, "from {fails_from} on"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Io, "from {fails_from} on: {error}");
+                errors += 1;
+            }
+        }
+        if is_over {
+            break;
+        }
+    }
+    assert!(errors > 3, "{errors}");
 }
 
 /// A state that is remembered reads on in the log as it is asked: the commits that it was read from may be gone, and a checkpoint has them.
