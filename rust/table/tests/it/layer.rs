@@ -26,8 +26,10 @@ pub struct Layer {
 pub struct Log {
     pub operations: Mutex<Vec<String>>,
     count: AtomicU64,
-    /// The operation of this number, from 1, and all later ones fail.
+    /// The operation of this number, from 1, and all later ones fail,
     pub fail_from: AtomicU64,
+    /// up to this one, which does not.
+    pub fail_until: AtomicU64,
     /// The operation of this number, from 1, fails.
     pub fail_at: AtomicU64,
     /// The next put of a file whose path has this part loses its answer.
@@ -71,6 +73,7 @@ impl Log {
             operations: Mutex::default(),
             count: AtomicU64::new(0),
             fail_from: AtomicU64::new(u64::MAX),
+            fail_until: AtomicU64::new(u64::MAX),
             fail_at: AtomicU64::new(u64::MAX),
             lose: Mutex::default(),
             late: Mutex::default(),
@@ -131,7 +134,8 @@ impl Log {
             hook();
         }
         let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
-        if number >= self.fail_from.load(Ordering::SeqCst) || number == self.fail_at.load(Ordering::SeqCst) {
+        let failing = self.fail_from.load(Ordering::SeqCst)..self.fail_until.load(Ordering::SeqCst);
+        if failing.contains(&number) || number == self.fail_at.load(Ordering::SeqCst) {
             let source = std::io::Error::new(std::io::ErrorKind::StorageFull, "No space left on device");
             return Err(Error::Generic { store: "layer", source: Box::new(source) });
         }

@@ -65,25 +65,29 @@ async fn what_is_pending_is_not_left_out_where_the_store_does_not_answer() {
     make(&table, Operation::Upsert, batch(&[(4, Some(7), Some("up"))])).await.unwrap();
     let expected = rows(&table).await;
     let mut errors = 0;
-    for fails_from in 1.. {
-        let operations = Log::new();
-        let layer = |store| Layer::over(store, &operations);
-        let location = folder.path().to_str().unwrap();
-        let reader = Table::open_layered(location, TableOptions::default(), &layer).await.unwrap();
-        let last = operations.count() + fails_from;
-        operations.fail_from.store(last, Ordering::SeqCst);
-        let snapshot = reader.snapshot().await;
-        let is_over = operations.count() < last;
-        operations.fail_from.store(u64::MAX, Ordering::SeqCst);
-        match snapshot {
-            Ok(snapshot) => assert!(rows_of(&snapshot) == expected, "from {fails_from} on"),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Io, "from {fails_from} on: {error}");
-                errors += 1;
+    for failing in [1, 2, 3, 4, 1000] {
+        for fails_from in 1.. {
+            let operations = Log::new();
+            let layer = |store| Layer::over(store, &operations);
+            let location = folder.path().to_str().unwrap();
+            let reader = Table::open_layered(location, TableOptions::default(), &layer).await.unwrap();
+            let first = operations.count() + fails_from;
+            operations.fail_until.store(first + failing, Ordering::SeqCst);
+            operations.fail_from.store(first, Ordering::SeqCst);
+            let snapshot = reader.snapshot().await;
+            let is_over = operations.count() < first;
+            operations.fail_from.store(u64::MAX, Ordering::SeqCst);
+            let at = format!("{failing} from {fails_from} on");
+            match snapshot {
+                Ok(snapshot) => assert!(rows_of(&snapshot) == expected, "{at}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Io, "{at}: {error}");
+                    errors += 1;
+                }
             }
-        }
-        if is_over {
-            break;
+            if is_over {
+                break;
+            }
         }
     }
     assert!(errors > 3, "{errors}");
