@@ -22,7 +22,7 @@ use object_store::ObjectMeta;
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::names::ColumnNames;
 
@@ -104,8 +104,9 @@ impl DeltaState {
     /// what is damaged is damaged again.
     pub(crate) async fn read_version(location: &Location, version: Option<u64>) -> Result<Self> {
         for _ in 1..ATTEMPTS {
-            if let Ok(state) = Self::load(location, version).await {
-                return Ok(state);
+            match Self::load(location, version).await {
+                Err(error) if error.kind() == ErrorKind::Io => {}
+                loaded => return loaded,
             }
         }
         Self::load(location, version).await

@@ -144,15 +144,6 @@ pub(crate) fn write(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Resu
     Ok(())
 }
 
-/// Writes the bytes that are there once more, so that they are synced again.
-pub(crate) fn write_over(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
-    reach("write-over");
-    attempt(Step::Write { path, at, bytes })?;
-    file.write_all(bytes)?;
-    reach("written-over");
-    Ok(())
-}
-
 /// Whether the writer lives: a test may have stopped it.
 fn is_there() -> bool {
     #[cfg(feature = "failpoints")]

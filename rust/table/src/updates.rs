@@ -37,6 +37,7 @@ mod info;
 mod key;
 mod level;
 mod lineage;
+mod locks;
 mod merge;
 mod migrate;
 mod moved;

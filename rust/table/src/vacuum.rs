@@ -3,8 +3,8 @@
 //! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
 //! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
 //! no manifest that stays names it, unless a writer or a migration holds its lock: one that was stopped for hours has files that it is
-//! going to name. A build holds no lock: one that takes longer than the age is told that its segments are gone. Manifests go first, so that a vacuum which is stopped at any point leaves waste and no
-//! manifest without its segments; the newest manifest always stays.
+//! going to name. A build holds no lock: one that takes longer than the age is told that its segments are gone. Manifests go first, so
+//! that a vacuum which is stopped at any point leaves waste and no manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -45,16 +45,19 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     let files = store.files().await?;
     let (old, kept) = manifests(&files, before);
     let named = named_by(store, &kept).await?;
-    let is_waste = |file: &&StoredFile| match file.kind {
-        Kind::Manifest(_) => false,
-        Kind::Segment => {
-            held.writers && held.migrations && !named.contains(&file.path) && file.meta.last_modified < before
+    let is_waste = |file: &&StoredFile| {
+        let is_old = file.meta.last_modified < before;
+        match file.kind {
+            Kind::Manifest(_) => false,
+            // Nothing names a file that is not finished.
+            Kind::Segment | Kind::Unfinished => {
+                held.writers && held.migrations && is_old && !named.contains(&file.path)
+            }
+            Kind::Update => held.writers && is_old && !named.contains(&file.path),
+            Kind::Data => held.migrations && is_old && !named.contains(&file.path),
+            // Their times are those that the user's program gave them; what counts is that no version needs them.
+            Kind::Original => options.originals && !named.contains(&file.path),
         }
-        Kind::Update => held.writers && !named.contains(&file.path) && file.meta.last_modified < before,
-        Kind::Data => held.migrations && !named.contains(&file.path) && file.meta.last_modified < before,
-        // Their times are those that the user's program gave them; what counts is that no version needs them.
-        Kind::Original => options.originals && !named.contains(&file.path),
-        Kind::Unfinished => held.writers && held.migrations && file.meta.last_modified < before,
     };
     let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
     let mut report = VacuumReport {

@@ -37,7 +37,7 @@ pub(super) fn append(path: &Path, end: u64, frame: &[u8]) -> std::result::Result
 }
 
 /// Cuts off what is behind the last good frame, and sees to it that this frame, whose bytes are at `last`, is on the disk.
-pub(super) fn settle(path: &Path, last: Range<u64>) -> Result<()> {
+pub(super) fn secure_last(path: &Path, last: Range<u64>) -> Result<()> {
     let mut file = at(File::options().read(true).write(true), path, last.start)?;
     let mut frame = vec![0; usize::try_from(last.end - last.start).unwrap_or(usize::MAX)];
     file.read_exact(&mut frame)?;
@@ -49,7 +49,7 @@ pub(super) fn settle(path: &Path, last: Range<u64>) -> Result<()> {
 
 fn write_again(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
     file.seek(SeekFrom::Start(at))?;
-    disk::write_over(file, path, at, bytes)?;
+    disk::write(file, path, at, bytes)?;
     disk::sync_bytes(file, path)
 }
 

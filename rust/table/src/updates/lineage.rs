@@ -18,8 +18,8 @@ use lakemark_format::{Manifest, ManifestDelta, ManifestUpdates};
 use uuid::Uuid;
 
 use super::flush::new_log;
-use super::migrate::MigrationLock;
-use super::write::{WriterLock, no_key};
+use super::locks::{MigrationLock, WriterLock};
+use super::write::no_key;
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;

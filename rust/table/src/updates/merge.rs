@@ -16,7 +16,7 @@ use super::choice::to_merge;
 use super::flush::resolution_of;
 use super::key::KeyColumns;
 use super::level::{FileIdentity, Hits, Level, LevelRows, identity};
-use super::migrate::MigrationLock;
+use super::locks::MigrationLock;
 use super::overlay::Updated;
 use super::resolved::Resolved;
 use super::runs::{RunWriter, buffered};

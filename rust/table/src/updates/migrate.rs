@@ -13,7 +13,6 @@
 //! the transaction leaves the slices out, whoever reads an older one does not. Step 6 tidies up, and whatever stopped between two
 //! steps is finished or begun again by the next migration. What is changed meanwhile stays pending and hides the folded rows.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,13 +22,12 @@ use lakemark_index::RowSet;
 use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
 use super::folding::fold;
+use super::locks::MigrationLock;
 use super::overlay::Updated;
 use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
-use crate::local::open_with;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
@@ -79,40 +77,6 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
 async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Begun>> {
     let (table, options) = (Arc::clone(table), options.clone());
     tokio::spawn(async move { begin(&table, &options).await }).await.map_err(|error| Error::task(&error))?
-}
-
-/// Only one migration at a time; dies with its process.
-pub(crate) struct MigrationLock(File);
-
-impl Drop for MigrationLock {
-    fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
-        drop(self.0.unlock());
-    }
-}
-
-impl MigrationLock {
-    pub(super) async fn take(store: &Store) -> Result<Self> {
-        let busy = || Error::new(ErrorKind::Conflict, "another migration of the table is running; let it finish");
-        Self::try_take(store).await?.ok_or_else(busy)
-    }
-
-    /// The lock, unless a migration is running.
-    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
-        let Some(path) = store.local_path("updates/migration.lock") else { return Err(not_local(store)) };
-        let locked = tokio::task::spawn_blocking(move || {
-            let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
-            disk::try_lock(&file, &path).map(|()| file)
-        });
-        match locked.await.map_err(|error| Error::task(&error))? {
-            Ok(file) => Ok(Some(Self(file))),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(Error::invalid("the table has no key and so nothing pending: there is nothing to migrate"))
-            }
-            Err(error) => Err(Error::io("the lock of migrations cannot be taken (no permission?)").with_source(error)),
-        }
-    }
 }
 
 /// What a migration folds.
@@ -213,25 +177,4 @@ async fn slices(updated: &Updated<'_>, levels: &[Stacked], border: Option<&[u8]>
         chosen.extend(rows.iter_ranges().map(|range| (number, range.start, range.end)));
     }
     Ok(chosen)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::TableOptions;
-
-    /// A child that is forked has the same open file, as a clone of it has.
-    #[tokio::test]
-    async fn a_lock_is_let_go_though_somebody_has_its_file_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
-        let store = table.writable_store().unwrap();
-        // Whoever migrates had this lock before.
-        drop(super::super::write::WriterLock::take(store).await.unwrap());
-        let lock = MigrationLock::take(store).await.unwrap();
-        let of_child = lock.0.try_clone().unwrap();
-        drop(lock);
-        assert!(MigrationLock::try_take(store).await.unwrap().is_some());
-        drop(of_child);
-    }
 }

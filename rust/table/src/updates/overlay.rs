@@ -27,6 +27,7 @@ use super::runs::RunCache;
 use super::settle::{Ground, Settled, Stacked, memory_rows};
 use super::stack::{Laid, Stack};
 use super::tail::Tail;
+use crate::disk;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -203,7 +204,7 @@ impl<'a> Updated<'a> {
             return Err(Error::unsupported("a table with pending changes needs its store on a local file system"));
         };
         let (schema, names) = (Arc::clone(&self.schema), base.column_names().cloned());
-        tokio::task::spawn_blocking(move || {
+        disk::on_a_thread(move || {
             tail.read_on(&path, &schema, names.as_deref())?;
             Ok::<_, Error>(tail)
         })

@@ -20,12 +20,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, PublishedFile};
-use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use super::migrate::MigrationLock;
-use super::write::{WriterLock, no_key, unwritable};
-use crate::disk::{link, make_folder, remove, rename, sync_folder};
+use super::locks::{MigrationLock, WriterLock};
+use super::write::{no_key, unwritable};
+use crate::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::location::Shape;
@@ -116,7 +115,7 @@ async fn end(store: &Store, places: &Places, publication: &ManifestPublication) 
 }
 
 async fn run(store: &Store, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Result<()> {
-    spawn_blocking(work).await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))
+    on_a_thread(work).await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))
 }
 
 /// Where the files are.

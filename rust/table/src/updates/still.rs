@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::migrate::MigrationLock;
-use super::write::WriterLock;
+use super::locks::{MigrationLock, WriterLock};
 use crate::error::Result;
 use crate::store::Store;
 

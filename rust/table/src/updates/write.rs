@@ -7,8 +7,6 @@
 //!
 //! Changes are durable when the frame is synced, or when the manifest names the run that has them.
 
-use std::fs::File;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -18,13 +16,14 @@ use lakemark_format::{LogChange, LogCommit, Manifest, ManifestUpdates, Operation
 use lakemark_index::RowSet;
 use tokio::sync::oneshot;
 
-use super::append::{NotAppended, append, settle};
+use super::append::{NotAppended, append, secure_last};
 use super::automatic;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
 use super::flush::flush;
 use super::key::{KeyColumns, Keys};
 use super::level::chosen;
 use super::lineage;
+use super::locks::WriterLock;
 use super::moved::changed_since;
 use super::overlay::{Overlay, Updated};
 use super::parameters::Parameters;
@@ -32,7 +31,6 @@ use super::publication;
 use super::tail::{Tail, to_ipc};
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::local::open_with;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
@@ -121,54 +119,6 @@ fn refuse(waiting: Vec<Waiting>, error: &Error) {
 /// An error for one more caller.
 fn same(error: &Error) -> Error {
     Error::new(error.kind(), error.to_string())
-}
-
-/// The lock of writers, held as long as this lives.
-#[derive(Debug)]
-pub(crate) struct WriterLock(File);
-
-impl Drop for WriterLock {
-    fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
-        drop(self.0.unlock());
-    }
-}
-
-impl WriterLock {
-    /// Waits for the lock.
-    pub(crate) async fn take(store: &Store) -> Result<Self> {
-        let taken = Self::lock(store, |file, path| disk::lock(file, path).map(|()| true)).await?;
-        taken.ok_or_else(|| Error::internal("a lock that is waited for was not taken"))
-    }
-
-    /// The lock, unless somebody writes.
-    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
-        Self::lock(store, |file, path| match disk::try_lock(file, path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
-        })
-        .await
-    }
-
-    async fn lock(store: &Store, take: fn(&File, &Path) -> std::io::Result<bool>) -> Result<Option<Self>> {
-        let Some(path) = store.local_path("updates/lock") else { return Err(not_local(store)) };
-        let locked = tokio::task::spawn_blocking(move || {
-            if let Some(folder) = path.parent() {
-                disk::make_folder(folder)?;
-            }
-            let (file, _) = open_with(File::options().create(true).truncate(false).write(true), &path)?;
-            Ok::<_, std::io::Error>(take(&file, &path)?.then_some(file))
-        });
-        let locked = locked.await.map_err(|error| Error::task(&error))?;
-        locked.map(|file| file.map(Self)).map_err(|error| {
-            Error::io(format!(
-                "the lock of writers in {} cannot be taken (disk full, or no permission?); mend that, and try again",
-                store.text()
-            ))
-            .with_source(error)
-        })
-    }
 }
 
 /// The error of a store that is not on a local file system.
@@ -448,7 +398,7 @@ impl<'a> Writing<'a> {
         let Some(path) = self.store.local_path(&self.updates.log.path) else { return Err(not_local(self.store)) };
         let (end, length) = (self.end, frame.len() as u64);
         let lock = Arc::clone(&self.lock);
-        let written = tokio::task::spawn_blocking(move || {
+        let written = disk::on_a_thread(move || {
             let _lock = lock;
             append(&path, end, &frame)
         });
@@ -488,11 +438,11 @@ async fn take_over_log(
     }
     let Some(path) = store.local_path(&updates.log.path) else { return Err(not_local(store)) };
     let (lock, last) = (Arc::clone(lock), tail.last..tail.end);
-    let settled = disk::on_a_thread(move || {
+    let secured = disk::on_a_thread(move || {
         let _lock = lock;
-        settle(&path, last)
+        secure_last(&path, last)
     });
-    settled.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))?;
+    secured.await.map_err(|error| Error::task(&error))?.map_err(|error| unwritable(store, error))?;
     (tail.own, tail.torn) = (tail.end, false);
     Ok(())
 }
@@ -528,23 +478,4 @@ fn conflict(key: &str) -> Error {
             "the row with the key {key} was changed by somebody else meanwhile, so that nothing was written; try again"
         ),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::TableOptions;
-
-    /// A child that is forked has the same open file, as a clone of it has.
-    #[tokio::test]
-    async fn a_lock_is_let_go_though_somebody_has_its_file_open() {
-        let folder = tempfile::tempdir().unwrap();
-        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
-        let store = table.writable_store().unwrap();
-        let lock = WriterLock::take(store).await.unwrap();
-        let of_child = lock.0.try_clone().unwrap();
-        drop(lock);
-        assert!(WriterLock::try_take(store).await.unwrap().is_some());
-        drop(of_child);
-    }
 }

@@ -1,0 +1,134 @@
+//! The locks of a local store: one of writers, one of migrations. Both are of the operating system, and die with their process.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use super::write::not_local;
+use crate::disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::local::open_with;
+use crate::store::Store;
+
+/// The lock of a file, held as long as this lives.
+#[derive(Debug)]
+struct FileLock(File);
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
+        drop(self.0.unlock());
+    }
+}
+
+impl FileLock {
+    fn open(path: &Path) -> io::Result<File> {
+        open_with(File::options().create(true).truncate(false).write(true), path).map(|(file, _)| file)
+    }
+
+    /// Waits for the lock.
+    fn take(path: &Path) -> io::Result<Self> {
+        let file = Self::open(path)?;
+        disk::lock(&file, path).map(|()| Self(file))
+    }
+
+    /// The lock, unless somebody has it.
+    fn try_take(path: &Path) -> io::Result<Option<Self>> {
+        let file = Self::open(path)?;
+        match disk::try_lock(&file, path) {
+            Ok(()) => Ok(Some(Self(file))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Does something with a file of the store that blocks.
+async fn with_file<T: Send + 'static>(
+    store: &Store,
+    file: &str,
+    work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>> {
+    let Some(path) = store.local_path(file) else { return Err(not_local(store)) };
+    disk::on_a_thread(move || work(&path)).await.map_err(|error| Error::task(&error))
+}
+
+/// The lock of writers.
+#[derive(Debug)]
+pub(crate) struct WriterLock {
+    _held: FileLock,
+}
+
+impl WriterLock {
+    /// Waits for the lock.
+    pub(crate) async fn take(store: &Store) -> Result<Self> {
+        Self::with(store, FileLock::take).await.map(|held| Self { _held: held })
+    }
+
+    /// The lock, unless somebody writes.
+    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
+        Ok(Self::with(store, FileLock::try_take).await?.map(|held| Self { _held: held }))
+    }
+
+    async fn with<T: Send + 'static>(store: &Store, take: fn(&Path) -> io::Result<T>) -> Result<T> {
+        let taken = with_file(store, "updates/lock", move |path| {
+            path.parent().map_or(Ok(()), disk::make_folder)?;
+            take(path)
+        });
+        taken.await?.map_err(|error| {
+            Error::io(format!(
+                "the lock of writers in {} cannot be taken (disk full, or no permission?); mend that, and try again",
+                store.text()
+            ))
+            .with_source(error)
+        })
+    }
+}
+
+/// Only one migration at a time.
+#[derive(Debug)]
+pub(crate) struct MigrationLock {
+    _held: FileLock,
+}
+
+impl MigrationLock {
+    pub(super) async fn take(store: &Store) -> Result<Self> {
+        let busy = || Error::new(ErrorKind::Conflict, "another migration of the table is running; let it finish");
+        Self::try_take(store).await?.ok_or_else(busy)
+    }
+
+    /// The lock, unless a migration is running.
+    pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
+        match with_file(store, "updates/migration.lock", FileLock::try_take).await? {
+            Ok(held) => Ok(held.map(|held| Self { _held: held })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::invalid("the table has no key and so nothing pending: there is nothing to migrate"))
+            }
+            Err(error) => Err(Error::io("the lock of migrations cannot be taken (no permission?)").with_source(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Table, TableOptions};
+
+    /// A child that is forked has the same open file, as a clone of it has.
+    #[tokio::test]
+    async fn a_lock_is_let_go_though_somebody_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
+        let store = table.writable_store().unwrap();
+        let writer = WriterLock::take(store).await.unwrap();
+        let of_child = writer._held.0.try_clone().unwrap();
+        drop(writer);
+        assert!(WriterLock::try_take(store).await.unwrap().is_some());
+        drop(of_child);
+        let migration = MigrationLock::take(store).await.unwrap();
+        let of_child = migration._held.0.try_clone().unwrap();
+        drop(migration);
+        assert!(MigrationLock::try_take(store).await.unwrap().is_some());
+        drop(of_child);
+    }
+}
