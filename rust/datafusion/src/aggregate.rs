@@ -34,6 +34,7 @@ use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snaps
 pub use exec::IndexAggregateExec;
 use question::Question;
 
+use crate::barrier::Barriers;
 use crate::pushdown::PositionalPushdown;
 
 /// The rule of DataFusion's that ours follows: it takes the aggregates that statistics answer already.
@@ -147,5 +148,6 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
     PositionalPushdown::replace(&mut rules);
     let place = rules.iter().position(|rule| rule.name() == BEFORE).map_or(rules.len(), |place| place + 1);
     rules.insert(place, Arc::new(IndexAggregates));
+    Barriers::insert(&mut rules);
     rules
 }

@@ -10,6 +10,7 @@
 mod access;
 pub mod advise;
 mod aggregate;
+mod barrier;
 mod columns_first;
 pub mod config;
 mod damage;

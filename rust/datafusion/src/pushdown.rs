@@ -36,6 +36,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use crate::barrier::BarrierExec;
 use crate::exec::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -206,6 +207,7 @@ fn source(node: &Plan, place: usize, child: &Plan, column: usize) -> Option<Filt
         || node.is::<CoalescePartitionsExec>()
         || node.is::<CooperativeExec>()
         || node.is::<BufferExec>()
+        || node.is::<BarrierExec>()
         || node.is::<SortExec>()
         || node.is::<UnionExec>();
     if keeps_columns { column_of(&schema, column) } else { None }

@@ -1,6 +1,7 @@
 //! Lakemark through DataFusion, end to end: files are written, marked and asked.
 
 mod aggregates;
+mod barriers;
 mod choice;
 mod corpus;
 mod damaged;
