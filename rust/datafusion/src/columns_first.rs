@@ -12,6 +12,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
+use crate::null_lists::NullLists;
+
 /// The rule that chooses among bounds.
 const BEFORE: &str = "push_down_filter";
 
@@ -20,6 +22,7 @@ pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut rules = Optimizer::new().rules;
     let place = rules.iter().position(|rule| rule.name() == BEFORE).unwrap_or(rules.len());
     rules.insert(place, Arc::new(ColumnsFirst));
+    rules.insert(0, Arc::new(NullLists));
     rules
 }
 

@@ -23,6 +23,7 @@ mod fields;
 mod gaps;
 mod held;
 pub mod lookup;
+mod null_lists;
 mod parameters;
 mod pending;
 mod provider;

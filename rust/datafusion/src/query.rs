@@ -25,6 +25,7 @@ use lakemark_table::{Error, ErrorKind, Probe, ProbeOptions, ProbeReport, Result,
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::fields::expression;
+use crate::null_lists::without_null;
 use crate::pending::counted;
 use crate::provider::LakemarkTable;
 use crate::session::{runtime, session_in};
@@ -324,7 +325,7 @@ pub(crate) fn made_plain(
         .with_query_execution_start_time(now)
         .build();
     let simplifier = ExprSimplifier::new(info);
-    simplifier.simplify(simplifier.coerce(rewritten, &schema)?)
+    simplifier.simplify(without_null(simplifier.coerce(rewritten, &schema)?)?.data)
 }
 
 /// The predicate that a scan of these rows would probe with.

@@ -41,6 +41,7 @@ use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
+use crate::null_lists::without_null;
 use crate::reader::Footers;
 
 /// How many footers are fetched at once.
@@ -208,7 +209,8 @@ impl<'a> Planner<'a> {
         let predicate = match conjunction(request.filters.iter().cloned()) {
             Some(filter) => {
                 let named = DFSchema::try_from(Arc::clone(all))?;
-                Some(state.create_physical_expr(filter, &named)?)
+                // A session without our rules simplifies conditions that only meet here.
+                Some(state.create_physical_expr(without_null(filter)?.data, &named)?)
             }
             None => None,
         };

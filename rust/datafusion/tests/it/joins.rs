@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::datasource::MemTable;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionContext;
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
 use tempfile::TempDir;
@@ -162,20 +163,36 @@ async fn a_join_of_columns_of_one_name_narrows_the_scan_of_the_right_table() {
         "SELECT a.k, c.k FROM {c} JOIN (SELECT a.k, b.k AS o FROM {b} JOIN {a} ON a.k = b.k) a ON a.k = c.k",
         "SELECT s.k FROM {c} JOIN (SELECT a.k, avg(a.y) FROM {a} GROUP BY a.j, a.k) s ON s.k = c.k",
     ] {
-        let sql = of(sql, "");
-        let (plan, count) = ran(&session, &sql).await;
-        assert_eq!(count, 40, "{sql}");
-        let of_a = |scan: &LakemarkScanExec| scan.report().row_groups_total == 12;
-        let pruned = |plan: &Arc<dyn datafusion::physical_plan::ExecutionPlan>| {
-            plan.metrics().and_then(|all| all.sum_by_name("dynamic_rows_pruned")).map(|value| value.as_usize())
-        };
-        let narrowed: Vec<Option<usize>> = scans(&plan)
-            .iter()
-            .filter(|plan| plan.downcast_ref::<LakemarkScanExec>().is_some_and(of_a))
-            .map(pruned)
-            .collect();
-        assert_eq!(narrowed, [Some(2_960)], "{sql}");
+        let (narrowed, count) = narrowed(&session, &of(sql, "")).await;
+        assert_eq!((narrowed.as_slice(), count), ([Some(2_960)].as_slice(), 40), "{sql}");
     }
+}
+
+/// What is known of the rows below the join ends there, and what the join finds out goes on.
+#[tokio::test]
+async fn what_an_outer_join_finds_out_passes_a_barrier() {
+    let folder = files();
+    mark(&folder.path().join("a"), &["k"]).await;
+    let session = session(folder.path()).await;
+    session.sql("SET datafusion.optimizer.join_reordering = false").await.unwrap().collect().await.unwrap();
+    let sql = of("SELECT c.k, s.one FROM {c} LEFT JOIN (SELECT k, 1 AS one FROM {a}) s ON s.k = c.k", "");
+    let plan = session.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+    let text = displayable(plan.as_ref()).indent(false).to_string();
+    assert!(text.contains("BarrierExec"), "{text}");
+    let (narrowed, count) = narrowed(&session, &sql).await;
+    assert_eq!((narrowed.as_slice(), count), ([Some(2_960)].as_slice(), 40));
+}
+
+/// How many rows of `a` were not read for what a join found out, for each scan of `a`, and how many rows the statement has.
+async fn narrowed(session: &LakemarkSession, sql: &str) -> (Vec<Option<usize>>, usize) {
+    let (plan, count) = ran(session, sql).await;
+    let of_a = |scan: &LakemarkScanExec| scan.report().row_groups_total == 12;
+    let pruned = |plan: &Arc<dyn ExecutionPlan>| {
+        plan.metrics().and_then(|all| all.sum_by_name("dynamic_rows_pruned")).map(|value| value.as_usize())
+    };
+    let scans = scans(&plan);
+    let scans = scans.iter().filter(|plan| plan.downcast_ref::<LakemarkScanExec>().is_some_and(of_a));
+    (scans.map(pruned).collect(), count)
 }
 
 /// While this holds DataFusion needs our rule, and `docs/limits.md` has it.

@@ -14,6 +14,7 @@ mod joins;
 mod lists;
 mod lookup;
 mod nested;
+mod null_lists;
 mod pending;
 mod query;
 mod scan;

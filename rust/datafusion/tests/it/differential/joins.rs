@@ -139,6 +139,14 @@ fn same(one: &Answer, other: &Answer) -> bool {
 /// Errors of DataFusion 55 that depend on what it knows of a table beside its rows: a column of one value, or without NULL.
 const UNPLANNED: [&str; 2] = ["SanityCheckPlan", "Physical input schema should be the same"];
 
+/// A subquery that DataFusion 55 has no plan for (`docs/limits.md`). Where its optimizer sees that no row can pass, the subquery is gone before
+/// it is planned; it sees more of a table in memory, whose filters stay above the scan and whose columns may be without NULL.
+const UNPLANNED_SUBQUERY: &str = "Physical plan does not support logical expression ScalarSubquery";
+
+fn is_error(answer: &Answer, texts: &[&str]) -> bool {
+    matches!(answer, Answer::Error(text) if texts.iter().any(|error| text.contains(error)))
+}
+
 fn verdict(may_raise: bool, answers: [Answer; 3]) -> Verdict {
     let [marked, unmarked, memory] = &answers;
     if same(marked, unmarked) && same(unmarked, memory) {
@@ -148,9 +156,9 @@ fn verdict(may_raise: bool, answers: [Answer; 3]) -> Verdict {
     let mut rows = answers.iter().filter(|answer| matches!(answer, Answer::Rows(_)));
     let first = rows.next();
     let rows_agree = rows.all(|other| first.is_some_and(|first| same(first, other)));
-    let is_unplanned =
-        |answer: &Answer| matches!(answer, Answer::Error(text) if UNPLANNED.iter().any(|error| text.contains(error)));
-    let is_legal = may_raise || same(marked, unmarked) && is_unplanned(memory);
+    let has_no_rows = matches!(memory, Answer::Rows(rows) if rows.is_empty());
+    let has_no_plan = is_error(memory, &UNPLANNED) || has_no_rows && is_error(marked, &[UNPLANNED_SUBQUERY]);
+    let is_legal = may_raise || same(marked, unmarked) && has_no_plan;
     if rows_agree && is_legal { Verdict::Spared } else { Verdict::Differ }
 }
 
@@ -284,6 +292,8 @@ mod tests {
             Verdict::Differ => "differ",
         };
         let unplanned = || Answer::Error("SanityCheckPlan\ncaused by".to_owned());
+        let subquery = || Answer::Error(format!("{}(<subquery>)", super::UNPLANNED_SUBQUERY));
+        let no_rows = || Answer::Rows(Vec::new());
         for (answers, with_raising, without) in [
             ([rows("1"), rows("1"), rows("1")], "agreed", "agreed"),
             ([error(), error(), error()], "agreed", "agreed"),
@@ -295,6 +305,10 @@ mod tests {
             ([rows("1"), rows("1"), unplanned()], "spared", "spared"),
             ([rows("1"), rows("2"), unplanned()], "differ", "differ"),
             ([unplanned(), rows("1"), rows("1")], "spared", "differ"),
+            ([subquery(), subquery(), no_rows()], "spared", "spared"),
+            ([subquery(), subquery(), rows("1")], "spared", "differ"),
+            ([subquery(), no_rows(), no_rows()], "spared", "differ"),
+            ([error(), error(), no_rows()], "spared", "differ"),
         ] {
             assert_eq!((judged(true, answers.clone()), judged(false, answers)), (with_raising, without));
         }
