@@ -23,12 +23,14 @@ use uuid::Uuid;
 
 use crate::build::group::{Group, GroupResult, build_group, encoding_of, write};
 use crate::build::{Context, built_of, chosen};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kind::{Kind, files_per_segment, precision_of, zones_of};
+use crate::locks::BuildLock;
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::table::Table;
 use crate::transaction::{Built, Edit, commit};
 use crate::walk::{Walk, moved, read_rows};
@@ -48,13 +50,25 @@ pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<Comp
     let mut report = CompactReport::default();
     let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
     let merges = merges(&snapshot, &manifest, &indexes);
+    // Keeps what is written until it is committed.
+    let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
     if let Some(progress) = &options.progress {
         progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
     }
     for merge in merges {
         context.check_cancel()?;
         let before = merge.segments.len() as u64;
-        let Some(built) = merge.run(&context, &snapshot, &manifest).await? else { continue };
+        let built = match merge.run(&context, &snapshot, &manifest).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&context.store).await => {
+                tracing::info!(
+                    index = merge.index.name,
+                    "others changed the index meanwhile; its segments stay as they are"
+                );
+                continue;
+            }
+            built => built?,
+        };
+        let Some(built) = built else { continue };
         let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
         let length = *length;
         let replaced = merge.segments.iter().map(|(segment, _)| segment.id).collect();
@@ -108,6 +122,12 @@ fn aligned_rows(file: &ManifestFile) -> u64 {
 impl Merge<'_> {
     fn is_exact(&self) -> bool {
         Kind::of(self.index).is_some_and(Kind::is_exact)
+    }
+
+    /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or mended it.
+    async fn is_outdated(&self, store: &Store) -> bool {
+        let named = store.named_segments().await;
+        named.is_ok_and(|named| self.segments.iter().any(|(segment, _)| !named.contains(&segment.id)))
     }
 
     fn rows(&self, manifest: &Manifest) -> u64 {

@@ -46,6 +46,8 @@ pub(crate) enum Step<'a> {
     Read(&'a Path),
     /// A lock is taken as soon as it is free.
     Lock(&'a Path),
+    /// The same, to share it.
+    LockShared(&'a Path),
     /// A lock is taken if it is free now.
     TryLock(&'a Path),
 }
@@ -93,6 +95,12 @@ pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
     attempt(Step::Lock(path))?;
     file.lock()
+}
+
+/// Waits until nobody has the lock of a file alone, and shares it.
+pub(crate) fn lock_shared(file: &File, path: &Path) -> Result<()> {
+    attempt(Step::LockShared(path))?;
+    file.lock_shared()
 }
 
 /// Takes the lock of a file, or fails (`WouldBlock`).

@@ -41,6 +41,7 @@ mod kind;
 mod listing;
 mod local;
 mod location;
+mod locks;
 mod moments;
 mod names;
 mod object;

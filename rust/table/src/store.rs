@@ -4,7 +4,7 @@
 //! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
 //! synced folder.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
@@ -134,6 +134,13 @@ impl Store {
             return Ok(Newest { number: 0, manifest: Ok(None) });
         };
         Ok(Newest { number, manifest: self.manifest(number, meta).await.map(Some) })
+    }
+
+    /// The segments that the newest manifest names, by their ids. Of others nobody may say that they are damaged: whoever took them out of the
+    /// manifest may have removed their files, too.
+    pub(crate) async fn named_segments(&self) -> Result<HashSet<[u8; 16]>> {
+        let manifest = self.newest().await?.manifest?;
+        Ok(manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect())
     }
 
     /// The manifests that there are, by their numbers.

@@ -7,6 +7,7 @@ mod done;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{
     Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
     ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
@@ -23,6 +24,8 @@ use done::is_done;
 const MAX_ATTEMPTS: u32 = 20;
 /// Applications whose last call is known.
 const REMEMBERED_APPLICATIONS: usize = 1000;
+/// Segments that are looked at a time.
+const CONCURRENT_LOOKS: usize = 32;
 
 /// A change of the store.
 #[derive(Clone, Debug)]
@@ -98,9 +101,13 @@ pub(crate) struct Committed {
 
 /// Commits an edit; a lost race is tried again on the newer manifest.
 ///
-/// Of the segments that the edit built, those are deleted of which it is sure that no manifest names them, and never will. After an error nobody
+/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted of which it is sure that no manifest names them, and never will. After an error nobody
 /// else may delete them: whether the commit was made may be unknown, and a vacuum removes what was not.
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
+    if let Err(error) = look_for(store, edit.built()).await {
+        abandon(store, edit.built().iter().collect()).await;
+        return Err(error);
+    }
     for attempt in 0..MAX_ATTEMPTS {
         let newest = store.newest().await?;
         let base = match newest.manifest? {
@@ -137,6 +144,25 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     ))
 }
 
+/// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path.
+async fn look_for(store: &Store, segments: &[ManifestSegment]) -> Result<()> {
+    let looks = stream::iter(segments.to_vec()).map(|segment| async move {
+        match store.length_of(&segment.path).await? {
+            Some(length) if length == segment.length => Ok(()),
+            found => Err(Error::not_found(format!(
+                "{} bytes were written to {} of the store {}, where {}, so that nothing was committed. If the work took longer than a vacuum's \
+                 age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its marks with \
+                 the option `store`, on storage that all of them reach",
+                segment.length,
+                segment.path,
+                store.text(),
+                found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
+            ))),
+        }
+    });
+    looks.buffer_unordered(CONCURRENT_LOOKS).try_collect().await
+}
+
 async fn discard(store: &Store, paths: &[String]) {
     for path in paths {
         store.discard(path).await;
@@ -147,10 +173,7 @@ async fn discard(store: &Store, paths: &[String]) {
 /// only waste.
 pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
     // Where it cannot be looked, nothing is deleted.
-    let Ok(newest) = store.newest().await else { return };
-    let Ok(manifest) = newest.manifest else { return };
-    let used: HashSet<[u8; 16]> =
-        manifest.iter().flat_map(|manifest| &manifest.segments).map(|segment| segment.id).collect();
+    let Ok(used) = store.named_segments().await else { return };
     for segment in segments.into_iter().filter(|segment| !used.contains(&segment.id)) {
         // Not the path that it has: it may come from another process.
         store.discard(&Store::segment_path(segment.id)).await;

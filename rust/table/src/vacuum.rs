@@ -2,8 +2,8 @@
 //!
 //! Age decides, since which states other processes still read cannot be known. A manifest goes when its *successor* is old
 //! enough: until that was written, readers pinned it. A segment or an unfinished file goes when it is old enough itself and
-//! no manifest that stays names it, unless a writer or a migration holds its lock: one that was stopped for hours has files that it is
-//! going to name. A build holds no lock: one that takes longer than the age is told that its segments are gone. Manifests go first, so
+//! no manifest that stays names it, unless a writer, a migration or a build holds its lock: one that was stopped for hours has files that it is
+//! going to name. On object stores there are no locks: a build that takes longer than the age is told that its segments are gone. Manifests go first, so
 //! that a vacuum which is stopped at any point leaves waste and no manifest without its segments; the newest manifest always stays.
 
 use std::collections::HashSet;
@@ -49,9 +49,9 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
         let is_old = file.meta.last_modified < before;
         match file.kind {
             Kind::Manifest(_) => false,
-            // Nothing names a file that is not finished.
+            // A segment may be the resolution of a run; nothing names a file that is not finished.
             Kind::Segment | Kind::Unfinished => {
-                held.writers && held.migrations && is_old && !named.contains(&file.path)
+                held.writers && held.migrations && held.builds && is_old && !named.contains(&file.path)
             }
             Kind::Update => held.writers && is_old && !named.contains(&file.path),
             Kind::Data => held.migrations && is_old && !named.contains(&file.path),

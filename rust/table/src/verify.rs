@@ -57,7 +57,11 @@ pub(crate) async fn verify_index(
 ) -> Result<IndexVerdict> {
     let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
     for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+        let sound = verdict.damaged.len();
         verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
+        if verdict.damaged.len() > sound && !store.named_segments().await?.contains(&segment.id) {
+            verdict.damaged.truncate(sound);
+        }
     }
     Ok(verdict)
 }

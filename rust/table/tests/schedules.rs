@@ -213,10 +213,10 @@ fn whoever_goes_first_and_whatever_fails_rows_are_right() {
 fn kind_of(problem: &str) -> String {
     let line = problem.lines().next().unwrap_or_default();
     let from = line.find("call: ").unwrap_or(0);
-    let is_place = |part: &&str| part.starts_with(".tmp") || part.len() > 30;
-    let text: String = line[from..].split('/').filter(|part| !is_place(part)).collect::<Vec<_>>().join("/");
-    let text: String = text.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-    let text = text.split("outcome: ").collect::<Vec<_>>().join("").replace("from: , to: , ", "");
+    let is_place = |word: &&str| word.starts_with(".tmp") || word.len() > 30;
+    let words: Vec<&str> = line[from..].split([' ', '/']).filter(|word| !is_place(word)).collect();
+    let text: String = words.join(" ").chars().filter(|letter| !letter.is_ascii_digit()).collect();
+    let text = text.replace("outcome: ", "").replace("from: , to: , ", "");
     text.chars().take(140).collect()
 }
 

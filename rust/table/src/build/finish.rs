@@ -1,7 +1,6 @@
 //! The end of a build: what all tasks gave becomes one commit.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestFile, ManifestSegment};
@@ -16,12 +15,11 @@ use crate::error::{Error, Result};
 use crate::options::BuildOptions;
 use crate::report::BuildReport;
 use crate::schema;
-use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::transaction::{self, Built, Edit, commit};
 use crate::trust::false_statistics;
 
-/// Files and segments that are looked at a time.
+/// Files that are looked at a time.
 const CONCURRENT_LOOKS: usize = 32;
 
 /// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone, unless nobody can tell whether they were
@@ -61,11 +59,9 @@ struct Prepared {
 }
 
 async fn prepare(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result<Prepared> {
-    let store = table.writable_store()?;
     check(plan, parts)?;
     let standing = standing(table, parts).await?;
     let Joined { built, dropped } = joined(parts, &standing, &|file| tag_of(table, plan.begun, file))?;
-    look_for(store, &built.segments).await?;
     let report = report(plan, parts, &built, &standing);
     let built = Built { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
     Ok(Prepared { built, dropped, report })
@@ -146,25 +142,6 @@ fn joined(
         }
     }
     Ok(Joined { built, dropped })
-}
-
-/// Fails if a segment that a task wrote is not there: the task may have had another disk under the same path.
-async fn look_for(store: &Arc<Store>, segments: &[ManifestSegment]) -> Result<()> {
-    let looks = stream::iter(segments.to_vec()).map(|segment| async move {
-        match store.length_of(&segment.path).await? {
-            Some(length) if length == segment.length => Ok(()),
-            found => Err(Error::not_found(format!(
-                "the build wrote {} bytes to {} of the store {}, where {}. If the build took longer than a vacuum's age, a vacuum has removed them: \
-                 build again. Otherwise a process that builds sees another store: put the table, or its marks with the option `store`, on \
-                 storage that all of them reach",
-                segment.length,
-                segment.path,
-                store.text(),
-                found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
-            ))),
-        }
-    });
-    looks.buffer_unordered(CONCURRENT_LOOKS).try_collect().await
 }
 
 fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashSet<String>) -> BuildReport {

@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::verify::verify_index;
 
-/// The segments of these indexes that are missing or have another length, by one listing.
+/// The segments of these indexes that are missing or have another length, by one listing, unless a newer manifest does without them.
 pub(crate) async fn missing<'a>(
     store: &Store,
     manifest: &'a Manifest,
@@ -30,6 +30,10 @@ pub(crate) async fn missing<'a>(
         if store.length_of(&segment.path).await? != Some(segment.length) {
             missing.push(segment);
         }
+    }
+    if !missing.is_empty() {
+        let still = store.named_segments().await?;
+        missing.retain(|segment| still.contains(&segment.id));
     }
     Ok(missing)
 }

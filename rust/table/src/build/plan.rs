@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar};
 use crate::footer::FileShape;
 use crate::kind::{Kind, files_per_segment};
+use crate::locks::BuildLock;
 use crate::options::BuildOptions;
 use crate::report::Finding;
 use crate::snapshot::{Snapshot, read_shapes};
@@ -42,6 +43,8 @@ pub struct BuildPlan {
     pub(super) indexes: Vec<ManifestIndex>,
     pub(super) started: Instant,
     pub(super) begun: Begun,
+    /// Keeps what the tasks write until it is committed; none if there are no tasks.
+    pub(super) _lock: Option<BuildLock>,
 }
 
 impl BuildPlan {
@@ -87,9 +90,10 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     }
     // The long ones first: the short ones fill what is left at the end.
     tasks.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    let tasks = tasks.into_iter().map(|(_, task)| task).collect();
+    let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|(_, adoption)| adoption).filter(Adoption::is_news).collect();
-    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, begun })
+    let lock = if tasks.is_empty() { None } else { Some(BuildLock::share(store).await?) };
+    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, begun, _lock: lock })
 }
 
 /// Pins what a build or a compaction is about, and finds the indexes that are chosen.

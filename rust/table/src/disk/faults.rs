@@ -132,7 +132,7 @@ pub fn mend(root: &Path) {
 }
 
 pub(super) fn attempt(step: Step<'_>) -> Result<()> {
-    if matches!(step, Step::Read(_) | Step::Lock(_) | Step::TryLock(_)) {
+    if matches!(step, Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_)) {
         // They change nothing.
         return Ok(());
     }
@@ -205,6 +205,7 @@ pub(super) fn of(step: Step<'_>) -> &Path {
         | Step::Stored(path)
         | Step::Read(path)
         | Step::Lock(path)
+        | Step::LockShared(path)
         | Step::TryLock(path) => path,
     }
 }
@@ -213,7 +214,7 @@ fn needs_room(step: Step<'_>) -> bool {
     match step {
         Step::MakeFolder(_) | Step::Create(_) | Step::Write { .. } | Step::Link { .. } | Step::Stored(_) => true,
         Step::Cut { .. } | Step::Sync(_) | Step::Rename { .. } | Step::Remove(_) | Step::SyncFolder(_) => false,
-        Step::Read(_) | Step::Lock(_) | Step::TryLock(_) => false,
+        Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_) => false,
     }
 }
 
@@ -234,6 +235,6 @@ fn events(step: Step<'_>) -> Result<Vec<Event>> {
             let bytes = std::fs::read(path)?;
             vec![Event::Create(path.to_owned()), Event::Write { path: path.to_owned(), at: 0, bytes }]
         }
-        Step::Read(_) | Step::Lock(_) | Step::TryLock(_) => Vec::new(),
+        Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_) => Vec::new(),
     })
 }

@@ -39,6 +39,8 @@ pub enum Kind {
     Read,
     /// A lock is taken as soon as it is free: the gate opens when it is.
     Lock,
+    /// A lock is shared as soon as nobody has it alone: the gate opens when it is.
+    LockShared,
     /// A lock is taken if it is free.
     TryLock,
 }
@@ -113,6 +115,7 @@ fn told(step: Step<'_>) -> (Kind, &Path) {
         Step::Stored(_) => Kind::Stored,
         Step::Read(_) => Kind::Read,
         Step::Lock(_) => Kind::Lock,
+        Step::LockShared(_) => Kind::LockShared,
         Step::TryLock(_) => Kind::TryLock,
     };
     (kind, of(step))

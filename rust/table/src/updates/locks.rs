@@ -1,47 +1,13 @@
-//! The locks of a local store: one of writers, one of migrations. Both are of the operating system, and die with their process.
+//! The locks of writers and of migrations.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use super::write::not_local;
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::local::open_with;
+use crate::locks::FileLock;
 use crate::store::Store;
-
-/// The lock of a file, held as long as this lives.
-#[derive(Debug)]
-struct FileLock(File);
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        // A child that was forked meanwhile has the file open as well, and would hold the lock on.
-        drop(self.0.unlock());
-    }
-}
-
-impl FileLock {
-    fn open(path: &Path) -> io::Result<File> {
-        open_with(File::options().create(true).truncate(false).write(true), path).map(|(file, _)| file)
-    }
-
-    /// Waits for the lock.
-    fn take(path: &Path) -> io::Result<Self> {
-        let file = Self::open(path)?;
-        disk::lock(&file, path).map(|()| Self(file))
-    }
-
-    /// The lock, unless somebody has it.
-    fn try_take(path: &Path) -> io::Result<Option<Self>> {
-        let file = Self::open(path)?;
-        match disk::try_lock(&file, path) {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
 
 /// Does something with a file of the store that blocks.
 async fn with_file<T: Send + 'static>(
@@ -121,12 +87,12 @@ mod tests {
         let table = Table::open(folder.path().to_str().unwrap(), TableOptions::default()).await.unwrap();
         let store = table.writable_store().unwrap();
         let writer = WriterLock::take(store).await.unwrap();
-        let of_child = writer._held.0.try_clone().unwrap();
+        let of_child = writer._held.file().try_clone().unwrap();
         drop(writer);
         assert!(WriterLock::try_take(store).await.unwrap().is_some());
         drop(of_child);
         let migration = MigrationLock::take(store).await.unwrap();
-        let of_child = migration._held.0.try_clone().unwrap();
+        let of_child = migration._held.file().try_clone().unwrap();
         drop(migration);
         assert!(MigrationLock::try_take(store).await.unwrap().is_some());
         drop(of_child);

@@ -1,9 +1,10 @@
-//! Whoever removes files must know that nobody is about to name them: writers and migrations hold a lock as long as they are.
+//! Whoever removes files must know that nobody is about to name them: writers, migrations and builds hold a lock as long as they are.
 
 use std::time::Duration;
 
 use super::locks::{MigrationLock, WriterLock};
 use crate::error::Result;
+use crate::locks::BuildLock;
 use crate::store::Store;
 
 /// How long a lock is asked for: turns of writers are short.
@@ -16,14 +17,17 @@ pub(crate) struct Held {
     pub writers: bool,
     /// Nobody migrates or publishes: no data file is there that will be named.
     pub migrations: bool,
-    _locks: (Option<WriterLock>, Option<MigrationLock>),
+    /// Nobody builds: no segment is there that will be named.
+    pub builds: bool,
+    _locks: (Option<WriterLock>, Option<MigrationLock>, Option<BuildLock>),
 }
 
-/// Keeps writers and migrations from beginning, as far as none of them is under way.
+/// Keeps writers, migrations and builds from beginning, as far as none of them is under way.
 pub(crate) async fn hold_still(store: &Store) -> Result<Held> {
     let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
     if !takes_updates || !store.is_local() {
-        return Ok(Held { writers: true, migrations: true, _locks: (None, None) });
+        let build = BuildLock::try_take(store).await?;
+        return Ok(Held { writers: true, migrations: true, builds: build.is_some(), _locks: (None, None, build) });
     }
     let mut writer = None;
     for _ in 0..TRIES {
@@ -34,5 +38,12 @@ pub(crate) async fn hold_still(store: &Store) -> Result<Held> {
         tokio::time::sleep(PAUSE).await;
     }
     let migration = MigrationLock::try_take(store).await?;
-    Ok(Held { writers: writer.is_some(), migrations: migration.is_some(), _locks: (writer, migration) })
+    // A migration builds, too.
+    let build = BuildLock::try_take(store).await?;
+    Ok(Held {
+        writers: writer.is_some(),
+        migrations: migration.is_some(),
+        builds: build.is_some(),
+        _locks: (writer, migration, build),
+    })
 }

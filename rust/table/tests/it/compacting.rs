@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lakemark_format::Encoding;
 use lakemark_index::{KeyRanges, Predicate};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::encodings::spec_as;
 use crate::fixture::{self, batch, equals, int_key, is_null, leaf, open, probe, write};
-use crate::layer::{Layer, Log};
+use crate::layer::{Hook, Layer, Log};
 
 /// Files of 250 rows that came one by one, each with a build.
 async fn appended(files: usize, spec: impl Fn() -> IndexSpec) -> (TempDir, Arc<Table>) {
@@ -134,6 +134,81 @@ async fn a_damaged_segment_is_named_and_nothing_is_lost() {
     fs::write(&path, good).unwrap();
     assert_eq!(segments(folder.path()).len(), 3, "what was begun is removed");
     assert_eq!(answers(&open(folder.path()).await.snapshot().await.unwrap()).await, before);
+    assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
+}
+
+/// A table with three segments of an index and one of another, which is dropped before an operation of this number.
+async fn dropping(at: u64) -> (TempDir, Arc<Table>, Arc<Log>) {
+    let (folder, table) = appended(3, || spec_as("k", Encoding::Packed)).await;
+    table.create_index(IndexSpec { name: Some("other".to_owned()), ..fixture::spec("s") }, false).await.unwrap();
+    table.build(BuildOptions::default()).await.unwrap();
+    let (log, count, handle) = (Log::new(), AtomicU64::new(0), tokio::runtime::Handle::current());
+    let drop_key = move || {
+        if count.fetch_add(1, Ordering::SeqCst) + 1 == at {
+            // Another thread knows nothing of the file that this one reads.
+            let dropped = std::thread::scope(|scope| {
+                scope.spawn(|| handle.block_on(table.drop_index("k_key", false))).join().unwrap()
+            });
+            dropped.unwrap();
+        }
+    };
+    let drop_key = move || tokio::task::block_in_place(&drop_key);
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(folder.path().to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    log.clear();
+    log.hook.set(Hook(Box::new(drop_key))).unwrap();
+    (folder, table, log)
+}
+
+/// The files of a dropped index go at once. Whoever looks at them meanwhile leaves the index out, and speaks of no damage.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_is_dropped_meanwhile_is_left_out_and_not_damaged() {
+    for call in ["compact", "verify", "build", "list"] {
+        for at in 1.. {
+            let (folder, table, log) = dropping(at).await;
+            let verified = BuildOptions { verify: true, threads: Some(1), ..BuildOptions::default() };
+            match call {
+                "compact" => drop(table.compact(verified).await.unwrap_or_else(|error| panic!("{at}: {error}"))),
+                "verify" => assert!(table.verify().await.unwrap().is_ok(), "{at}"),
+                "build" => assert_eq!(table.build(verified).await.unwrap().repaired, 0, "{at}"),
+                _ => {
+                    let indexes = table.snapshot().await.unwrap().checked_indexes().await.unwrap();
+                    assert!(indexes.iter().all(|index| index.coverage == 1.0), "{call} {at}");
+                }
+            }
+            if log.count() < at {
+                assert!(at > 4, "{call} {at}");
+                break;
+            }
+            assert_eq!(segments(folder.path()).len(), 1, "{call} {at}: nothing is left of the dropped index");
+            assert!(open(folder.path()).await.verify().await.unwrap().is_ok());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_segment_that_was_removed_before_it_is_named_is_an_error_and_the_old_ones_stay() {
+    let (folder, table) = appended(3, || spec_as("k", Encoding::Packed)).await;
+    let before = segments(folder.path());
+    let expected = answers(&table.snapshot().await.unwrap()).await;
+    let log = Log::new();
+    let (old, marked) = (before.clone(), folder.path().to_owned());
+    // What a vacuum does to a segment that is older than its age and that nobody has named.
+    let is_named = |path: &&std::path::PathBuf| path.extension().is_some_and(|extension| extension == "lmx");
+    let remove = move || {
+        segments(&marked).difference(&old).filter(is_named).for_each(|new| fs::remove_file(new).unwrap());
+    };
+    log.hook.set(Hook(Box::new(remove))).unwrap();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let path = folder.path().to_str().unwrap();
+    let slow = Table::open_layered(path, TableOptions::default(), &layer).await.unwrap();
+    let error = slow.compact(BuildOptions::default()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("a vacuum has removed them: try again"), "{error}");
+    assert_eq!(segments(folder.path()), before);
+    let table = open(folder.path()).await;
+    assert_eq!(answers(&table.snapshot().await.unwrap()).await, expected);
+    assert!(table.verify().await.unwrap().is_ok());
     assert_eq!(table.compact(BuildOptions::default()).await.unwrap().segments_written, 1);
 }
 

@@ -93,8 +93,6 @@ fn check_error(record: &Record, allowed: Allowed) -> Result<(), String> {
             ErrorKind::AlreadyExists => matches!(record.call, Call::Write(lakemark_table::Operation::Insert, ..)),
             ErrorKind::Io => record.met_fault || allowed.hours_pass,
             ErrorKind::SnapshotExpired => allowed.hours_pass,
-            // A vacuum does not wait for builds.
-            ErrorKind::NotFound => allowed.hours_pass && text.contains("a vacuum has removed them"),
             _ => false,
         };
     if is_allowed { Ok(()) } else { Err("the error is not the truth".to_owned()) }

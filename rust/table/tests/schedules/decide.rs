@@ -187,7 +187,10 @@ fn can_fail(step: &Step, fault: Fault) -> bool {
         Doing::Put
             | Doing::Disk(Kind::MakeFolder | Kind::Create | Kind::Write | Kind::WriteRest | Kind::Link | Kind::Stored)
     );
-    let never = matches!(step.doing, Doing::Begin | Doing::ListEnd | Doing::Disk(Kind::Lock | Kind::TryLock));
+    let never = matches!(
+        step.doing,
+        Doing::Begin | Doing::ListEnd | Doing::Disk(Kind::Lock | Kind::LockShared | Kind::TryLock)
+    );
     needs_room || (fault == Fault::Device && !never)
 }
 

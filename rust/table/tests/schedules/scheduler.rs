@@ -217,10 +217,12 @@ impl Scheduler {
 
 /// Whether nobody holds the lock that the step waits for.
 fn can_go(step: &Step) -> bool {
-    if step.doing != Doing::Disk(Kind::Lock) {
-        return true;
+    let opened = || File::options().write(true).open(&step.path);
+    match step.doing {
+        Doing::Disk(Kind::Lock) => opened().is_ok_and(|file| file.try_lock().is_ok()),
+        Doing::Disk(Kind::LockShared) => opened().is_ok_and(|file| file.try_lock_shared().is_ok()),
+        _ => true,
     }
-    File::options().write(true).open(&step.path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 /// An actor of a schedule, as its threads and its object store know it.

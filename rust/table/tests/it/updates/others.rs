@@ -174,9 +174,9 @@ async fn a_row_of_a_folder_that_others_changed_since_a_statement_read_it_is_a_co
     assert_eq!(changed(&table, &read, 306).await, Ok(()));
 }
 
-/// A migration that is stopped for hours, here: whose lock is held while its files grow old.
+/// A migration or a build that is stopped for hours, here: whose lock is held while its files grow old.
 #[tokio::test]
-async fn a_vacuum_leaves_what_a_migration_under_way_has_written() {
+async fn a_vacuum_leaves_what_a_migration_or_a_build_under_way_has_written() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     make(&table, Operation::Upsert, one(5, 50, "up")).await.unwrap();
@@ -194,12 +194,13 @@ async fn a_vacuum_leaves_what_a_migration_under_way_has_written() {
     }
     let old = VacuumOptions { older_than: Duration::from_secs(60 * 60), ..VacuumOptions::default() };
     let lock = |name: &str| {
-        let file = std::fs::File::options().write(true).open(store.join("updates").join(name)).unwrap();
-        file.lock().unwrap();
+        let file = std::fs::File::options().write(true).open(store.join(name)).unwrap();
+        // Builds share theirs.
+        if name == "build.lock" { file.lock_shared() } else { file.lock() }.unwrap();
         file
     };
     {
-        let _migrates = (table.migrate(MigrateOptions::default()).await.unwrap(), lock("migration.lock"));
+        let _migrates = (table.migrate(MigrateOptions::default()).await.unwrap(), lock("updates/migration.lock"));
         table.vacuum(old).await.unwrap();
         assert!(unnamed.exists() && !run.exists() && segment.exists());
         write(&run, &one(5, 50, "up"));
@@ -207,9 +208,14 @@ async fn a_vacuum_leaves_what_a_migration_under_way_has_written() {
         file.set_modified(SystemTime::now() - Duration::from_secs(2 * 60 * 60)).unwrap();
     }
     {
-        let _writes = lock("lock");
+        let _writes = lock("updates/lock");
         table.vacuum(old).await.unwrap();
         assert!(!unnamed.exists() && run.exists() && segment.exists());
+    }
+    {
+        let _builds = lock("build.lock");
+        table.vacuum(old).await.unwrap();
+        assert!(!run.exists() && segment.exists());
     }
     table.vacuum(old).await.unwrap();
     assert!(!run.exists() && !segment.exists());
