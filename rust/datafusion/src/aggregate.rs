@@ -25,7 +25,6 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use lakemark_index::Predicate;
@@ -33,12 +32,6 @@ use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snaps
 
 pub use exec::IndexAggregateExec;
 use question::Question;
-
-use crate::barrier::Barriers;
-use crate::pushdown::PositionalPushdown;
-
-/// The rule of DataFusion's that ours follows: it takes the aggregates that statistics answer already.
-const BEFORE: &str = "aggregate_statistics";
 
 /// What the probe of a scan found out, for operators that answer from marks alone.
 #[derive(Debug)]
@@ -140,14 +133,4 @@ impl PhysicalOptimizerRule for IndexAggregates {
     fn schema_check(&self) -> bool {
         true
     }
-}
-
-/// DataFusion's rules with ours among them.
-pub(crate) fn optimizer_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    PositionalPushdown::replace(&mut rules);
-    let place = rules.iter().position(|rule| rule.name() == BEFORE).map_or(rules.len(), |place| place + 1);
-    rules.insert(place, Arc::new(IndexAggregates));
-    Barriers::insert(&mut rules);
-    rules
 }

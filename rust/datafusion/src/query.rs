@@ -25,9 +25,9 @@ use lakemark_table::{Error, ErrorKind, Probe, ProbeOptions, ProbeReport, Result,
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
 use crate::fields::expression;
-use crate::null_lists::without_null;
 use crate::pending::counted;
 use crate::provider::LakemarkTable;
+use crate::rules::without_losses;
 use crate::session::{runtime, session_in};
 use crate::translate::translate;
 
@@ -325,7 +325,9 @@ pub(crate) fn made_plain(
         .with_query_execution_start_time(now)
         .build();
     let simplifier = ExprSimplifier::new(info);
-    simplifier.simplify(without_null(simplifier.coerce(rewritten, &schema)?)?.data)
+    let simplified = simplifier.simplify(without_losses(simplifier.coerce(rewritten, &schema)?)?.data)?;
+    // Comparisons may have become a list.
+    Ok(without_losses(simplified)?.data)
 }
 
 /// The predicate that a scan of these rows would probe with.

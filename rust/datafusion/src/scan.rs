@@ -41,8 +41,8 @@ use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
-use crate::null_lists::without_null;
 use crate::reader::Footers;
+use crate::rules::without_losses;
 
 /// How many footers are fetched at once.
 const CONCURRENT_FOOTERS: usize = 16;
@@ -209,8 +209,8 @@ impl<'a> Planner<'a> {
         let predicate = match conjunction(request.filters.iter().cloned()) {
             Some(filter) => {
                 let named = DFSchema::try_from(Arc::clone(all))?;
-                // A session without our rules simplifies conditions that only meet here.
-                Some(state.create_physical_expr(without_null(filter)?.data, &named)?)
+                // A session may do without our rules.
+                Some(state.create_physical_expr(without_losses(filter)?.data, &named)?)
             }
             None => None,
         };

@@ -13,14 +13,13 @@ use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table, Transaction};
 
-use crate::aggregate::optimizer_rules;
-use crate::columns_first;
 use crate::config::LakemarkOptions;
 use crate::dml;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::parameters::{bound, numbered};
 use crate::provider::LakemarkTable;
+use crate::rules;
 use crate::schema::{PinningSchema, pinned_anew};
 use crate::shortcut::shortened;
 use crate::statement::{self, CreateIndex, Statement};
@@ -62,8 +61,8 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         .with_config(config)
         .with_runtime_env(runtime)
         .with_default_features()
-        .with_optimizer_rules(columns_first::optimizer_rules())
-        .with_physical_optimizer_rules(optimizer_rules())
+        .with_optimizer_rules(rules::logical())
+        .with_physical_optimizer_rules(rules::physical())
         .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))
         .build();
     let context = SessionContext::new_with_state(state);

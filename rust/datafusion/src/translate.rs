@@ -172,18 +172,26 @@ impl Translator<'_> {
             return declined(expr, Reason::ExpressionNotSupported);
         };
         let (mut keys, mut with_null) = (Vec::with_capacity(list.list.len()), false);
+        let (mut has_zero, mut has_negative_zero) = (false, false);
         for item in &list.list {
             let Some(literal) = literal(item) else {
                 return declined(expr, Reason::ExpressionNotSupported);
             };
             match place(&column, literal) {
-                // The engine looks long lists of floats up by their bits, where -0.0 is not 0.0.
-                Ok(Place::At(_)) if is_float_zero(literal) => return declined(expr, Reason::LiteralNotRepresentable),
                 Ok(Place::Null) => with_null = true,
-                Ok(Place::At(key)) => keys.push(key),
+                Ok(Place::At(key)) => {
+                    if let Some(is_negative) = is_negative_zero(literal) {
+                        *(if is_negative { &mut has_negative_zero } else { &mut has_zero }) = true;
+                    }
+                    keys.push(key);
+                }
                 Ok(Place::Below | Place::Above) => {}
                 Err(reason) => return declined(expr, reason),
             }
+        }
+        // The engine looks long lists of floats up by their bits, where -0.0 is not 0.0.
+        if has_zero != has_negative_zero {
+            return declined(expr, Reason::LiteralNotRepresentable);
         }
         let mut found = ranges_leaf(&column, KeyRanges::points(keys), expr);
         if with_null {
@@ -517,14 +525,27 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
     }
 }
 
-fn is_float_zero(literal: &ScalarValue) -> bool {
-    match literal {
-        ScalarValue::Dictionary(_, value) => is_float_zero(value),
-        ScalarValue::Float16(Some(value)) => value.to_f32() == 0.0,
-        ScalarValue::Float32(Some(value)) => *value == 0.0,
-        ScalarValue::Float64(Some(value)) => *value == 0.0,
-        _ => false,
-    }
+/// Whether a zero of floating-point numbers has the sign; none for other values.
+pub(crate) fn is_negative_zero(value: &ScalarValue) -> Option<bool> {
+    let number = match value {
+        ScalarValue::Dictionary(_, value) => return is_negative_zero(value),
+        ScalarValue::Float16(Some(value)) => value.to_f64(),
+        ScalarValue::Float32(Some(value)) => f64::from(*value),
+        ScalarValue::Float64(Some(value)) => *value,
+        _ => return None,
+    };
+    (number == 0.0).then(|| number.is_sign_negative())
+}
+
+/// The other zero of the same type.
+pub(crate) fn negated_zero(value: &ScalarValue) -> Option<ScalarValue> {
+    Some(match value {
+        ScalarValue::Dictionary(key, value) => ScalarValue::Dictionary(key.clone(), Box::new(negated_zero(value)?)),
+        ScalarValue::Float16(Some(value)) => ScalarValue::Float16(Some(-*value)),
+        ScalarValue::Float32(Some(value)) => ScalarValue::Float32(Some(-value)),
+        ScalarValue::Float64(Some(value)) => ScalarValue::Float64(Some(-value)),
+        _ => return None,
+    })
 }
 
 fn constant(value: &ScalarValue) -> Option<Predicate> {
@@ -543,7 +564,7 @@ fn ranges_leaf(column: &ColumnRef<'_>, ranges: KeyRanges, expr: &Expr) -> Predic
 /// The place of what is looked for among the elements of lists.
 fn element_place(list: &ColumnRef<'_>, element: &ScalarValue) -> Result<Place, Reason> {
     // The engine tells -0.0 from 0.0 in lists.
-    if is_float_zero(element) {
+    if is_negative_zero(element).is_some() {
         return Err(Reason::LiteralNotRepresentable);
     }
     place(list, element)

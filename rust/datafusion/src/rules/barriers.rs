@@ -4,8 +4,11 @@
 //! DataFusion 55 takes `x` for a column of one value there, too: it leaves `x` out of a sort above, or ends groups that go on and
 //! gives them more than once. An order by `x` in the input of grouping sets has the same effect.
 //!
-//! [`Barriers`] puts a [`BarrierExec`] below such operators where something is known that does not hold for the rows that they add.
-//! Its rows are those of its input, and only the rest is known of them.
+//! Above a join DataFusion 55 forgets which columns of the right input have one value. A sort that it makes below the join, of the right input,
+//! does without such a column, and the plan is refused, since the order that is asked for above the join cannot be proved.
+//!
+//! [`Barriers`] puts a [`BarrierExec`] below such operators where something is known that does not hold for the rows that they add, or that
+//! is forgotten. Its rows are those of its input, and only the rest is known of them.
 //!
 //! ```text
 //! HashJoinExec: join_type=Full              HashJoinExec: join_type=Full
@@ -29,6 +32,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
@@ -39,22 +43,11 @@ type Plan = Arc<dyn ExecutionPlan>;
 
 /// The optimizer rule. It comes before that which leaves out what need not be sorted.
 #[derive(Debug)]
-pub(crate) struct Barriers;
-
-impl Barriers {
-    /// The rule of DataFusion's that goes by what is known of rows.
-    const BEFORE: &str = "EnsureRequirements";
-
-    /// Puts the rule where it belongs among `rules`.
-    pub(crate) fn insert(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
-        let place = rules.iter().position(|rule| rule.name() == Self::BEFORE).unwrap_or(0);
-        rules.insert(place, Arc::new(Self));
-    }
-}
+pub(super) struct Barriers;
 
 impl PhysicalOptimizerRule for Barriers {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        plan.transform_up(fenced).data()
+        plan.transform_up(|node| fenced(node)?.transform_data(ordered)).data()
     }
 
     fn name(&self) -> &'static str {
@@ -68,16 +61,51 @@ impl PhysicalOptimizerRule for Barriers {
 
 /// The operator over barriers, where it needs some.
 fn fenced(node: Plan) -> Result<Transformed<Plan>> {
-    let mut is_changed = false;
-    let mut inputs = Vec::new();
-    for (place, input) in node.children().into_iter().enumerate() {
-        let made = RowsMade::of(&node, place);
-        if made.contradict(input.equivalence_properties()) {
-            inputs.push(Arc::new(BarrierExec::try_new(Arc::clone(input), made)?) as Plan);
-            is_changed = true;
-        } else {
-            inputs.push(Arc::clone(input));
+    over_inputs(node, |node, place, input| {
+        let above = Above::of(node, place);
+        match above.contradicts(input.equivalence_properties()) {
+            true => Ok(Transformed::yes(Arc::new(BarrierExec::try_new(Arc::clone(input), above)?))),
+            false => Ok(Transformed::no(Arc::clone(input))),
         }
+    })
+}
+
+/// The operator, which asks for an order, over joins that forget nothing which a sort below them could go by.
+fn ordered(node: Plan) -> Result<Transformed<Plan>> {
+    let (is_sort, asked) = (node.is::<SortExec>(), node.required_input_ordering());
+    over_inputs(node, |_, place, input| {
+        let is_asked = is_sort || asked.get(place).is_some_and(Option::is_some);
+        if is_asked { remembered(Arc::clone(input)) } else { Ok(Transformed::no(Arc::clone(input))) }
+    })
+}
+
+/// The plan, with barriers where a sort from above may be made of the right input of a join and go by columns of one value.
+fn remembered(node: Plan) -> Result<Transformed<Plan>> {
+    let keeps = node.maintains_input_order();
+    over_inputs(node, |node, place, input| {
+        if !keeps.get(place).copied().unwrap_or_default() {
+            return Ok(Transformed::no(Arc::clone(input)));
+        }
+        let input = remembered(Arc::clone(input))?;
+        let forgets = place == 1
+            && matches!(join_type(node), Some(JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full));
+        match forgets && Above::Forgets.contradicts(input.data.equivalence_properties()) {
+            true => Ok(Transformed::yes(Arc::new(BarrierExec::try_new(input.data, Above::Forgets)?))),
+            false => Ok(input),
+        }
+    })
+}
+
+/// The operator with its inputs changed, each of which is told with its place.
+fn over_inputs(
+    node: Plan,
+    mut change: impl FnMut(&Plan, usize, &Plan) -> Result<Transformed<Plan>>,
+) -> Result<Transformed<Plan>> {
+    let (mut inputs, mut is_changed) = (Vec::new(), false);
+    for (place, input) in node.children().into_iter().enumerate() {
+        let input = change(&node, place, input)?;
+        is_changed |= input.transformed;
+        inputs.push(input.data);
     }
     if !is_changed {
         return Ok(Transformed::no(node));
@@ -86,45 +114,56 @@ fn fenced(node: Plan) -> Result<Transformed<Plan>> {
     Ok(Transformed::yes(node.replace_children(inputs, options)?))
 }
 
-/// Rows that an operator makes of an input beside those that the input has.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum RowsMade {
-    None,
-    /// All columns are NULL.
-    AllNull,
-    /// Some columns are NULL.
-    SomeNull,
+fn join_type(node: &Plan) -> Option<JoinType> {
+    let join = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
+    let join = join.or_else(|| node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()));
+    let join = join.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type));
+    join.or_else(|| node.downcast_ref::<PiecewiseMergeJoinExec>().map(PiecewiseMergeJoinExec::join_type))
 }
 
-impl RowsMade {
+/// What the operator above makes of what is known of an input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Above {
+    /// It holds.
+    Keeps,
+    /// It holds, and which columns have one value is forgotten.
+    Forgets,
+    /// It does not hold for rows that are added, in which all columns are NULL.
+    AddsAllNull,
+    /// It does not hold for rows that are added, in which some columns are NULL.
+    AddsSomeNull,
+}
+
+impl Above {
     fn of(node: &Plan, input: usize) -> Self {
         if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-            return if aggregate.group_expr().has_grouping_set() { Self::SomeNull } else { Self::None };
+            return if aggregate.group_expr().has_grouping_set() { Self::AddsSomeNull } else { Self::Keeps };
         }
-        let join = node.downcast_ref::<HashJoinExec>().map(|join| *join.join_type());
-        let join = join.or_else(|| node.downcast_ref::<NestedLoopJoinExec>().map(|join| *join.join_type()));
-        let join = join.or_else(|| node.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type));
-        let join =
-            join.or_else(|| node.downcast_ref::<PiecewiseMergeJoinExec>().map(PiecewiseMergeJoinExec::join_type));
-        match (join, input) {
-            (Some(JoinType::Left | JoinType::Full), 1) | (Some(JoinType::Right | JoinType::Full), 0) => Self::AllNull,
-            _ => Self::None,
+        match (join_type(node), input) {
+            (Some(JoinType::Left | JoinType::Full), 1) | (Some(JoinType::Right | JoinType::Full), 0) => {
+                Self::AddsAllNull
+            }
+            _ => Self::Keeps,
         }
     }
 
-    /// Whether something that is known of the input does not hold for these rows.
-    fn contradict(self, known: &EquivalenceProperties) -> bool {
+    /// Whether something that is known of the input does not hold above, or is not known there.
+    fn contradicts(self, known: &EquivalenceProperties) -> bool {
         match self {
-            Self::None => false,
-            Self::AllNull => classes_of_columns(known).len() < known.eq_group().len(),
-            Self::SomeNull => !known.eq_group().is_empty() || !known.oeq_class().is_empty(),
+            Self::Keeps => false,
+            Self::Forgets => !known.constants().is_empty(),
+            Self::AddsAllNull => classes_of_columns(known).len() < known.eq_group().len(),
+            Self::AddsSomeNull => !known.eq_group().is_empty() || !known.oeq_class().is_empty(),
         }
     }
 
-    /// What is known and holds for these rows, too. Joins keep the order of no input to which they add rows, and ask for one.
+    /// What is known and holds above, too. Joins keep the order of no input to which they add rows, and ask for one.
     fn left_of(self, known: &EquivalenceProperties) -> Result<EquivalenceProperties> {
+        if self == Self::Keeps {
+            return Ok(known.clone());
+        }
         let mut left = EquivalenceProperties::new(Arc::clone(known.schema()));
-        if self == Self::AllNull {
+        if self != Self::AddsSomeNull {
             for class in classes_of_columns(known) {
                 for (one, other) in class.iter().zip(class.iter().skip(1)) {
                     left.add_equal_conditions(Arc::clone(one), Arc::clone(other))?;
@@ -147,14 +186,19 @@ fn classes_of_columns(known: &EquivalenceProperties) -> Vec<&EquivalenceClass> {
 
 /// Gives the rows of its input, of which is known what holds for the rows that the operator above makes, too.
 #[derive(Debug, Clone)]
-pub(crate) struct BarrierExec {
+pub(super) struct BarrierExec {
     input: Plan,
-    above: RowsMade,
+    above: Above,
     properties: Arc<PlanProperties>,
 }
 
 impl BarrierExec {
-    fn try_new(input: Plan, above: RowsMade) -> Result<Self> {
+    /// A barrier that keeps nothing but how many different values there are for certain.
+    pub(super) fn of_distinct_counts(input: Plan) -> Result<Self> {
+        Self::try_new(input, Above::Keeps)
+    }
+
+    fn try_new(input: Plan, above: Above) -> Result<Self> {
         let known = above.left_of(input.equivalence_properties())?;
         let properties = PlanProperties::clone(input.properties()).with_eq_properties(known);
         Ok(Self { input, above, properties: Arc::new(properties) })
@@ -209,7 +253,13 @@ impl ExecutionPlan for BarrierExec {
     }
 
     fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        inputs.first().cloned().ok_or_else(|| internal_datafusion_err!("BarrierExec has an input"))
+        let input = inputs.first().ok_or_else(|| internal_datafusion_err!("BarrierExec has an input"))?;
+        let mut statistics = Statistics::clone(input);
+        for column in &mut statistics.column_statistics {
+            // NULL may be counted, or be added above.
+            column.distinct_count = column.distinct_count.to_inexact();
+        }
+        Ok(Arc::new(statistics))
     }
 
     fn cardinality_effect(&self) -> CardinalityEffect {

@@ -4,30 +4,15 @@
 //! stands on the left, and answers with rows in which x is 31. Its own rule swaps the two only if the constant was a literal from the
 //! beginning, and no cast like `DATE '2024-01-01'`.
 
-use std::sync::Arc;
-
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
-use datafusion::optimizer::optimizer::{ApplyOrder, Optimizer};
+use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use crate::null_lists::NullLists;
-
-/// The rule that chooses among bounds.
-const BEFORE: &str = "push_down_filter";
-
-/// DataFusion's rules with ours among them.
-pub(crate) fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let mut rules = Optimizer::new().rules;
-    let place = rules.iter().position(|rule| rule.name() == BEFORE).unwrap_or(rules.len());
-    rules.insert(place, Arc::new(ColumnsFirst));
-    rules.insert(0, Arc::new(NullLists));
-    rules
-}
-
+/// The optimizer rule.
 #[derive(Debug)]
-struct ColumnsFirst;
+pub(super) struct ColumnsFirst;
 
 impl OptimizerRule for ColumnsFirst {
     fn name(&self) -> &str {

@@ -36,7 +36,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::barrier::BarrierExec;
+use super::barriers::BarrierExec;
 use crate::exec::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;

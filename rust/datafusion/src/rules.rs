@@ -1,0 +1,55 @@
+//! The optimizer rules of our sessions: DataFusion's with ours among them.
+//!
+//! All of ours but [`IndexAggregates`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
+//! carry them say when DataFusion answers them as it should.
+
+mod barriers;
+mod columns_first;
+mod in_lists;
+mod null_counts;
+mod pushdown;
+mod sort_limits;
+
+use std::sync::Arc;
+
+use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use crate::aggregate::IndexAggregates;
+use barriers::Barriers;
+use columns_first::ColumnsFirst;
+use in_lists::InLists;
+pub(crate) use in_lists::without_losses;
+use null_counts::NullCounts;
+pub use pushdown::PositionalPushdown;
+use sort_limits::SortLimits;
+
+/// Rules for logical plans.
+pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // It chooses among bounds of a column.
+    let place = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or(rules.len());
+    rules.insert(place, Arc::new(ColumnsFirst));
+    rules.insert(0, Arc::new(InLists));
+    rules
+}
+
+/// Rules for physical plans.
+pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    PositionalPushdown::replace(&mut rules);
+    let place_of = |rules: &[Arc<dyn PhysicalOptimizerRule + Send + Sync>], name: &str| {
+        rules.iter().position(|rule| rule.name() == name)
+    };
+    // What statistics answer is answered; the aggregates that are left still have one phase.
+    let statistics = place_of(&rules, "aggregate_statistics");
+    rules.insert(statistics.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
+    rules.insert(statistics.unwrap_or(0), Arc::new(NullCounts));
+    // It goes by what is known of rows, and moves limits.
+    let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
+    rules.insert(requirements, Arc::new(Barriers));
+    rules.insert(requirements, Arc::new(SortLimits));
+    rules
+}
