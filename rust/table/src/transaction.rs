@@ -101,8 +101,9 @@ pub(crate) struct Committed {
 
 /// Commits an edit; a lost race is tried again on the newer manifest.
 ///
-/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted of which it is sure that no manifest names them, and never will. After an error nobody
-/// else may delete them: whether the commit was made may be unknown, and a vacuum removes what was not.
+/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted of which it is sure that no manifest
+/// names them, and never will. After an error nobody else may delete them: whether the commit was made may be unknown, and a vacuum removes
+/// what was not.
 pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
     if let Err(error) = look_for(store, edit.built()).await {
         abandon(store, edit.built().iter().collect()).await;

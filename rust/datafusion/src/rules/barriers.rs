@@ -193,7 +193,7 @@ pub(super) struct BarrierExec {
 }
 
 impl BarrierExec {
-    /// A barrier that keeps nothing but how many different values there are for certain.
+    /// A barrier that hides nothing, and above which numbers of different values are estimates.
     pub(super) fn of_distinct_counts(input: Plan) -> Result<Self> {
         Self::try_new(input, Above::Keeps)
     }
