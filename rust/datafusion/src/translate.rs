@@ -7,6 +7,7 @@
 //! widening of integers, which loses nothing and keeps the order. Expressions that may raise an
 //! error (division, casts that fail) are never taken.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use arrow::array::Array;
@@ -172,25 +173,19 @@ impl Translator<'_> {
             return declined(expr, Reason::ExpressionNotSupported);
         };
         let (mut keys, mut with_null) = (Vec::with_capacity(list.list.len()), false);
-        let (mut has_zero, mut has_negative_zero) = (false, false);
         for item in &list.list {
             let Some(literal) = literal(item) else {
                 return declined(expr, Reason::ExpressionNotSupported);
             };
             match place(&column, literal) {
                 Ok(Place::Null) => with_null = true,
-                Ok(Place::At(key)) => {
-                    if let Some(is_negative) = is_negative_zero(literal) {
-                        *(if is_negative { &mut has_negative_zero } else { &mut has_zero }) = true;
-                    }
-                    keys.push(key);
-                }
+                Ok(Place::At(key)) => keys.push(key),
                 Ok(Place::Below | Place::Above) => {}
                 Err(reason) => return declined(expr, reason),
             }
         }
         // The engine looks long lists of floats up by their bits, where -0.0 is not 0.0.
-        if has_zero != has_negative_zero {
+        if missing_zero(list.list.iter().filter_map(literal)).is_some() {
             return declined(expr, Reason::LiteralNotRepresentable);
         }
         let mut found = ranges_leaf(&column, KeyRanges::points(keys), expr);
@@ -526,7 +521,7 @@ fn literal(expr: &Expr) -> Option<&ScalarValue> {
 }
 
 /// Whether a zero of floating-point numbers has the sign; none for other values.
-pub(crate) fn is_negative_zero(value: &ScalarValue) -> Option<bool> {
+fn is_negative_zero(value: &ScalarValue) -> Option<bool> {
     let number = match value {
         ScalarValue::Dictionary(_, value) => return is_negative_zero(value),
         ScalarValue::Float16(Some(value)) => value.to_f64(),
@@ -537,8 +532,20 @@ pub(crate) fn is_negative_zero(value: &ScalarValue) -> Option<bool> {
     (number == 0.0).then(|| number.is_sign_negative())
 }
 
+/// 0.0 for -0.0; none for other values.
+pub(crate) fn positive_zero(value: &ScalarValue) -> Option<ScalarValue> {
+    (is_negative_zero(value) == Some(true)).then(|| negated_zero(value)).flatten()
+}
+
+/// The zero of floating-point numbers that is missing beside the other one.
+pub(crate) fn missing_zero<V: Borrow<ScalarValue>>(values: impl Iterator<Item = V>) -> Option<ScalarValue> {
+    let mut zeros = values.filter_map(|value| Some((is_negative_zero(value.borrow())?, negated_zero(value.borrow())?)));
+    let (first, other) = zeros.next()?;
+    zeros.all(|(sign, _)| sign == first).then_some(other)
+}
+
 /// The other zero of the same type.
-pub(crate) fn negated_zero(value: &ScalarValue) -> Option<ScalarValue> {
+fn negated_zero(value: &ScalarValue) -> Option<ScalarValue> {
     Some(match value {
         ScalarValue::Dictionary(key, value) => ScalarValue::Dictionary(key.clone(), Box::new(negated_zero(value)?)),
         ScalarValue::Float16(Some(value)) => ScalarValue::Float16(Some(-*value)),

@@ -22,7 +22,7 @@ use datafusion::optimizer::optimizer::ApplyOrder;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
-use crate::translate::{is_negative_zero, negated_zero};
+use crate::translate::{missing_zero, positive_zero};
 
 /// A list of more items that may be NULL stays as it is: each of them makes an expression deeper.
 const MOST_BESIDE: usize = 100;
@@ -65,7 +65,7 @@ pub(crate) fn without_losses(expr: Expr) -> Result<Transformed<Expr>> {
 
 fn separated(list: InList) -> Transformed<Expr> {
     let InList { expr, mut list, negated } = list;
-    let zero = missing_zero(&list);
+    let zero = missing_zero(list.iter().filter_map(constant));
     let has_zero = zero.is_some();
     list.extend(zero.map(lit));
     let beside = list.iter().filter(|item| !is_a_value(item)).count();
@@ -94,17 +94,9 @@ fn is_a_value(item: &Expr) -> bool {
     }
 }
 
-/// The zero that is missing beside the other one.
-fn missing_zero(list: &[Expr]) -> Option<ScalarValue> {
-    let zeros: Vec<ScalarValue> =
-        list.iter().filter_map(constant).filter(|value| is_negative_zero(value).is_some()).collect();
-    let first = zeros.first()?;
-    zeros.iter().all(|zero| is_negative_zero(zero) == is_negative_zero(first)).then(|| negated_zero(first)).flatten()
-}
-
 /// 0.0 in the place of -0.0.
 fn positive(expr: Expr) -> Transformed<Expr> {
-    match constant(&expr).filter(|value| is_negative_zero(value) == Some(true)).and_then(|zero| negated_zero(&zero)) {
+    match constant(&expr).as_ref().and_then(positive_zero) {
         Some(zero) => Transformed::yes(lit(zero)),
         None => Transformed::no(expr),
     }
