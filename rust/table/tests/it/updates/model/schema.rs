@@ -73,7 +73,15 @@ impl Trial {
         if self.others.form.is_mapped {
             self.others.evolve(columns, None);
         } else {
-            let files = self.others.put(&mut self.random, &self.expected.base);
+            // What they have, and not what the model takes them to have: after a killed migration it does not know.
+            let rows: Rows = self
+                .others
+                .files()
+                .iter()
+                .flat_map(|path| self.others.live(path))
+                .map(|(_, key, row)| (key, row))
+                .collect();
+            let files = self.others.put(&mut self.random, &rows);
             self.others.evolve(columns, Some(files));
         }
         "others: drop a column"
