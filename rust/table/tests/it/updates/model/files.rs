@@ -81,6 +81,12 @@ impl Others {
         self.next_id - 1
     }
 
+    /// The name of a file that there never was.
+    pub fn new_name(&mut self) -> String {
+        self.next_file += 1;
+        format!("n{}.parquet", self.next_file - 1)
+    }
+
     /// A column of this id, which is noted.
     pub fn column(&mut self, id: Id, shown: &str, kind: Kind) -> Column {
         let stored = if self.form.is_mapped { format!("col-{id}") } else { shown.to_owned() };
@@ -175,8 +181,7 @@ impl Others {
         // The order of a folder's columns follows from that of its files.
         let first = char::from(b'a' + random.random_range(0..26));
         let folder = part.map_or(String::new(), |part| format!("p={part}/"));
-        let path = format!("{folder}{first}{}.parquet", self.next_file);
-        self.next_file += 1;
+        let path = format!("{folder}{first}{}", self.new_name());
         self.write(random, &path, rows);
         let size = fs::metadata(self.root.join(&path)).unwrap().len();
         let mut partition_values = json!({});

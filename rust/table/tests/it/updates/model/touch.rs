@@ -33,7 +33,7 @@ impl Trial {
                 "others: touch a file"
             }
             2 => {
-                let name = format!("n{}.parquet", self.operations);
+                let name = self.others.new_name();
                 fs::rename(&place, place.with_file_name(name)).unwrap();
                 "others: rename a file"
             }
