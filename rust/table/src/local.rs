@@ -35,7 +35,7 @@ use object_store::{
 };
 
 pub use files::of_listed;
-pub(crate) use files::{changed_ns, open, open_with, tag};
+pub(crate) use files::{changed_ns, is_told_of, of_any, open, open_with, tag};
 pub(crate) use walk::{MOST_LINKED_FOLDERS, too_many};
 
 /// Files of a listing that are waited for at a time.

@@ -1,5 +1,6 @@
 //! A pinned state of a table.
 
+mod followed;
 mod pin;
 pub(crate) mod spark;
 

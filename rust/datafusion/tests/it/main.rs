@@ -18,6 +18,7 @@ mod lookup;
 mod nested;
 mod null_counts;
 mod pending;
+mod published;
 mod query;
 mod scan;
 mod shortcut;

@@ -119,6 +119,17 @@ pub fn of_listed<F: Future>(tag: Option<&str>, reads: F) -> impl Future<Output =
     LISTED.scope(tag.and_then(content_part).unwrap_or_default().to_owned(), reads)
 }
 
+/// Runs `reads`, which read one file of any version.
+pub(crate) fn of_any<F: Future>(reads: F) -> impl Future<Output = F::Output> {
+    LISTED.scope(String::new(), reads)
+}
+
+/// Whether the version that is to be read has this length and time of modification, as far as anybody said which it is.
+pub(crate) fn is_told_of(size: u64, modified_ns: i64) -> bool {
+    let Some(listed) = listed() else { return true };
+    listed.split_once('-').is_some_and(|(_, told)| told == format!("{size:x}-{:x}", i128::from(modified_ns)))
+}
+
 /// What the file that is being read has to be; none if nobody said so.
 pub(super) fn listed() -> Option<String> {
     LISTED.try_with(String::clone).ok().filter(|listed| !listed.is_empty())

@@ -10,6 +10,7 @@ use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdat
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
+use super::followed::followed;
 use super::{DataFile, FileMarks, Snapshot, shown_schema};
 use crate::build::was_young;
 use crate::delta::DeltaState;
@@ -134,7 +135,7 @@ impl Snapshot {
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: listing.partition_columns,
             files: Arc::new(files),
-            object_store: Arc::clone(&table.location.object_store),
+            object_store: followed(&table.location, table.store.as_ref()),
             root: table.location.root.clone(),
             delta_version: None,
             names: None,
