@@ -182,6 +182,11 @@ impl Store {
         }
     }
 
+    /// The manifest that was read last.
+    pub(crate) fn remembered(&self) -> Option<Arc<Manifest>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, manifest)| Arc::clone(manifest))
+    }
+
     /// Numbers only grow, so that the listing begins where the last one ended: a store with many manifests is listed as
     /// quickly as a new one.
     async fn newest_listed(&self) -> Result<Option<(u64, ObjectMeta)>> {

@@ -5,6 +5,7 @@
 //! files. A walk lists them all the same: in a store they take the names of files, and whoever reads one learns what it is.
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fs::{self, FileType, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path as FsPath, PathBuf};
@@ -30,7 +31,7 @@ enum Entry {
 /// The files and folders of one folder.
 pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
-    for (path, entry) in entries(folder).map_err(|error| unreadable(folder, error))? {
+    for (path, entry) in entries(folder, |_| false).map_err(|error| unreadable(folder, error))? {
         let location = Path::from_absolute_path(&path)?;
         match entry {
             Entry::Folder { .. } => {
@@ -68,7 +69,13 @@ impl Walk {
                 return Err(too_many(folder));
             }
         }
-        for (path, entry) in entries(folder).map_err(|error| unreadable(folder, error))? {
+        // Whoever lists what is new asks the system about that alone.
+        let after = self.after.as_ref().and_then(|after| name_in(folder, after));
+        let is_before = |name: &OsStr| {
+            let name = name.to_str().filter(|name| is_plain(name));
+            name.zip(after.as_deref()).is_some_and(|(name, after)| name <= after)
+        };
+        for (path, entry) in entries(folder, is_before).map_err(|error| unreadable(folder, error))? {
             match entry {
                 Entry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
                 Entry::File(metadata) | Entry::Odd(metadata, _) => {
@@ -128,8 +135,21 @@ fn is_valid(location: &Path) -> bool {
     !number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What counts in a folder; nothing where there is none (any more).
-fn entries(folder: &FsPath) -> io::Result<Vec<(PathBuf, Entry)>> {
+/// The plain name of a path that lies right in a folder.
+fn name_in(folder: &FsPath, path: &Path) -> Option<String> {
+    let folder = Path::from_absolute_path(folder).ok()?;
+    let mut names = path.prefix_match(&folder)?;
+    let name = names.next().filter(|name| is_plain(name.as_ref()))?;
+    names.next().is_none().then(|| name.as_ref().to_owned())
+}
+
+/// Whether a name is the same in a path of an object store, where others are encoded.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+}
+
+/// What counts in a folder, but for files whose names are `left_out`; nothing where there is none (any more).
+fn entries(folder: &FsPath, left_out: impl Fn(&OsStr) -> bool) -> io::Result<Vec<(PathBuf, Entry)>> {
     let read = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         // A file in the place of a folder has nothing in it.
@@ -140,6 +160,9 @@ fn entries(folder: &FsPath) -> io::Result<Vec<(PathBuf, Entry)>> {
     for entry in read {
         let entry = entry?;
         let (path, file_type) = (entry.path(), entry.file_type()?);
+        if file_type.is_file() && left_out(&entry.file_name()) {
+            continue;
+        }
         match looked_at(folder, &path, file_type) {
             Ok(Some(counts)) => found.push((path, counts)),
             Ok(None) => {}
@@ -207,4 +230,42 @@ fn leads_back(folder: &FsPath, target: &Metadata) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn leads_back(_folder: &FsPath, _target: &Metadata) -> io::Result<bool> {
     Ok(false)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &FsPath, after: &str) -> Vec<String> {
+        let after = Path::from_absolute_path(folder).unwrap().join(after);
+        let found = Walk::of(folder.to_owned(), Some(after)).map(|meta| meta.unwrap().location);
+        let mut found: Vec<String> = found.map(|location| location.filename().unwrap().to_owned()).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn what_comes_before_is_left_out_without_a_look() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["1.a", "2.a", "10.a", "3 %.a", "2.a.b"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        fs::create_dir(folder.path().join("0")).unwrap();
+        fs::write(folder.path().join("0").join("below.a"), "x").unwrap();
+        assert_eq!(names(folder.path(), "1.a"), ["10.a", "2.a", "2.a.b", "3 %.a"]);
+        assert_eq!(names(folder.path(), "2.a"), ["2.a.b", "3 %.a"]);
+        assert_eq!(names(folder.path(), "z"), Vec::<String>::new());
+        let looked_at = |after: &str| {
+            let path = Path::from_absolute_path(folder.path()).unwrap().join(after);
+            let after = name_in(folder.path(), &path);
+            let left = |name: &OsStr| name.to_str().zip(after.as_deref()).is_some_and(|(name, after)| name <= after);
+            entries(folder.path(), left).unwrap().len()
+        };
+        assert_eq!((looked_at("0"), looked_at("2.a"), looked_at("9")), (6, 3, 1));
+        // A link may lead to a folder, whatever it is called.
+        symlink(folder.path().join("0"), folder.path().join("00")).unwrap();
+        assert_eq!(names(folder.path(), "0"), ["1.a", "10.a", "2.a", "2.a.b", "3 %.a", "below.a", "below.a"]);
+    }
 }

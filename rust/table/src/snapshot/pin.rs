@@ -297,17 +297,22 @@ async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<Lis
         let updates = manifest.as_ref().and_then(|manifest| manifest.updates.clone());
         updates.map(|updates| updates.publications)
     };
-    let mut manifest = newest_manifest(table).await?;
+    // One that is remembered was there before, too, and what it and the newest one say alike did not change in between.
+    let remembered = table.store.as_ref().and_then(|store| store.remembered());
+    let (mut before, mut was_newest) = match remembered {
+        Some(remembered) => (Some(remembered), false),
+        None => (newest_manifest(table).await?, true),
+    };
     for _ in 0..ATTEMPTS {
         let files = listed(&table.location).await?;
-        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
-            return Ok((manifest, files));
+        if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((before, files));
         }
         let now = newest_manifest(table).await?;
-        if publications(&now) == publications(&manifest) {
-            return Ok((manifest, files));
+        if publications(&now) == publications(&before) {
+            return Ok((now, files));
         }
-        manifest = now;
+        (before, was_newest) = (now, true);
     }
     Err(moves_too_fast(table))
 }
@@ -322,6 +327,7 @@ async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<Delta
         if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
             return Ok((manifest, state));
         }
+        // It may say of a migration that it is done which the log did not have yet.
         let now = newest_manifest(table).await?;
         if migrations(&now) == migrations(&manifest) {
             return Ok((manifest, state));
