@@ -7,6 +7,7 @@ mod migration;
 mod model;
 mod narrowing;
 mod others;
+mod overtaken;
 mod publishing;
 mod reading;
 mod repeated;
