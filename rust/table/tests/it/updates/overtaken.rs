@@ -57,7 +57,7 @@ impl Other {
         let waits = Waits { began, go: Mutex::new(goes), has_waited: AtomicBool::new(false) };
         let (table, progress) = (Arc::clone(table), Some(Arc::new(waits) as Arc<dyn Progress>));
         let migration = tokio::spawn(async move {
-            drop(table.migrate(MigrateOptions { progress, ..MigrateOptions::default() }).await.unwrap());
+            table.migrate(MigrateOptions { progress, ..MigrateOptions::default() }).await.unwrap();
         });
         block_in_place(|| begins.recv()).unwrap();
         Self::Begun(migration, go)

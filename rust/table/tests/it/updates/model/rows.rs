@@ -11,10 +11,14 @@ use std::time::SystemTime;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
-use lakemark_table::{RowSet, Snapshot};
+use lakemark_table::{DataFile, RowSet, Snapshot, of_listed};
+use object_store::ObjectStoreExt;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::reader::ChunkReader;
 use rand::Rng;
 use rand::rngs::StdRng;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 pub type Id = u32;
 /// The key, and the group that follows from it: part of the key in some trials.
@@ -144,8 +148,11 @@ fn add_batch(batch: &RecordBatch, called: &HashMap<String, Id>, rows: &mut Vec<(
 
 /// All rows of a Parquet file, by the stored names of columns.
 pub fn rows_of_file(path: &Path, stored: &HashMap<String, Id>) -> Vec<(i64, Row)> {
+    rows_in(File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())), stored)
+}
+
+fn rows_in<F: ChunkReader + 'static>(file: F, stored: &HashMap<String, Id>) -> Vec<(i64, Row)> {
     let mut rows = Vec::new();
-    let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
         add_batch(&batch.unwrap(), stored, &mut rows);
     }
@@ -177,6 +184,15 @@ impl std::fmt::Display for Unread {
     }
 }
 
+/// The rows of a file that a publication has moved.
+fn moved(snapshot: &Snapshot, file: &DataFile, stored: &HashMap<String, Id>) -> Option<Arc<Vec<(i64, Row)>>> {
+    let read = of_listed(file.meta.e_tag.as_deref(), async {
+        snapshot.object_store().get(&file.meta.location).await.ok()?.bytes().await.ok()
+    });
+    let bytes = block_in_place(|| Handle::current().block_on(read))?;
+    Some(Arc::new(rows_in(bytes, stored)))
+}
+
 impl Reader {
     /// Rows by key, each key once. `stored` has every column that there ever was, `columns` are those of the snapshot.
     pub fn rows_of(
@@ -203,7 +219,8 @@ impl Reader {
             let hidden = file.deleted.as_deref();
             let partition = file.partition_values.first().filter(|value| value.is_valid(0));
             let partition = partition.map(|value| Value::Long(value.as_primitive::<Int64Type>().value(0)));
-            let of = self.rows(&file.meta.location, stored)?;
+            let of =
+                self.rows(&file.meta.location, stored).or_else(|gone| moved(snapshot, file, stored).ok_or(gone))?;
             add(&of, partition, &|row| !hidden.is_some_and(|hidden| hidden.contains(row)))?;
         }
         let Some(pending) = snapshot.pending() else { return Ok(rows) };
