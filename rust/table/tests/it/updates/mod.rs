@@ -16,6 +16,7 @@ mod schemas;
 mod snapshots;
 mod speed;
 mod staged;
+mod stops;
 mod versions;
 mod writes;
 

@@ -1,17 +1,15 @@
 //! A reader that others overtake between any two of its requests: what it has is the table before or after, and never a mixture.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use lakemark_table::{MigrateOptions, Operation, Progress, Snapshot, Table, TableOptions};
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, block_in_place};
+use tokio::task::JoinHandle;
 
 use super::lake::{Lake, PLAIN};
+use super::stops::{Stops, Waiting};
 use super::{batch, folder, keyed, keys, make};
 use crate::layer::{Hook, Layer, Log};
 
@@ -20,47 +18,26 @@ const REQUESTS: u64 = 100;
 /// Rows that were there, that are pending, and one that is deleted.
 const ROWS: u64 = 300 + 2 - 1;
 
-/// A migration that waits before it reads the first row.
-struct Waits {
-    began: Sender<()>,
-    go: Mutex<Receiver<()>>,
-    has_waited: AtomicBool,
-}
-
-impl Progress for Waits {
-    fn start(&self, _: u64) {
-        if !self.has_waited.swap(true, Ordering::SeqCst) {
-            self.began.send(()).unwrap();
-            block_in_place(|| self.go.lock().unwrap().recv()).unwrap();
-        }
-    }
-
-    fn advance(&self, _: u64) {}
-
-    fn finish(&self) {}
-}
-
 /// What overtakes the reader.
 enum Other {
     /// A migration that begins and ends meanwhile, and a publication.
     Whole(Arc<Table>),
     /// A migration that has begun before, and ends meanwhile.
-    Begun(JoinHandle<()>, Sender<()>),
+    Begun(JoinHandle<()>, Waiting),
 }
 
 impl Other {
-    fn new(table: &Arc<Table>, has_begun: bool) -> Self {
+    async fn new(table: &Arc<Table>, has_begun: bool) -> Self {
         if !has_begun {
             return Self::Whole(Arc::clone(table));
         }
-        let ((began, begins), (go, goes)) = (channel(), channel());
-        let waits = Waits { began, go: Mutex::new(goes), has_waited: AtomicBool::new(false) };
-        let (table, progress) = (Arc::clone(table), Some(Arc::new(waits) as Arc<dyn Progress>));
+        // Before it reads the first row.
+        let (stops, mut stopped) = Stops::new(Some(0));
+        let (table, progress) = (Arc::clone(table), Some(stops as Arc<dyn Progress>));
         let migration = tokio::spawn(async move {
             table.migrate(MigrateOptions { progress, ..MigrateOptions::default() }).await.unwrap();
         });
-        block_in_place(|| begins.recv()).unwrap();
-        Self::Begun(migration, go)
+        Self::Begun(migration, stopped.recv().await.unwrap())
     }
 
     async fn end(self) {
@@ -105,22 +82,21 @@ async fn overtaken(root: &Path, has_looked: bool, has_begun: bool, at: u64) -> O
     if has_looked {
         reader.snapshot().await.unwrap();
     }
-    let other = Mutex::new(Some(Other::new(&table, has_begun)));
-    let (requests, was_overtaken) = (AtomicU64::new(0), Arc::new(AtomicBool::new(false)));
-    let overtakes = Arc::clone(&was_overtaken);
-    let hook = move || {
-        if requests.fetch_add(1, Ordering::SeqCst) == at {
-            let other = other.lock().unwrap().take().unwrap();
-            block_in_place(|| Handle::current().block_on(other.end()));
-            overtakes.store(true, Ordering::SeqCst);
+    let other = Other::new(&table, has_begun).await;
+    let (stops, mut stopped) = Stops::new(Some(at));
+    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let mut reading = tokio::spawn(async move { reader.snapshot().await.unwrap() });
+    tokio::select! {
+        _ = &mut reading => {
+            other.end().await;
+            return None;
         }
-    };
-    log.hook.set(Hook(Box::new(hook))).unwrap();
-    let snapshot = tokio::spawn(async move { reader.snapshot().await.unwrap() }).await.unwrap();
-    match was_overtaken.load(Ordering::SeqCst) {
-        true => Some(counted(&snapshot).await),
-        false => None,
+        Some(go) = stopped.recv() => {
+            other.end().await;
+            go.send(()).unwrap();
+        }
     }
+    Some(counted(&reading.await.unwrap()).await)
 }
 
 /// Tables that are made anew for each request, until there are no more.

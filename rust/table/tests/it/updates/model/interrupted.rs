@@ -3,10 +3,10 @@
 use lakemark_table::{ErrorKind, MigrateOptions, Operation, Table, TableOptions};
 use rand::Rng;
 
-use super::meanwhile::Stops;
 use super::rows::{Reader, Unread};
 use super::{Trial, assert_same};
 use crate::layer::{Hook, Layer, Log};
+use crate::updates::stops::Stops;
 
 /// Requests that a snapshot of a small table makes.
 const REQUESTS: u64 = 12;

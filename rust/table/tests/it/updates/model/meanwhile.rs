@@ -1,58 +1,12 @@
 //! Others go on while a migration writes its files: it stops at some step of its progress until they are done.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-
-use lakemark_table::{ErrorKind, MigrateOptions, Operation, Progress};
+use lakemark_table::{ErrorKind, MigrateOptions, Operation};
 use rand::Rng;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::block_in_place;
 
 use super::expected::{Call, Expected};
 use super::rows::{Rows, draw_row};
 use super::{HANDLES, Trial, store};
-
-/// Somebody who waits until he may go on.
-pub type Waiting = SyncSender<()>;
-
-/// Stops whoever comes by, at one step or at each that begins anew.
-#[derive(Debug)]
-pub struct Stops {
-    steps: AtomicU64,
-    /// The step, from 0; every beginning if there is none.
-    at: Option<u64>,
-    waiting: UnboundedSender<Waiting>,
-}
-
-impl Stops {
-    pub fn new(at: Option<u64>) -> (Arc<Self>, UnboundedReceiver<Waiting>) {
-        let (waiting, stopped) = unbounded_channel();
-        (Arc::new(Self { steps: AtomicU64::new(0), at, waiting }), stopped)
-    }
-
-    pub fn step(&self, begins: bool) {
-        let step = self.steps.fetch_add(1, Ordering::SeqCst);
-        if self.at.map_or(begins, |at| at == step) {
-            let (go, went) = sync_channel(1);
-            if self.waiting.send(go).is_ok() {
-                block_in_place(|| went.recv()).ok();
-            }
-        }
-    }
-}
-
-impl Progress for Stops {
-    fn start(&self, _: u64) {
-        self.step(true);
-    }
-
-    fn advance(&self, _: u64) {
-        self.step(false);
-    }
-
-    fn finish(&self) {}
-}
+use crate::updates::stops::Stops;
 
 impl Trial {
     /// A migration, and what others do while it runs.

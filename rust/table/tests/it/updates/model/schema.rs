@@ -74,13 +74,8 @@ impl Trial {
             self.others.evolve(columns, None);
         } else {
             // What they have, and not what the model takes them to have: after a killed migration it does not know.
-            let rows: Rows = self
-                .others
-                .files()
-                .iter()
-                .flat_map(|path| self.others.live(path))
-                .map(|(_, key, row)| (key, row))
-                .collect();
+            let rows =
+                self.others.base().unwrap_or_else(|key| panic!("the key {key} is there twice in the data files"));
             let files = self.others.put(&mut self.random, &rows);
             self.others.evolve(columns, Some(files));
         }
