@@ -196,7 +196,7 @@ impl Store {
                 listed.into_iter().filter_map(|meta| Some((manifest_number(meta.location.filename()?)?, meta)));
             numbered.max_by_key(|(number, _)| *number)
         };
-        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(_, known)| known.number);
+        let known = self.remembered().map(|known| known.number);
         if let Some(last) = known.and_then(|known| known.checked_sub(1)) {
             let after = folder.clone().join(manifest_name(last));
             let listed = self.listed(self.place.object_store.list_with_offset(Some(&folder), &after)).await?;

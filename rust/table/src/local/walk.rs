@@ -31,7 +31,7 @@ enum Entry {
 /// The files and folders of one folder.
 pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
-    for (path, entry) in entries(folder, |_| false).map_err(|error| unreadable(folder, error))? {
+    for (path, entry) in entries(folder, None).map_err(|error| unreadable(folder, error))? {
         let location = Path::from_absolute_path(&path)?;
         match entry {
             Entry::Folder { .. } => {
@@ -69,13 +69,7 @@ impl Walk {
                 return Err(too_many(folder));
             }
         }
-        // Whoever lists what is new asks the system about that alone.
-        let after = self.after.as_ref().and_then(|after| name_in(folder, after));
-        let is_before = |name: &OsStr| {
-            let name = name.to_str().filter(|name| is_plain(name));
-            name.zip(after.as_deref()).is_some_and(|(name, after)| name <= after)
-        };
-        for (path, entry) in entries(folder, is_before).map_err(|error| unreadable(folder, error))? {
+        for (path, entry) in entries(folder, self.after.as_ref()).map_err(|error| unreadable(folder, error))? {
             match entry {
                 Entry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
                 Entry::File(metadata) | Entry::Odd(metadata, _) => {
@@ -148,19 +142,24 @@ fn is_plain(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
 }
 
-/// What counts in a folder, but for files whose names are `left_out`; nothing where there is none (any more).
-fn entries(folder: &FsPath, left_out: impl Fn(&OsStr) -> bool) -> io::Result<Vec<(PathBuf, Entry)>> {
+/// What counts in a folder; nothing where there is none (any more). The system is not asked about files whose plain names come before `after`.
+fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, Entry)>> {
     let read = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         // A file in the place of a folder has nothing in it.
         Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
         read => read?,
     };
+    let after = after.and_then(|after| name_in(folder, after));
+    let is_before = |name: &OsStr| {
+        let name = name.to_str().filter(|name| is_plain(name));
+        name.zip(after.as_deref()).is_some_and(|(name, after)| name <= after)
+    };
     let mut found = Vec::new();
     for entry in read {
         let entry = entry?;
         let (path, file_type) = (entry.path(), entry.file_type()?);
-        if file_type.is_file() && left_out(&entry.file_name()) {
+        if file_type.is_file() && is_before(&entry.file_name()) {
             continue;
         }
         match looked_at(folder, &path, file_type) {
@@ -258,12 +257,11 @@ mod tests {
         assert_eq!(names(folder.path(), "2.a"), ["2.a.b", "3 %.a"]);
         assert_eq!(names(folder.path(), "z"), Vec::<String>::new());
         let looked_at = |after: &str| {
-            let path = Path::from_absolute_path(folder.path()).unwrap().join(after);
-            let after = name_in(folder.path(), &path);
-            let left = |name: &OsStr| name.to_str().zip(after.as_deref()).is_some_and(|(name, after)| name <= after);
-            entries(folder.path(), left).unwrap().len()
+            let after = Path::from_absolute_path(folder.path()).unwrap().join(after);
+            entries(folder.path(), Some(&after)).unwrap().len()
         };
-        assert_eq!((looked_at("0"), looked_at("2.a"), looked_at("9")), (6, 3, 1));
+        // A folder, and a name that a path may spell in another way, are looked at in any case.
+        assert_eq!((looked_at("0"), looked_at("2.a"), looked_at("9")), (6, 3, 2));
         // A link may lead to a folder, whatever it is called.
         symlink(folder.path().join("0"), folder.path().join("00")).unwrap();
         assert_eq!(names(folder.path(), "0"), ["1.a", "10.a", "2.a", "2.a.b", "3 %.a", "below.a", "below.a"]);

@@ -27,7 +27,7 @@ use crate::store::Store;
 
 /// The files of a folder, and those of its store that were files of the folder.
 #[derive(Debug)]
-pub(super) struct Followed {
+struct Followed {
     folder: Arc<dyn ObjectStore>,
     prefix: Path,
     store: Arc<Store>,

@@ -293,10 +293,9 @@ pub(crate) async fn listing_of(
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
 /// Migrations of a folder move nothing, so that any listing goes with them.
 async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
-    let publications = |manifest: &Option<Arc<Manifest>>| {
-        let updates = manifest.as_ref().and_then(|manifest| manifest.updates.clone());
-        updates.map(|updates| updates.publications)
-    };
+    fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
+        Some(&manifest?.updates.as_ref()?.publications)
+    }
     // One that is remembered was there before, too, and what it and the newest one say alike did not change in between.
     let remembered = table.store.as_ref().and_then(|store| store.remembered());
     let (mut before, mut was_newest) = match remembered {
@@ -309,7 +308,7 @@ async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<Lis
             return Ok((before, files));
         }
         let now = newest_manifest(table).await?;
-        if publications(&now) == publications(&before) {
+        if publications(now.as_ref()) == publications(before.as_ref()) {
             return Ok((now, files));
         }
         (before, was_newest) = (now, true);
