@@ -11,7 +11,7 @@ use lakemark_table::{
 };
 use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, batch, folder, text};
+use crate::fixture::{FILE_ROWS, batch, folder, rows, text, write};
 
 const FILES: usize = 3;
 const STATEMENTS: [&str; 3] = [
@@ -20,7 +20,10 @@ const STATEMENTS: [&str; 3] = [
     "SELECT s FROM t WHERE id = 1207",
 ];
 
-/// A table with a key and its store in `store`, of which every hundredth row of the first file was replaced.
+/// A plan with its session and the rows that it has to give.
+type Planned = (LakemarkSession, Arc<dyn ExecutionPlan>, Vec<String>);
+
+/// A table with a key and its store in `store`.
 async fn table(folder: &Path, store: &Path) -> Arc<Table> {
     let options = TableOptions { store: Some(store.display().to_string()), ..TableOptions::default() };
     let table = Table::open(folder.to_str().unwrap(), options).await.unwrap();
@@ -28,6 +31,7 @@ async fn table(folder: &Path, store: &Path) -> Arc<Table> {
     table
 }
 
+/// Rows of each file are replaced, and files with them take their place in the folder.
 async fn change(table: &Arc<Table>) {
     for file in 0..FILES {
         let rows = batch(file * FILE_ROWS).slice(7, 20);
@@ -37,20 +41,22 @@ async fn change(table: &Arc<Table>) {
     table.publish().await.unwrap();
 }
 
+async fn session(table: &Arc<Table>, use_index: bool) -> LakemarkSession {
+    let session = LakemarkSession::new();
+    session.register("t", Arc::clone(table)).await.unwrap();
+    session.sql(&format!("SET lakemark.use_index = {use_index}")).await.unwrap().collect().await.unwrap();
+    session
+}
+
 /// Plans that were made of the newest state, without anything of a data file in memory.
-async fn planned(table: &Arc<Table>) -> Vec<(LakemarkSession, Arc<dyn ExecutionPlan>, Vec<String>)> {
+async fn planned(table: &Arc<Table>) -> Vec<Planned> {
     let mut planned = Vec::new();
     for sql in STATEMENTS {
         for use_index in [true, false] {
-            let session = LakemarkSession::new();
-            session.register("t", Arc::clone(table)).await.unwrap();
-            session.sql(&format!("SET lakemark.use_index = {use_index}")).await.unwrap().collect().await.unwrap();
-            let expected = session.sql(sql).await.unwrap().collect().await.unwrap();
-            let other = LakemarkSession::new();
-            other.register("t", Arc::clone(table)).await.unwrap();
-            other.sql(&format!("SET lakemark.use_index = {use_index}")).await.unwrap().collect().await.unwrap();
-            let plan = other.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
-            planned.push((other, plan, expected.iter().flat_map(text).collect()));
+            let expected = rows(&session(table, use_index).await, sql).await;
+            let session = session(table, use_index).await;
+            let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+            planned.push((session, plan, expected));
         }
     }
     planned
@@ -60,12 +66,16 @@ async fn check(folder: &Path, store: &Path) {
     let table = table(folder, store).await;
     change(&table).await;
     let before = planned(&table).await;
-    // Its files leave the folder twice, with a vacuum in between.
+    // The files leave the folder, and so do those in their place.
     for _ in 0..2 {
         change(&table).await;
         table.vacuum(VacuumOptions::default()).await.unwrap();
     }
-    for (session, plan, expected) in before {
+    assert_rows(before).await;
+}
+
+async fn assert_rows(planned: Vec<Planned>) {
+    for (session, plan, expected) in planned {
         let rows: Vec<RecordBatch> = collect(plan, session.context().task_ctx()).await.unwrap();
         assert_eq!(rows.iter().flat_map(text).collect::<Vec<_>>(), expected);
     }
@@ -103,10 +113,7 @@ async fn a_file_with_the_name_of_an_original_is_not_taken_for_it() {
     let before = planned(&table).await;
     change(&table).await;
     for file in 0..FILES {
-        crate::fixture::write(&folder.path().join(format!("part-{file}.parquet")), &batch(50 * FILE_ROWS));
+        write(&folder.path().join(format!("part-{file}.parquet")), &batch(50 * FILE_ROWS));
     }
-    for (session, plan, expected) in before {
-        let rows: Vec<RecordBatch> = collect(plan, session.context().task_ctx()).await.unwrap();
-        assert_eq!(rows.iter().flat_map(text).collect::<Vec<_>>(), expected);
-    }
+    assert_rows(before).await;
 }
