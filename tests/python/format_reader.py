@@ -102,7 +102,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
     trailer = data[-64:]
     fields = struct.unpack("<QQQII16sBBHI8s", trailer)
     stream_length, offset, file_length, length, directory_crc, file_id, kind, reserved, version, crc, magic = fields
-    assert (magic, version, reserved, file_length) == (MAGIC, 2, 0, len(data))
+    assert (magic, version, reserved, file_length) == (MAGIC, 3, 0, len(data))
     assert crc == crc32c(file_id + struct.pack("<Q", 2**64 - 2) + trailer[:52])
     assert offset == stream_length + 4 * -(-stream_length // 4092)
     assert file_length == offset + length + 64

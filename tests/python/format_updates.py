@@ -49,6 +49,7 @@ class Run:
     sequences: Range
     migrated: list[Range]
     resolution: tuple[bytes, str, int] | None
+    during: int
 
 
 @dataclass
@@ -108,9 +109,11 @@ def read_run(cursor: Fields) -> Run:
         (cursor.varint(), cursor.varint()),
         [read_range(cursor) for _ in range(cursor.varint())],
         None,
+        0,
     )
     if flag(cursor):
         run.resolution = (cursor.take(16), read_path(cursor), cursor.varint())
+    run.during = cursor.varint()
     assert run.passes in (1, 2)
     assert run.sequences[0] <= run.sequences[1] < 2**64 - 1
     check_ranges(run.migrated, run.rows)
@@ -147,6 +150,7 @@ def read_updates(cursor: Fields) -> Updates:
     migration = read_migration(cursor, runs) if flag(cursor) else None
     migrations = cursor.varint()
     assert migration is None or migration[0] == migrations > 0
+    assert all(run.during <= migrations for run in runs)
     replaced = [(read_path(cursor), cursor.varint(), cursor.signed(8)) for _ in range(cursor.varint())]
     data = [(read_path(cursor), cursor.varint()) for _ in range(cursor.varint())]
     unique([path for path, *_ in replaced])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from conftest import Judged
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "v2"
+GOLDEN = Path(__file__).parents[1] / "golden" / "v3"
 BAD = Path(__file__).parents[1] / "bad"
 SIGN = 1 << 63
 
@@ -132,8 +132,8 @@ def test_golden_updates_are_read_by_the_second_reader() -> None:
     resolution = (b"\x4e" * 16, "updates/4e4e.lmx", 777)
     migrated = [(0, 1), (7, 300), (most - 1, most)]
     assert updates.runs == [
-        Run(b"\xa1" * 16, "updates/a1a1.lmr", 1 << 40, 2, most, (0, 30), migrated, resolution),
-        Run(b"\xa2" * 16, "updates/a2a2.lmr", 0, 1, 10, (33, 33), [], None),
+        Run(b"\xa1" * 16, "updates/a1a1.lmr", 1 << 40, 2, most, (0, 30), migrated, resolution, 0),
+        Run(b"\xa2" * 16, "updates/a2a2.lmr", 0, 1, 10, (33, 33), [], None, 3),
     ]
     assert (updates.migration, updates.migrations) == ((3, [(0, (1, 5)), (0, (300, 4000)), (1, (9, 10))]), 3)
     assert updates.replaced == [("year=2024/part-0.parquet", 1_234_567, -2)]

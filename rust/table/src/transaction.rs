@@ -233,8 +233,7 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             is_live
         })),
         Edit::BeginMigration { migration } => Ok(with_updates(base, |updates| {
-            updates.migrations = migration.number;
-            updates.migration = Some(migration.clone());
+            begin_migration(updates, migration.clone());
             true
         })),
         Edit::FoldFolder { number, originals, own, data } => Ok(with_updates(base, |updates| {
@@ -258,11 +257,15 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             is_current
         })),
         Edit::AbandonMigration { number } => Ok(with_updates(base, |updates| {
-            updates.migration.take_if(|migration| migration.number == *number).is_some()
+            let is_current = updates.migration.as_ref().is_some_and(|migration| migration.number == *number);
+            if is_current {
+                forget_migration(updates);
+            }
+            is_current
         })),
         Edit::TakeOver { migrations, log, delta } => Ok(with_updates(base, |updates| {
             updates.migrations = updates.migrations.max(*migrations);
-            updates.migration = None;
+            forget_migration(updates);
             updates.delta.clone_from(delta);
             if let Some(log) = log {
                 updates.runs.clear();
@@ -311,6 +314,21 @@ fn with_updates(base: &Manifest, change: impl FnOnce(&mut ManifestUpdates) -> bo
     match next.updates.as_mut().is_some_and(change) {
         true => changed(next),
         false => (None, Committed::default()),
+    }
+}
+
+/// The migration is under way; one before it that did not come to its end never will.
+pub(crate) fn begin_migration(updates: &mut ManifestUpdates, migration: ManifestMigration) {
+    forget_migration(updates);
+    updates.migrations = migration.number;
+    updates.migration = Some(migration);
+}
+
+/// What the migration would have folded stays pending, and runs that were written meanwhile are what they were then.
+fn forget_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for run in updates.runs.iter_mut().filter(|run| run.during == migration.number) {
+        run.during = 0;
     }
 }
 

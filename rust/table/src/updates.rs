@@ -13,6 +13,7 @@
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
 //! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
+//! - `phase`: what a run comes to while a migration folds what is below it, and afterwards
 //! - `lineage`: whether a store and a Delta table belong together
 //! - `border`: up to which key a slice reaches; `migrate`, `slice` and `folding`: from pending to the data files; `automatic`: when a writer begins that
 //! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
@@ -44,6 +45,7 @@ mod moved;
 mod overlay;
 mod pages;
 mod parameters;
+mod phase;
 mod publication;
 mod resolve;
 mod resolved;

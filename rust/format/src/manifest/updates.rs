@@ -72,6 +72,9 @@ pub struct ManifestRun {
     pub migrated: Vec<(u32, u32)>,
     /// What its keys were resolved to. A mark: lost, it is derived again.
     pub resolution: Option<ManifestResolution>,
+    /// The migration during which it was written, if some of its updates have two sets, one for as long as the migration is under way and
+    /// one for afterwards; 0 if none has, or the migration was abandoned, so that the first set counts.
+    pub during: u64,
 }
 
 /// The file of a run's resolution.
@@ -257,7 +260,7 @@ impl ManifestUpdates {
         let (mut ids, mut next) = (HashSet::with_capacity(self.runs.len()), 0);
         for run in &self.runs {
             unique(&mut ids, "the id of a run", &run.id)?;
-            run.validate(next)?;
+            run.validate(next, self.migrations)?;
             next = run.last_sequence + 1;
         }
         if self.log.first_sequence < next {
@@ -278,8 +281,8 @@ impl ManifestUpdates {
 }
 
 impl ManifestRun {
-    /// An id, an empty path's length, length, passes, rows, two sequence numbers, no ranges and no resolution.
-    const MIN_BYTES: usize = 16 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1;
+    /// An id, an empty path's length, length, passes, rows, two sequence numbers, no ranges, no resolution and no migration.
+    const MIN_BYTES: usize = 16 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1;
 
     fn encode(&self, out: &mut Writer) -> Result<()> {
         out.bytes(&self.id);
@@ -299,6 +302,7 @@ impl ManifestRun {
             out.string("the path of a resolution", &resolution.path, MAX_PATH_LENGTH)?;
             out.varint(resolution.length);
         }
+        out.varint(self.during);
         Ok(())
     }
 
@@ -319,11 +323,16 @@ impl ManifestRun {
             }),
             false => None,
         };
-        Ok(Self { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution })
+        let during = input.varint()?;
+        Ok(Self { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution, during })
     }
 
-    fn validate(&self, next_sequence: u64) -> Result<()> {
+    fn validate(&self, next_sequence: u64, migrations: u64) -> Result<()> {
         check_path("the path of a run", &self.path)?;
+        if self.during > migrations {
+            let expected = format_args!("at most {migrations}").to_string();
+            return Err(FormatError::invalid("the migration during which a run was written", self.during, expected));
+        }
         if let Some(resolution) = &self.resolution {
             check_path("the path of a resolution", &resolution.path)?;
         }

@@ -52,7 +52,7 @@ fn bytes() -> Vec<Bad> {
         raw("migrated-range-of-33-bits.lmm", "a migrated range ends beyond 2^32 - 1", |body, _| {
             let run = [[7; 16].as_slice(), &[1, b'r', 0, 1, 5, 0, 0, 1]].concat();
             let range = [0xff, 0xff, 0xff, 0xff, 0x0f, 1];
-            runs(body, &[&[1], run.as_slice(), &range, &[0]].concat());
+            runs(body, &[&[1], run.as_slice(), &range, &[0, 0]].concat());
         }),
     ]
 }
@@ -112,6 +112,13 @@ fn runs() -> Vec<Bad> {
         with("migrated-ranges-descend.lmm", "the later migrated range is listed first", |updates| {
             updates.runs[1].migrated = vec![(5, 6), (0, 4)];
         }),
+        with(
+            "run-during-a-later-migration.lmm",
+            "a run was written during a migration that was never begun",
+            |updates| {
+                updates.runs[1].during = 4;
+            },
+        ),
         with("resolution-path-escapes.lmm", "a resolution's path leads out of the store", |updates| {
             updates.runs[0].resolution.as_mut().unwrap().path = "..".into();
         }),

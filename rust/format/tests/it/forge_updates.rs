@@ -100,6 +100,7 @@ fn run(out: &mut Writer, run: &ManifestRun) {
         blob(out, resolution.path.as_bytes());
         out.varint(resolution.length);
     }
+    out.varint(run.during);
 }
 
 /// A header with these bytes where version and kind are, and its checksum.
@@ -142,7 +143,7 @@ pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
 
 /// A whole log of frames with these sequences and payloads.
 pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
-    let mut bytes = log_header(&samples::LOG, 2, 4, 0);
+    let mut bytes = log_header(&samples::LOG, 3, 4, 0);
     for (sequence, payload) in frames {
         bytes.extend(frame(&samples::LOG, bytes.len(), *sequence, payload));
     }

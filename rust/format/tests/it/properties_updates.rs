@@ -43,6 +43,7 @@ fn run() -> impl Strategy<Value = ManifestRun> {
             last_sequence,
             migrated,
             resolution: resolution.map(|(id, length)| ManifestResolution { id, path: "updates/r.lmx".into(), length }),
+            during: 0,
         },
     )
 }
@@ -69,6 +70,9 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
                 next = run.last_sequence + 1;
             }
             let number = counts[0] | 1;
+            for (run, during) in runs.iter_mut().zip(counts) {
+                run.during = during.min(number);
+            }
             let migration = migration.map(|chosen| {
                 let mut slices: Vec<_> = (0..)
                     .zip(&runs)

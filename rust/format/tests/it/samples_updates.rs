@@ -22,6 +22,7 @@ pub fn updates() -> ManifestUpdates {
                 last_sequence: 30,
                 migrated: vec![(0, 1), (7, 300), (u32::MAX - 1, u32::MAX)],
                 resolution: Some(resolution),
+                during: 0,
             },
             ManifestRun {
                 id: [0xa2; 16],
@@ -33,6 +34,7 @@ pub fn updates() -> ManifestUpdates {
                 last_sequence: 33,
                 migrated: vec![],
                 resolution: None,
+                during: 3,
             },
         ],
         migration: Some(ManifestMigration { number: 3, slices: vec![(0, 1, 5), (0, 300, 4000), (1, 9, 10)] }),

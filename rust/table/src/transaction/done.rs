@@ -96,6 +96,7 @@ mod tests {
             last_sequence: sequences.1,
             migrated: Vec::new(),
             resolution: None,
+            during: 0,
         })
     }
 

@@ -3,6 +3,7 @@
 
 use super::overlay::{OverlayCache, Updated};
 use super::parameters::Parameters;
+use super::phase::Phase;
 use super::runs::buffered;
 use crate::error::Result;
 use crate::snapshot::Snapshot;
@@ -34,7 +35,8 @@ impl Updated<'_> {
         let runs = &self.updates.runs;
         let limit = parameters.buffer_bytes(runs.len());
         let Some(newest) = runs.last() else { return Ok(limit) };
-        let level = cache.runs.level(self.store, newest, base.column_names()).await?;
+        let phase = Phase::of(newest, self.updates, self.folded);
+        let level = cache.runs.level(self.store, newest, base.column_names(), phase).await?;
         let log_bytes = buffered(&level).unwrap_or(newest.length);
         let shrinks = log_bytes as f64 / newest.length.max(1) as f64;
         Ok((limit as f64 * shrinks.clamp(1.0, MOST_LOG)) as u64)

@@ -77,6 +77,7 @@ mod tests {
             last_sequence: 1,
             migrated: Vec::new(),
             resolution: None,
+            during: 0,
         }
     }
 

@@ -18,7 +18,8 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::key::{KeyColumns, Keys};
-use super::rows::{OwnColumns, batch};
+use super::phase::Phase;
+use super::rows::{OwnColumns, batch, table_columns};
 use crate::conform::conform;
 use crate::damage::Guarded;
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
@@ -76,10 +77,10 @@ impl RowFile {
         Ok(OpenFile { file: self.clone(), input, metadata, row_groups, own: None })
     }
 
-    /// Reads the footer of a run, whose rows say which columns they set.
+    /// Reads the footer of a run, whose rows say which columns they set; they are read as they were written until [`OpenFile::in_phase`].
     pub(crate) async fn open_run(&self) -> Result<OpenFile> {
         let opened = self.open().await?;
-        let own = Some(Arc::new(OwnColumns::of(opened.metadata.schema())));
+        let own = Some(Arc::new(OwnColumns::of(opened.metadata.schema(), None)));
         Ok(OpenFile { own, ..opened })
     }
 
@@ -106,6 +107,17 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    /// A run whose rows are read as they are in a phase.
+    pub(crate) fn in_phase(self, phase: Phase) -> Self {
+        let own = self.own.is_some().then(|| Arc::new(OwnColumns::of(self.metadata.schema(), Some(phase))));
+        Self { own, ..self }
+    }
+
+    /// How many columns of the table a run has.
+    pub(crate) fn table_columns(&self) -> usize {
+        table_columns(self.metadata.schema())
+    }
+
     pub(crate) fn rows(&self) -> u32 {
         self.row_groups.iter().copied().fold(0, u32::saturating_add)
     }

@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 use super::level::Level;
 use super::merge::merge_oldest;
+use super::overlay::Updated;
+use super::phase::with_both;
 use super::resolved::Resolved;
 use super::runs::{RunWriter, write_resolution};
 use super::settle::{Ground, Stacked, memory_rows};
@@ -31,6 +33,10 @@ pub(crate) struct NewRun {
     out: RunWriter,
     /// The runs that there are.
     older: Vec<Stacked>,
+    /// The runs as they will be once the migration that is under way is done, if one is.
+    afterwards: Option<Vec<Stacked>>,
+    /// The migration, if some updates come to something else once it is done.
+    during: u64,
     resolved: Resolved,
 }
 
@@ -38,9 +44,16 @@ impl NewRun {
     pub(crate) async fn begin(writing: &Writing<'_>) -> Result<Self> {
         let updated = writing.updated();
         let older = updated.levels(&writing.base, &writing.table.overlays).await?;
+        let afterwards = match &writing.updates.migration {
+            Some(_) if !updated.folded => {
+                let done = Updated { folded: true, ..writing.updated() };
+                Some(done.levels(&writing.base, &writing.table.overlays).await?)
+            }
+            _ => None,
+        };
         let names = writing.base.column_names().cloned();
         let out = RunWriter::new(writing.store, &updated, names.as_deref(), &writing.parameters);
-        Ok(Self { out, older, resolved: Resolved::default() })
+        Ok(Self { out, older, afterwards, during: 0, resolved: Resolved::default() })
     }
 
     /// Adds changes in the order of keys, at most one for each, all of them behind those before.
@@ -50,20 +63,28 @@ impl NewRun {
         }
         let updated = writing.updated();
         let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
-        let level = ground.settle(writing.tail.log, changes, &self.older).await?;
+        let level = ground.settle(writing.tail.log, changes.clone(), &self.older).await?;
         let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
+        let both = match &self.afterwards {
+            Some(afterwards) => with_both(rows, &ground.fold_onto(changes, afterwards).await?)?,
+            None => None,
+        };
+        if both.is_some() {
+            self.during = writing.updates.migration.as_ref().map_or(0, |migration| migration.number);
+        }
         let first = u32::try_from(self.out.rows()).unwrap_or(u32::MAX);
-        self.out.write(rows)?;
+        self.out.write(both.as_ref().unwrap_or(rows))?;
         self.resolved.add(level.all_hits(), level.all_replaced(), |row| first.checked_add(row));
         check_room(writing, self.out.bytes())
     }
 
     /// Lets the run take the place of the log, which has ended where `writing` says.
     pub(crate) async fn commit(self, writing: &mut Writing<'_>) -> Result<()> {
-        let Self { out, resolved, .. } = self;
+        let Self { out, resolved, during, .. } = self;
         let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
         let logged = writing.tail.end.saturating_sub(LOG_START);
         let (mut run, keys) = out.finish(1, sequences, logged + writing.unlogged).await?;
+        run.during = during;
         let store = writing.store;
         if let Err(full) = check_room(writing, run.length) {
             // Whoever is refused tries again and again, and would fill the disk.

@@ -9,7 +9,7 @@ use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use lakemark_format::{ManifestRun, WriteCounters};
+use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
 use lakemark_index::RowSet;
 
 use super::choice::to_merge;
@@ -38,9 +38,7 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
-        // A migration names its runs by their places, so that they stay as they are until it is done.
-        let named = updates.migration.iter().flat_map(|migration| &migration.slices).map(|(run, ..)| *run as usize + 1);
-        let Some(chosen) = to_merge(&updates, &writing.parameters, named.max().unwrap_or(0)) else {
+        let Some(chosen) = to_merge(&updates, &writing.parameters, bound_by_migration(&updates)) else {
             writing.table.overlays.runs.keep(&updates.runs);
             return Ok(());
         };
@@ -54,6 +52,15 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
         commit(writing.store, &edit).await?;
         reach("merge-committed");
     }
+}
+
+/// How many runs stay as they are until the migration that is under way is done: it names those that it folds by their places, and
+/// others come to something else then.
+fn bound_by_migration(updates: &ManifestUpdates) -> usize {
+    let Some(migration) = &updates.migration else { return 0 };
+    let named = migration.slices.iter().map(|(run, ..)| *run as usize + 1);
+    let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
+    named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
 
 /// Ends a migration whose process is gone, or lets go of it where it has not taken effect: nobody may come to make it again.

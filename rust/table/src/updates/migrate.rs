@@ -33,7 +33,7 @@ use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
-use crate::transaction::{Edit, commit};
+use crate::transaction::{Edit, begin_migration, commit};
 
 /// Folds pending rows into the data files.
 pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Result<MigrateReport> {
@@ -121,7 +121,7 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     let buffer_stays = flush_if_room(&mut writing).await?;
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
-    let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
+    let mut updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
     let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, false))?;
     let levels = updated.levels(&writing.base, &table.overlays).await?;
     let slices = slices(&updated, &levels, border.as_deref()).await?;
@@ -131,7 +131,7 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     let number = updates.migrations + 1;
     let migration = ManifestMigration { number, slices };
     commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?;
-    let updates = ManifestUpdates { migration: Some(migration), migrations: number, ..updates };
+    begin_migration(&mut updates, migration);
     Ok(Some(Begun { number, updates, is_whole: border.is_none(), buffer_stays }))
 }
 

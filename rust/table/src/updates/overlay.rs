@@ -21,6 +21,7 @@ use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Level, LevelRows, chosen, identity};
 use super::pages::KeyPages;
 use super::parameters::Parameters;
+use super::phase::Phase;
 use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
 use super::runs::RunCache;
@@ -216,7 +217,8 @@ impl<'a> Updated<'a> {
     pub(crate) async fn levels(&self, base: &Snapshot, cache: &OverlayCache) -> Result<Vec<Stacked>> {
         let mut levels = Vec::with_capacity(self.updates.runs.len());
         for (place, run) in self.updates.runs.iter().enumerate() {
-            let level = cache.runs.level(self.store, run, base.column_names()).await?;
+            let phase = Phase::of(run, self.updates, self.folded);
+            let level = cache.runs.level(self.store, run, base.column_names(), phase).await?;
             let mut migrated = RowSetBuilder::new(run.rows);
             for (start, end) in &run.migrated {
                 migrated.insert_range(*start..*end);

@@ -20,6 +20,7 @@ use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef, UInt64Type}
 use lakemark_format::Operation;
 use lakemark_index::RowSet;
 
+use super::phase::{Phase, in_phase};
 use crate::error::{Error, Result};
 use crate::names::OURS;
 
@@ -137,21 +138,29 @@ pub(crate) fn operation_rows(operations: &Int8Array, wanted: &[Operation]) -> Ro
 ///
 /// A table's columns move when one is added in front or dropped. A set means columns, so that it is numbered anew when it is read.
 #[derive(Debug)]
-pub(crate) struct OwnColumns(Vec<String>);
+pub(crate) struct OwnColumns {
+    names: Vec<String>,
+    /// What its rows are read as; as they were written without one.
+    phase: Option<Phase>,
+}
 
 impl OwnColumns {
-    /// The columns of a run with this schema.
-    pub(crate) fn of(run: &Schema) -> Self {
+    /// The columns of a run with this schema, which is read as it is in a phase, or as it was written.
+    pub(crate) fn of(run: &Schema, phase: Option<Phase>) -> Self {
         let names = run.fields().iter().map(|field| field.name()).filter(|name| !name.starts_with(OURS));
-        Self(names.cloned().collect())
+        Self { names: names.cloned().collect(), phase }
     }
 
     /// Rows of the run whose sets are numbered by the columns of their schema. Columns that it lacks are left out of the sets.
     pub(crate) fn renumbered(&self, rows: RecordBatch) -> Result<RecordBatch> {
         let schema = rows.schema();
         let Some((at, _)) = schema.fields().find(SET) else { return Ok(rows) };
+        let rows = match self.phase {
+            Some(phase) => in_phase(rows, self.names.len(), phase)?,
+            None => return Ok(rows),
+        };
         let places: Vec<Option<usize>> =
-            self.0.iter().map(|name| schema.fields().find(name).map(|(place, _)| place)).collect();
+            self.names.iter().map(|name| schema.fields().find(name).map(|(place, _)| place)).collect();
         if places.iter().enumerate().all(|(own, place)| *place == Some(own)) {
             return Ok(rows);
         }

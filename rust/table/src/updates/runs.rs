@@ -20,12 +20,13 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use uuid::Uuid;
 
-use super::fetch::RowFile;
+use super::fetch::{OpenFile, RowFile};
 use super::key::KeyColumns;
 use super::level::{Hits, Level, LevelRows};
 use super::overlay::Updated;
 use super::parameters::Parameters;
-use super::rows::{OPERATION, batch, operation_rows};
+use super::phase::{Phase, with_two_sets};
+use super::rows::{OPERATION, SET, batch, operation_rows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{ColumnNames, OURS};
@@ -51,8 +52,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 #[derive(Default)]
 pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<Level>>>);
 
-/// A run, read with these names of columns.
-type RunKey = ([u8; 16], u64);
+/// A run, read with these names of columns, as it is in a phase.
+type RunKey = ([u8; 16], u64, Phase);
 
 impl RunCache {
     /// The level of a run.
@@ -61,12 +62,13 @@ impl RunCache {
         store: &Store,
         run: &ManifestRun,
         names: Option<&Arc<ColumnNames>>,
+        phase: Phase,
     ) -> Result<Arc<Level>> {
-        let key = (run.id, names.map_or(0, |names| names.fingerprint()));
+        let key = (run.id, names.map_or(0, |names| names.fingerprint()), phase);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
         }
-        let level = Arc::new(open(store, run, names).await.map_err(|error| {
+        let level = Arc::new(open(store, run, names, phase).await.map_err(|error| {
             let text = format!(
                 "the run {} of pending changes cannot be read; it holds changes that are nowhere else: restore it",
                 run.path
@@ -82,11 +84,11 @@ impl RunCache {
     /// Forgets runs that are no more.
     pub(crate) fn keep(&self, kept: &[ManifestRun]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(id, _), _| kept.iter().any(|run| run.id == *id));
+        known.retain(|(id, ..), _| kept.iter().any(|run| run.id == *id));
     }
 }
 
-async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>) -> Result<Level> {
+async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>, phase: Phase) -> Result<Level> {
     let meta = ObjectMeta {
         location: store.object_path(&run.path),
         // Runs never change, so that any time does.
@@ -107,21 +109,33 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
     if opened.rows() != run.rows {
         return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
     }
-    let schema = Arc::new(Schema::new(vec![Field::new(OPERATION, DataType::Int8, false)]));
-    let operations = opened.collect(&schema, None).await?;
-    let operations = operations.columns().first().and_then(|column| column.as_primitive_opt::<Int8Type>());
-    let Some(operations) = operations else { return Err(Error::corrupt("it lacks the operations")) };
-    let whole = operation_rows(operations, &[Operation::Insert, Operation::Upsert]);
-    let partial = operation_rows(operations, &[Operation::Update]);
-    let level = Level::new(run.id, LevelRows::File(Box::new(opened)), whole, partial);
+    let (whole, partial, changed) = rows_in_phase(&opened, phase).await?;
+    let level = Level::new(run.id, LevelRows::File(Box::new(opened.in_phase(phase))), whole, partial);
     if let Some(of) = &run.resolution {
         match read_resolution(store, of, run).await {
-            Ok(resolution) => take_resolution(&level, resolution),
+            Ok(resolution) => take_resolution(&level, resolution, &changed),
             // A mark: it is derived again.
             Err(error) => tracing::warn!(run = run.path, %error, "the resolution of a run is derived again"),
         }
     }
     Ok(level)
+}
+
+/// The whole rows of a run in a phase, its updates of some columns, and those of them that were written as something else.
+async fn rows_in_phase(opened: &OpenFile, phase: Phase) -> Result<(RowSet, RowSet, RowSet)> {
+    let operation = Field::new(OPERATION, DataType::Int8, false);
+    let fields = match phase {
+        Phase::UnderWay => vec![operation],
+        Phase::Done => vec![operation, Field::new(SET, DataType::Binary, true)],
+    };
+    let read = opened.collect(&Arc::new(Schema::new(fields)), None).await?;
+    let operations = read.column_by_name(OPERATION).and_then(|column| column.as_primitive_opt::<Int8Type>());
+    let Some(operations) = operations else { return Err(Error::corrupt("it lacks the operations")) };
+    let sets = read.column_by_name(SET).and_then(|column| column.as_binary_opt::<i32>());
+    let changed = sets.map_or_else(|| RowSet::empty(opened.rows()), |sets| with_two_sets(sets, opened.table_columns()));
+    let whole = operation_rows(operations, &[Operation::Insert, Operation::Upsert]).minus(&changed);
+    let partial = operation_rows(operations, &[Operation::Update]).or(&changed);
+    Ok((whole, partial, changed))
 }
 
 /// The bytes that the changes of a run had in a log, if it says so.
@@ -141,13 +155,14 @@ async fn read_resolution(store: &Store, of: &ManifestResolution, run: &ManifestR
     Ok(resolution)
 }
 
-fn take_resolution(level: &Level, resolution: Resolution) {
+/// Takes what a run was resolved to. Rows that are `changed` since have other columns to be completed.
+fn take_resolution(level: &Level, resolution: Resolution, changed: &RowSet) {
     for file in resolution.files {
         let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
         let hits = Hits {
             row_groups: file.row_groups,
             shadowed: Arc::new(RowSet::from_rows(file.shadowed, rows)),
-            completed: RowSet::from_rows(file.completed, level.row_count()),
+            completed: RowSet::from_rows(file.completed, level.row_count()).minus(changed),
         };
         level.set_hits((file.path, file.size, file.modified_ns, file.etag), hits);
     }
@@ -262,8 +277,8 @@ impl RunWriter {
         Some(KeyFilter::of(self.key.key_types()?, Density::of_fpp(FILTER_FPP), self.hashes.as_ref()?))
     }
 
-    /// Writes the file; gives what the manifest says of the run, but for its resolution, and a filter of its keys. Its changes took `buffered` bytes as frames of
-    /// a log.
+    /// Writes the file; gives what the manifest says of the run, but for its resolution and the migration during which it was written, and a filter of its
+    /// keys. Its changes took `buffered` bytes as frames of a log.
     pub(crate) async fn finish(
         self,
         passes: u8,
@@ -282,8 +297,9 @@ impl RunWriter {
         let (id, length) = (Uuid::new_v4().into_bytes(), file.length);
         let path = Store::run_path(id);
         store.publish(file, &path).await?;
-        let (migrated, resolution) = (Vec::new(), None);
-        let run = ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution };
+        let (migrated, resolution, during) = (Vec::new(), None, 0);
+        let run =
+            ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution, during };
         Ok((run, filter))
     }
 }

@@ -129,7 +129,7 @@ impl Ground<'_> {
     }
 
     /// Folds updates of some columns onto the newest that older levels say of their keys.
-    async fn fold_onto(&self, changes: RecordBatch, older: &[Stacked]) -> Result<RecordBatch> {
+    pub(crate) async fn fold_onto(&self, changes: RecordBatch, older: &[Stacked]) -> Result<RecordBatch> {
         let partial = ChangeColumns::of(&changes)?.rows_of(&[Operation::Update]);
         if partial.is_empty() || older.is_empty() {
             return Ok(changes);

@@ -1,6 +1,7 @@
 //! Pending updates: what they mean, that they last, and that every error leaves everything as it was.
 
 mod availability;
+mod during;
 mod filters;
 mod lake;
 mod migration;

@@ -33,13 +33,16 @@ impl Trial {
                 }
                 Some(go) = stopped.recv() => {
                     // Indexes are built once it is over: then others come later.
-                    if !is_over && !store::is_migrating(&self.root()) {
+                    let has_ended = !is_over && !store::is_migrating(&self.root());
+                    let is_untold = has_ended && fraction < 1.0 && !self.tells_what_was_folded().await;
+                    if has_ended && !is_untold {
                         is_over = true;
                         self.ended(fraction, &begun, &since).await;
                     }
                     self.at = (migrating + self.random.random_range(1..HANDLES)) % HANDLES;
                     what = match is_blind {
                         true => self.blind_append(),
+                        false if is_untold => "others: read while it was migrated",
                         false => self.during(is_whole && !is_over, &mut since).await,
                     };
                     self.trace.push(format!("{} meanwhile {what}", self.operations));
@@ -87,11 +90,21 @@ impl Trial {
             1 | 2 if may_write => {
                 let operation =
                     [Operation::Upsert, Operation::Delete, Operation::Update][self.random.random_range(0..3)];
-                let call = self.draw(operation);
+                // Mostly of keys that are pending.
+                let mut keys = self.some_keys();
+                let pending = self.expected.pending.keys().copied();
+                keys.extend(pending.filter(|_| self.random.random_bool(0.3)).collect::<Vec<_>>());
+                keys.sort_unstable();
+                keys.dedup();
+                let call = self.draw_for(operation, keys);
                 let before = self.sequence;
                 self.make_if_room(&call).await;
                 if self.sequence > before {
                     since.push(call);
+                }
+                if self.random.random_bool(0.5) {
+                    // A full cache takes no run.
+                    drop(self.table().flush().await);
                 }
                 "others: write while it was migrated"
             }

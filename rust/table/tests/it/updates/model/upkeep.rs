@@ -51,14 +51,18 @@ impl Trial {
 
     /// Some of the keys are not pending any more: runs say which.
     pub async fn sliced(&mut self) {
-        let info = self.table().updates_info().await.unwrap().unwrap();
-        if self.is_uncertain || info.buffer_keys > 0 {
-            // A full cache has kept the buffer where it was, so that a key may be folded as it is in a run, and pending as it is there.
+        if self.is_uncertain || !self.tells_what_was_folded().await {
             self.table().migrate(MigrateOptions::default()).await.unwrap();
             return self.all_migrated().await;
         }
         self.folded(&store::keys_of_runs(&self.root(), &self.others.stored));
         self.check_base();
+    }
+
+    /// Whether runs tell which keys a slice has left: a full cache may have kept the buffer where it was, so that a key was folded as it is
+    /// in a run and is pending as it is in the buffer.
+    pub async fn tells_what_was_folded(&self) -> bool {
+        self.table().updates_info().await.unwrap().unwrap().buffer_keys == 0
     }
 
     fn folded(&mut self, left: &BTreeSet<i64>) {
