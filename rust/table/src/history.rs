@@ -5,8 +5,10 @@ use lakemark_format::{Manifest, ManifestUpdates};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
+use crate::again::again_if_gone;
 use crate::error::{Error, Result};
 use crate::report::VersionInfo;
+use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::updates::under_way;
 use crate::versions::DeltaLog;
@@ -21,29 +23,35 @@ pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionIn
 
 /// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
 pub(crate) async fn version_at(table: &Table, micros: i64) -> Result<u64> {
-    let mut oldest = None;
-    match (table.format, table.store.as_ref()) {
-        (TableFormat::Delta, _) => {
-            for (version, meta) in DeltaLog::list(&table.location).await?.commits.iter().rev() {
-                oldest = of_log_file(table, *version, meta).await?.time_ms.map(|made| (*version, made));
-                if let Some((version, made)) = oldest
-                    && made.saturating_mul(1000) <= micros
-                {
-                    return Ok(version);
+    let found = again_if_gone(table.location(), || async {
+        let mut oldest = None;
+        match (table.format, table.store.as_ref()) {
+            (TableFormat::Delta, _) => {
+                for (version, meta) in DeltaLog::list(&table.location).await?.commits.iter().rev() {
+                    let Some(info) = of_log_file(table, *version, meta).await? else { return Ok(None) };
+                    oldest = info.time_ms.map(|made| (*version, made));
+                    if is_until(oldest, micros) {
+                        break;
+                    }
                 }
             }
-        }
-        (TableFormat::Parquet, Some(store)) => {
-            for (version, meta) in store.manifests().await?.into_iter().rev() {
-                // One that cannot be read may be the one that is wanted.
-                let manifest = store.read_manifest(version, &meta).await?;
-                oldest = Some((version, manifest.created_ms));
-                if manifest.created_ms.saturating_mul(1000) <= micros {
-                    return Ok(version);
+            (TableFormat::Parquet, Some(store)) => {
+                for (version, meta) in store.manifests().await?.into_iter().rev() {
+                    // One that cannot be read may be the one that is wanted.
+                    let Some(manifest) = store.read_manifest(version, &meta).await? else { return Ok(None) };
+                    oldest = Some((version, manifest.created_ms));
+                    if is_until(oldest, micros) {
+                        break;
+                    }
                 }
             }
+            (TableFormat::Parquet, None) => {}
         }
-        (TableFormat::Parquet, None) => {}
+        Ok(Some(oldest))
+    });
+    let oldest = found.await?;
+    if let Some((version, _)) = oldest.filter(|found| is_until(Some(*found), micros)) {
+        return Ok(version);
     }
     let known = oldest.and_then(|(version, made)| Some((version, DateTime::from_timestamp_millis(made)?)));
     let rest = match known {
@@ -56,22 +64,35 @@ pub(crate) async fn version_at(table: &Table, micros: i64) -> Result<u64> {
     Err(Error::expired(format!("{} has no version that is so old; {rest}", table.location())))
 }
 
-/// One version for each commit whose file is still there.
-async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
-    let log = DeltaLog::list(&table.location).await?;
-    let mut versions = Vec::new();
-    for (version, meta) in log.commits.iter().rev().take(limit) {
-        versions.push(of_log_file(table, *version, meta).await?);
-    }
-    Ok(versions)
+/// Whether a version was made until a moment.
+fn is_until(version: Option<(u64, i64)>, micros: i64) -> bool {
+    version.is_some_and(|(_, made)| made.saturating_mul(1000) <= micros)
 }
 
-/// A commit. One that does not say when it was made is as old as its file, as readers of Delta take it.
-async fn of_log_file(table: &Table, version: u64, meta: &ObjectMeta) -> Result<VersionInfo> {
-    let bytes = table.location.object_store.get(&meta.location).await?.bytes().await?;
+/// One version for each commit whose file is still there.
+async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+    let versions = again_if_gone(table.location(), || async {
+        let log = DeltaLog::list(&table.location).await?;
+        let mut versions = Vec::new();
+        for (version, meta) in log.commits.iter().rev().take(limit) {
+            let Some(info) = of_log_file(table, *version, meta).await? else { return Ok(None) };
+            versions.push(info);
+        }
+        Ok(Some(versions))
+    });
+    versions.await
+}
+
+/// A commit; none if its file is gone. One that does not say when it was made is as old as its file, as readers of Delta take it.
+async fn of_log_file(table: &Table, version: u64, meta: &ObjectMeta) -> Result<Option<VersionInfo>> {
+    let bytes = match table.location.object_store.get(&meta.location).await {
+        Ok(file) => file.bytes().await?,
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
     let mut info = of_commit(version, &String::from_utf8_lossy(&bytes));
     info.time_ms.get_or_insert_with(|| meta.last_modified.timestamp_millis());
-    Ok(info)
+    Ok(Some(info))
 }
 
 fn of_commit(version: u64, text: &str) -> VersionInfo {
@@ -98,13 +119,20 @@ fn of_commit(version: u64, text: &str) -> VersionInfo {
 /// One version for each manifest that is still there.
 async fn of_manifests(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
     let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
+    again_if_gone(store.text(), || listed_manifests(store, limit)).await
+}
+
+async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<VersionInfo>>> {
     let mut numbered: Vec<_> = store.manifests().await?.into_iter().rev().take(limit.saturating_add(1)).collect();
     numbered.reverse();
     let (mut versions, mut before): (Vec<VersionInfo>, Option<Manifest>) = (Vec::new(), None);
     let is_cut = numbered.len() > limit;
     for (place, (number, meta)) in numbered.into_iter().enumerate() {
         // What cannot be read is no version, and nobody can tell what the next one changed.
-        let manifest = store.read_manifest(number, &meta).await.ok();
+        let manifest = match store.read_manifest(number, &meta).await {
+            Ok(None) => return Ok(None),
+            read => read.ok().flatten(),
+        };
         if let Some(manifest) = manifest.as_ref().filter(|_| !is_cut || place > 0) {
             let step = match before.as_ref().filter(|before| before.number + 1 == number) {
                 Some(before) => step(before, manifest),
@@ -118,7 +146,7 @@ async fn of_manifests(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
         before = manifest;
     }
     versions.reverse();
-    Ok(versions)
+    Ok(Some(versions))
 }
 
 /// A manifest before the first one.

@@ -12,6 +12,7 @@
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `trust`: footers as readers take them; `local`: files of this machine, and what is none
 //! - `damage`: bytes that the Parquet reader cannot read
+//! - `again`: what was listed and is gone is listed again
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
 //! - `updates`: changes that are not in the data files yet, laid over every snapshot
 //! - `rewrite`: new rows folded into the data files of a table
@@ -21,6 +22,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod advise;
+mod again;
 mod bounds;
 mod build;
 mod cache;

@@ -17,6 +17,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use uuid::Uuid;
 
+use crate::again::again_if_gone;
 use crate::disk::{self, Step, make_folder, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Place;
@@ -130,10 +131,14 @@ impl Store {
 
     /// Finds and reads the newest manifest: one listing and one read.
     pub(crate) async fn newest(&self) -> Result<Newest> {
-        let Some((number, meta)) = self.newest_listed().await? else {
-            return Ok(Newest { number: 0, manifest: Ok(None) });
-        };
-        Ok(Newest { number, manifest: self.manifest(number, meta).await.map(Some) })
+        again_if_gone(self.text(), || async {
+            let Some((number, meta)) = self.newest_listed().await? else {
+                return Ok(Some(Newest { number: 0, manifest: Ok(None) }));
+            };
+            let manifest = self.manifest(number, meta).await.transpose();
+            Ok(manifest.map(|manifest| Newest { number, manifest: manifest.map(Some) }))
+        })
+        .await
     }
 
     /// The segments that the newest manifest names, by their ids. Of others nobody may say that they are damaged: whoever took them out of the
@@ -273,21 +278,23 @@ impl Store {
         synced.map_err(|error| self.unwritable(error))
     }
 
-    async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Arc<Manifest>> {
+    async fn manifest(&self, number: u64, meta: ObjectMeta) -> Result<Option<Arc<Manifest>>> {
         if let Some((have, manifest)) = &*self.cache.lock().unwrap_or_else(PoisonError::into_inner)
             && *have == meta
         {
-            return Ok(Arc::clone(manifest));
+            return Ok(Some(Arc::clone(manifest)));
         }
-        let manifest = Arc::new(self.read_manifest(number, &meta).await?);
+        let Some(manifest) = self.read_manifest(number, &meta).await? else { return Ok(None) };
+        let manifest = Arc::new(manifest);
         *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((meta, Arc::clone(&manifest)));
-        Ok(manifest)
+        Ok(Some(manifest))
     }
 
-    /// Reads the manifest of this number as it is in the store now.
-    pub(crate) async fn read_manifest(&self, number: u64, meta: &ObjectMeta) -> Result<Manifest> {
+    /// Reads the manifest of this number as it is in the store now; none if a vacuum removed it since it was listed.
+    pub(crate) async fn read_manifest(&self, number: u64, meta: &ObjectMeta) -> Result<Option<Manifest>> {
         let bytes = match self.place.object_store.get(&meta.location).await {
             Ok(result) => result.bytes().await.map_err(|error| self.unreadable(error))?,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(self.unreadable(error)),
         };
         let damaged = || {
@@ -300,7 +307,7 @@ impl Store {
         if manifest.number != number {
             return Err(damaged());
         }
-        Ok(manifest)
+        Ok(Some(manifest))
     }
 
     /// The error of a store that does not answer: nothing is said of what is in it.

@@ -13,7 +13,9 @@ use chrono::{DateTime, Utc};
 use lakemark_format::ManifestPublication;
 use object_store::ObjectMeta;
 
+use crate::again::again_if_gone;
 use crate::error::{Error, ErrorKind, Result};
+
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::store::{Kind, Store, StoredFile};
@@ -42,9 +44,13 @@ pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<Vac
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
     let before = Utc::now().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
-    let files = store.files().await?;
+    let listed = again_if_gone(store.text(), || async {
+        let files = store.files().await?;
+        let (_, kept) = manifests(&files, before);
+        Ok(named_by(store, &kept).await?.map(|named| (files, named)))
+    });
+    let (files, named) = listed.await?;
     let (old, kept) = manifests(&files, before);
-    let named = named_by(store, &kept).await?;
     let is_waste = |file: &&StoredFile| {
         let is_old = file.meta.last_modified < before;
         match file.kind {
@@ -94,14 +100,14 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
 }
 
 /// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their publication.
-/// A manifest that cannot be read stops the vacuum: nobody knows what it names.
-async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<String>> {
+/// None if one is gone. A manifest that cannot be read stops the vacuum: nobody knows what it names.
+async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<Option<HashSet<String>>> {
     let mut named = HashSet::new();
     let oldest =
         manifests.first().and_then(|file| if let Kind::Manifest(number) = file.kind { Some(number) } else { None });
     for file in manifests {
         let Kind::Manifest(number) = file.kind else { continue };
-        let manifest = store.read_manifest(number, &file.meta).await?;
+        let Some(manifest) = store.read_manifest(number, &file.meta).await? else { return Ok(None) };
         named.extend(manifest.segments.into_iter().map(|segment| segment.path));
         let Some(updates) = manifest.updates else { continue };
         named.insert(updates.log.path);
@@ -114,7 +120,7 @@ async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<HashSet<St
             named.extend(run.resolution.map(|resolution| resolution.path));
         }
     }
-    Ok(named)
+    Ok(Some(named))
 }
 
 fn waste(file: &StoredFile) -> Waste {

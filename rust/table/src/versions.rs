@@ -40,7 +40,9 @@ async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
     };
     let numbered = store.manifests().await?;
     let Some(meta) = numbered.get(&version) else { return Err(no_manifest(table, version, &numbered)) };
-    let manifest = store.read_manifest(version, meta).await?;
+    let Some(manifest) = store.read_manifest(version, meta).await? else {
+        return Err(no_manifest(table, version, &store.manifests().await?));
+    };
     let newest = store.newest().await?.manifest?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates.clone().unwrap_or_default();
@@ -104,7 +106,7 @@ async fn readable(
 ) -> Result<BTreeSet<u64>> {
     let mut found = BTreeSet::new();
     for (number, meta) in numbered.iter().filter(|(number, _)| **number != but) {
-        let Ok(manifest) = store.read_manifest(*number, meta).await else { continue };
+        let Ok(Some(manifest)) = store.read_manifest(*number, meta).await else { continue };
         let updates = manifest.updates.unwrap_or_default();
         if first_gone(store, &updates, &after(publications, *number)).await?.is_none() {
             found.insert(*number);

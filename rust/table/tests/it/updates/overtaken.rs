@@ -2,8 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use lakemark_table::{MigrateOptions, Operation, Progress, Snapshot, Table, TableOptions};
+use lakemark_table::{
+    BuildOptions, ErrorKind, MigrateOptions, Operation, Progress, Snapshot, Table, TableOptions, VacuumOptions,
+};
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::task::JoinHandle;
@@ -11,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::lake::{Lake, PLAIN};
 use super::stops::{Stops, Waiting};
 use super::{batch, folder, keyed, keys, make};
+use crate::fixture::{open, spec};
 use crate::layer::{Hook, Layer, Log};
 
 /// More requests than a snapshot of these tables makes.
@@ -131,4 +135,109 @@ async fn a_reader_of_a_delta_table_that_is_overtaken_counts_what_there_is() {
         lake
     };
     check(lake, |lake| lake.root()).await;
+}
+
+/// What somebody does who is overtaken by a vacuum.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Call {
+    Read,
+    Write,
+    Flush,
+    Migrate,
+    CreateIndex,
+    Build,
+    Vacuum,
+    Verify,
+    History,
+    Version,
+    VersionAt,
+}
+
+const CALLS: [Call; 11] = [
+    Call::Read,
+    Call::Write,
+    Call::Flush,
+    Call::Migrate,
+    Call::CreateIndex,
+    Call::Build,
+    Call::Vacuum,
+    Call::Verify,
+    Call::History,
+    Call::Version,
+    Call::VersionAt,
+];
+
+async fn called(table: &Arc<Table>, call: Call, version: u64) -> lakemark_table::Result<()> {
+    let hour = Duration::from_secs(60 * 60);
+    match call {
+        Call::Read => table.snapshot().await.map(drop),
+        Call::Write => make(table, Operation::Upsert, batch(&[(8, Some(8), None)])).await.map(drop),
+        Call::Flush => table.flush().await,
+        Call::Migrate => table.migrate(MigrateOptions::default()).await.map(drop),
+        Call::CreateIndex => table.create_index(spec("s"), true).await.map(drop),
+        Call::Build => table.build(BuildOptions::default()).await.map(drop),
+        Call::Vacuum => table.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.map(drop),
+        Call::Verify => table.verify().await.map(|report| assert!(report.is_ok(), "{report:?}")),
+        Call::History => table.history(None).await.map(|versions| assert!(!versions.is_empty())),
+        Call::Version => table.at_version(version).snapshot().await.map(drop),
+        Call::VersionAt => table.version_at(i64::MAX / 2).await.map(drop),
+    }
+}
+
+/// Others commit, and a vacuum hours later removes all manifests but the newest.
+async fn vacuumed(root: &Path) {
+    let table = open(root).await;
+    for _ in 0..2 {
+        table.create_index(spec("a"), false).await.unwrap();
+        table.drop_index("a_bitmap", false).await.unwrap();
+    }
+    let (hour, log) = (Duration::from_secs(60 * 60), Log::new());
+    *log.time.lock().unwrap() = Some((SystemTime::now() - 2 * hour).into());
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let later = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    later.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.unwrap();
+}
+
+/// How the call ends if the vacuum comes at one of its requests; none if it makes fewer.
+async fn vacuumed_at(root: &Path, call: Call, at: u64) -> Option<lakemark_table::Result<()>> {
+    let table = changed(root).await;
+    table.flush().await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(6, Some(6), None)])).await.unwrap();
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let caller = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let version = table.snapshot().await.unwrap().manifest_number().unwrap();
+    let (stops, mut stopped) = Stops::new(Some(at));
+    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let mut calling = tokio::spawn(async move { called(&caller, call, version).await });
+    tokio::select! {
+        _ = &mut calling => return None,
+        Some(go) = stopped.recv() => {
+            vacuumed(root).await;
+            go.send(()).unwrap();
+        }
+    }
+    Some(calling.await.unwrap())
+}
+
+/// Whoever was stopped for hours between listing manifests and reading one finds that it is gone, and others in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_is_overtaken_by_a_vacuum_goes_on_with_what_there_is() {
+    for call in CALLS {
+        let mut requests = 0;
+        // Manifests are read among the first requests; some of the others are tried.
+        for at in (0..10).chain((10..REQUESTS).step_by(7)) {
+            let folder = folder();
+            let Some(done) = vacuumed_at(folder.path(), call, at).await else { break };
+            match done {
+                Ok(()) => {}
+                Err(error) if call == Call::Version => {
+                    assert_eq!(error.kind(), ErrorKind::SnapshotExpired, "{error:?}")
+                }
+                Err(error) => panic!("{call:?} overtaken at request {at}: {error:?}"),
+            }
+            requests += 1;
+        }
+        assert!((1..REQUESTS).contains(&requests), "{requests} requests of {call:?}");
+    }
 }
