@@ -113,7 +113,7 @@ def open_container(data: bytes) -> tuple[int, bytes, bytes]:
         stream += page[:-4]
     directory = data[offset : offset + length]
     assert directory_crc == crc32c(file_id + b"\xff" * 8 + directory)
-    assert stream[:64] == MAGIC + bytes([2, 0, kind]) + bytes(5) + file_id + bytes(32)
+    assert stream[:64] == MAGIC + bytes([3, 0, kind]) + bytes(5) + file_id + bytes(32)
     return kind, stream, directory
 
 

@@ -35,6 +35,7 @@ use tokio::task::JoinHandle;
 
 use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
+use crate::locks::FileLock;
 use crate::options::Progress;
 use crate::rewrite::bare::bare_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
@@ -66,6 +67,8 @@ pub(crate) struct Fold<'a> {
     pub keys: Option<&'a dyn FoldedKeys>,
     /// Who is told how far it is.
     pub progress: Option<Arc<dyn Progress>>,
+    /// What is held until a commit that was begun is made or not, also if the caller goes away.
+    pub lock: Option<Arc<FileLock>>,
 }
 
 /// The keys of what is folded.

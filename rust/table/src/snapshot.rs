@@ -29,7 +29,7 @@ use crate::store::Store;
 use crate::trust::Caught;
 use crate::updates::{Lineage, PendingRows};
 
-pub(crate) use self::pin::{LastSnapshot, listing_of, newest_manifest, read_shapes};
+pub(crate) use self::pin::{LastSnapshot, listing_of, newest_listing, newest_manifest, read_shapes};
 
 /// One data file of a snapshot.
 #[derive(Clone, Debug)]

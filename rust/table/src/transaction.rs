@@ -233,8 +233,12 @@ pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, C
             is_live
         })),
         Edit::BeginMigration { migration } => Ok(with_updates(base, |updates| {
-            begin_migration(updates, migration.clone());
-            true
+            // Only one is begun at a time, and its number is the next one.
+            let is_next = updates.migrations + 1 == migration.number;
+            if is_next {
+                begin_migration(updates, migration.clone());
+            }
+            is_next
         })),
         Edit::FoldFolder { number, originals, own, data } => Ok(with_updates(base, |updates| {
             let is_current = updates.migration.as_ref().is_some_and(|migration| migration.number == *number);

@@ -19,9 +19,9 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, Result};
-use crate::listing::{listed, moved_of, objects};
+use crate::listing::{ListedFile, moved_of, objects};
 use crate::location::Location;
-use crate::snapshot::{Snapshot, listing_of};
+use crate::snapshot::{Snapshot, listing_of, newest_listing};
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::updates::Updated;
@@ -43,17 +43,30 @@ async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
     let Some(manifest) = store.read_manifest(version, meta).await? else {
         return Err(no_manifest(table, version, &store.manifests().await?));
     };
-    let newest = store.newest().await?.manifest?;
+    // Publications move files, so that the listing goes with what the newest manifest says of them.
+    let (newest, files) = newest_listing(table).await?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates.clone().unwrap_or_default();
     let later = after(publications, version);
+    let marked = with_marks_of(newest.as_deref(), manifest);
+    let pinned = pin_listed(table, store, (version, marked), &later, files).await;
+    // Whatever a vacuum took, before or meanwhile, is looked for at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
         return Err(expired(table, version, &format!("{gone} of it is gone"), &rest));
     }
-    let files = listed(&table.location).await?;
-    let listing = listing_of(table, Some(&updates), &later, files).await?;
-    let marked = with_marks_of(newest.as_deref(), manifest);
+    pinned
+}
+
+/// The files that a version has of a listing, and what its runs have over them.
+async fn pin_listed(
+    table: &Table,
+    store: &Store,
+    (version, marked): (u64, Arc<Manifest>),
+    later: &[&ManifestPublication],
+    files: Vec<ListedFile>,
+) -> Result<Snapshot> {
+    let listing = listing_of(table, marked.updates.as_ref(), later, files).await?;
     let mut snapshot = Snapshot::pin_listing(table, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
         let updated = Updated::of(&snapshot, store, updates, (version, false))?;

@@ -75,7 +75,7 @@ pub(super) async fn migrate_then(
     if state.application_version(&transaction.id).await?.is_some_and(|have| have >= transaction.version) {
         return Ok(Migrated::Already);
     }
-    let log = Log { location, transaction };
+    let log = Log { location, transaction, lock: fold.lock.clone() };
     log.check_since(snapshot, &state).await?;
     check_writable(&state)?;
     let (schema, partition_columns) = stored_columns(&state);

@@ -2,6 +2,7 @@
 //! something.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
+use crate::locks::FileLock;
 use crate::put::{NewFile, Put};
 use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
@@ -32,6 +34,8 @@ pub(super) enum Outcome {
 pub(super) struct Log<'a> {
     pub location: &'a Location,
     pub transaction: &'a ApplicationTransaction,
+    /// Held until a put that was begun is done, also if the caller goes away.
+    pub lock: Option<Arc<FileLock>>,
 }
 
 /// What a commit of others means for ours.
@@ -118,7 +122,12 @@ impl Log<'_> {
         let name = commit_name(version);
         let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
         let local = self.location.local.as_ref().map(|root| root.join(LOG_FOLDER).join(&name));
-        Ok(NewFile { object_store: &self.location.object_store, path, local }.put(bytes).await)
+        let (object_store, lock) = (Arc::clone(&self.location.object_store), self.lock.clone());
+        let put = tokio::spawn(async move {
+            let _lock = lock;
+            NewFile { object_store: &object_store, path, local }.put(bytes).await
+        });
+        put.await.map_err(|error| Error::task(&error))
     }
 
     fn unwritable(&self, cause: Box<dyn std::error::Error + Send + Sync>) -> Error {

@@ -99,6 +99,6 @@ impl Pending {
     }
 
     fn fold(&self) -> Fold<'_> {
-        Fold { shadow: &self.shadow, rows: &self.rows, key: &self.key, keys: None, progress: None }
+        Fold { shadow: &self.shadow, rows: &self.rows, key: &self.key, keys: None, progress: None, lock: None }
     }
 }

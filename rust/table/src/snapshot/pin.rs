@@ -292,7 +292,7 @@ pub(crate) async fn listing_of(
 
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
 /// Migrations of a folder move nothing, so that any listing goes with them.
-async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
+pub(crate) async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
     fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
         Some(&manifest?.updates.as_ref()?.publications)
     }

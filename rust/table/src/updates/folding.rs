@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::key::KeyColumns;
 use super::level::{FileIdentity, Level, identity};
 use super::lineage::{application, application_through};
+use super::locks::MigrationLock;
 use super::migrate::Begun;
 use super::overlay::Updated;
 use super::resolve::positions;
@@ -40,7 +41,7 @@ const LISTINGS: usize = 20;
 /// migration.
 pub(super) async fn fold(
     (table, store): (&Arc<Table>, &Arc<Store>),
-    begun: &Begun,
+    begun: (&Begun, &MigrationLock),
     options: &MigrateOptions,
     report: &mut MigrateReport,
 ) -> Result<Option<u64>> {
@@ -61,7 +62,7 @@ pub(super) async fn fold(
 
 async fn fold_once(
     (table, store): (&Arc<Table>, &Arc<Store>),
-    begun: &Begun,
+    (begun, lock): (&Begun, &MigrationLock),
     options: &MigrateOptions,
     report: &mut MigrateReport,
 ) -> Result<Option<u64>> {
@@ -80,8 +81,14 @@ async fn fold_once(
     report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
     let keys = SliceKeys { table, key: &updated.key, slices: &slice.keys };
     let progress = options.progress.clone();
-    let to_fold =
-        Fold { shadow: &slice.shadow, rows: &slice.rows, key: &updated.key.names, keys: Some(&keys), progress };
+    let to_fold = Fold {
+        shadow: &slice.shadow,
+        rows: &slice.rows,
+        key: &updated.key.names,
+        keys: Some(&keys),
+        progress,
+        lock: Some(lock.held()),
+    };
     let (folded, version) = match table.format {
         TableFormat::Delta => {
             let transaction = transaction(manifest.store_id, begun)?;
@@ -97,7 +104,7 @@ async fn fold_once(
         TableFormat::Parquet => {
             let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
             reach("migration-written");
-            take_in((table, store), &base, &folded, &keys, begun.number).await?;
+            take_in((table, store), &base, &folded, &keys, (begun.number, lock)).await?;
             (folded, None)
         }
     };
@@ -159,7 +166,7 @@ async fn take_in(
     base: &Snapshot,
     folded: &Folded,
     keys: &SliceKeys<'_>,
-    number: u64,
+    (number, lock): (u64, &MigrationLock),
 ) -> Result<()> {
     let mut known: HashSet<FileIdentity> = base.files().iter().map(identity).collect();
     for _ in 0..LISTINGS {
@@ -169,7 +176,7 @@ async fn take_in(
         let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
         if added.is_empty() {
             check_written(store, folded).await?;
-            return commit_folded(store, base, folded, number).await;
+            return commit_folded(store, base, folded, (number, lock)).await;
         }
         if keys.are_among(&now, &added).await? {
             return Err(meanwhile("others added files with keys that are pending"));
@@ -206,7 +213,13 @@ async fn check_written(store: &Store, folded: &Folded) -> Result<()> {
     Ok(())
 }
 
-async fn commit_folded(store: &Store, base: &Snapshot, folded: &Folded, number: u64) -> Result<()> {
+/// The commit is a task of its own: the lock is held until it is made or not, also if the caller goes away.
+async fn commit_folded(
+    store: &Arc<Store>,
+    base: &Snapshot,
+    folded: &Folded,
+    (number, lock): (u64, &MigrationLock),
+) -> Result<()> {
     let is_own = |path: &str| path.starts_with(crate::location::STORE_FOLDER);
     let (mut originals, mut own) = (Vec::new(), Vec::new());
     for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
@@ -221,7 +234,12 @@ async fn commit_folded(store: &Store, base: &Snapshot, folded: &Folded, number: 
     }
     let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
     let edit = Edit::FoldFolder { number, originals, own, data };
-    match commit(store, &edit).await?.changed {
+    let (store, lock) = (Arc::clone(store), lock.clone());
+    let committed = tokio::spawn(async move {
+        let _lock = lock;
+        commit(&store, &edit).await
+    });
+    match committed.await.map_err(|error| Error::task(&error))??.changed {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
     }

@@ -8,6 +8,7 @@
 //!
 //! A table that is restored shows files again that the migrated rows had hit: their keys are the file's then.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use lakemark_index::RowSet;
@@ -17,6 +18,9 @@ use super::overlay::Updated;
 use super::resolve::positions;
 use super::settle::{Ground, Stacked};
 use crate::error::Result;
+
+/// What migrated rows hit, by the place of the file.
+type OfMigrated = HashMap<usize, Arc<RowSet>>;
 
 impl Updated<'_> {
     /// What the rows of a level that count are in each data file; none of a level of which no row counts.
@@ -30,34 +34,48 @@ impl Updated<'_> {
         let is_unknown = |file: &usize| files.get(*file).is_some_and(|file| level.hits(file).is_none());
         let unknown: Vec<usize> = (0..files.len()).filter(is_unknown).collect();
         let mut found = self.found(ground, stacked, &active, &unknown).await?;
-        for (of_migrated, hits) in self.found(ground, stacked, migrated, &unknown).await?.into_iter().zip(&mut found) {
-            if let Some(file) = files.get(of_migrated.file) {
-                hits.rows = hits.rows.or(&of_migrated.rows);
-                level.set_hits_of_migrated(file.clone(), migrated, of_migrated.rows);
+        let mut of_migrated = OfMigrated::new();
+        for (hidden, hits) in self.found(ground, stacked, migrated, &unknown).await?.into_iter().zip(&mut found) {
+            if let Some(file) = files.get(hidden.file) {
+                hits.rows = hits.rows.or(&hidden.rows);
+                of_migrated.insert(hidden.file, level.set_hits_of_migrated(file.clone(), migrated, hidden.rows));
             }
         }
         for hits in found {
             ground.note(level, hits, RowSet::empty(level.row_count()));
         }
-        self.find_migrated(ground, stacked, &files).await?;
-        Ok(files.iter().map(|file| counting(stacked, file)).collect())
+        let hits: Vec<Option<Arc<Hits>>> = files.iter().map(|file| level.hits(file)).collect();
+        self.find_migrated(ground, stacked, (&files, &hits), &mut of_migrated).await?;
+        let counting = |(place, hits): (usize, Option<Arc<Hits>>)| Some(counting(hits?, of_migrated.get(&place)));
+        Ok(hits.into_iter().enumerate().map(counting).collect())
     }
 
-    /// Sees to it that what migrated rows hit is known wherever the level hits something.
-    async fn find_migrated(&self, ground: &Ground<'_>, stacked: &Stacked, files: &[FileIdentity]) -> Result<()> {
+    /// Sees to it that what migrated rows hit is known wherever the level hits something. A level remembers the answer for the migrated rows that
+    /// were asked for last, which may be those of another snapshot by now: what this one goes by is handed on.
+    async fn find_migrated(
+        &self,
+        ground: &Ground<'_>,
+        stacked: &Stacked,
+        (files, hits): (&[FileIdentity], &[Option<Arc<Hits>>]),
+        of_migrated: &mut OfMigrated,
+    ) -> Result<()> {
         let Stacked { level, migrated } = stacked;
         if migrated.is_empty() {
             return Ok(());
         }
-        let is_open = |file: &FileIdentity| {
-            level.hits(file).is_some_and(|hits| !hits.shadowed.is_empty())
-                && level.hits_of_migrated(file, migrated).is_none()
-        };
-        let open = files.iter().enumerate().filter(|(_, file)| is_open(file)).map(|(place, _)| place);
-        let open: Vec<usize> = open.collect();
+        let mut open = Vec::new();
+        for (place, (file, hits)) in files.iter().zip(hits).enumerate() {
+            if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.shadowed.is_empty()) {
+                continue;
+            }
+            match level.hits_of_migrated(file, migrated) {
+                Some(known) => drop(of_migrated.insert(place, known)),
+                None => open.push(place),
+            }
+        }
         for hits in self.found(ground, stacked, migrated, &open).await? {
             if let Some(file) = files.get(hits.file) {
-                level.set_hits_of_migrated(file.clone(), migrated, hits.rows);
+                of_migrated.insert(hits.file, level.set_hits_of_migrated(file.clone(), migrated, hits.rows));
             }
         }
         Ok(())
@@ -80,13 +98,11 @@ impl Updated<'_> {
 }
 
 /// What is remembered of a file, without what migrated rows hit.
-fn counting(stacked: &Stacked, file: &FileIdentity) -> Option<Arc<Hits>> {
-    let hits = stacked.level.hits(file)?;
-    let migrated = stacked.level.hits_of_migrated(file, &stacked.migrated).filter(|rows| !rows.is_empty());
-    Some(match migrated {
+fn counting(hits: Arc<Hits>, of_migrated: Option<&Arc<RowSet>>) -> Arc<Hits> {
+    match of_migrated.filter(|rows| !rows.is_empty()) {
         Some(migrated) if migrated.universe() == hits.shadowed.universe() => {
-            Arc::new(Hits { shadowed: Arc::new(hits.shadowed.minus(&migrated)), ..hits.as_ref().clone() })
+            Arc::new(Hits { shadowed: Arc::new(hits.shadowed.minus(migrated)), ..hits.as_ref().clone() })
         }
         _ => hits,
-    })
+    }
 }

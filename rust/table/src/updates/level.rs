@@ -110,9 +110,11 @@ impl Level {
         known.get(file).filter(|(of, _)| of == migrated).map(|(_, rows)| Arc::clone(rows))
     }
 
-    pub(crate) fn set_hits_of_migrated(&self, file: FileIdentity, migrated: &RowSet, rows: RowSet) {
+    pub(crate) fn set_hits_of_migrated(&self, file: FileIdentity, migrated: &RowSet, rows: RowSet) -> Arc<RowSet> {
+        let rows = Arc::new(rows);
         let mut known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(file, (migrated.clone(), Arc::new(rows)));
+        known.insert(file, (migrated.clone(), Arc::clone(&rows)));
+        rows
     }
 
     pub(crate) fn all_hits(&self) -> Vec<(FileIdentity, Arc<Hits>)> {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::write::not_local;
 use crate::disk;
@@ -51,10 +52,11 @@ impl WriterLock {
     }
 }
 
-/// Only one migration at a time.
-#[derive(Debug)]
+/// Only one migration at a time. Whatever it has begun that may still take effect holds a clone, also if the caller goes away: where the lock is
+/// free, nothing of a migration comes any more.
+#[derive(Clone, Debug)]
 pub(crate) struct MigrationLock {
-    _held: FileLock,
+    held: Arc<FileLock>,
 }
 
 impl MigrationLock {
@@ -63,10 +65,15 @@ impl MigrationLock {
         Self::try_take(store).await?.ok_or_else(busy)
     }
 
+    /// The lock itself.
+    pub(super) fn held(&self) -> Arc<FileLock> {
+        Arc::clone(&self.held)
+    }
+
     /// The lock, unless a migration is running.
     pub(crate) async fn try_take(store: &Store) -> Result<Option<Self>> {
         match with_file(store, "updates/migration.lock", FileLock::try_take).await? {
-            Ok(held) => Ok(held.map(|held| Self { _held: held })),
+            Ok(held) => Ok(held.map(|held| Self { held: Arc::new(held) })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Error::invalid("the table has no key and so nothing pending: there is nothing to migrate"))
             }
@@ -92,7 +99,7 @@ mod tests {
         assert!(WriterLock::try_take(store).await.unwrap().is_some());
         drop(of_child);
         let migration = MigrationLock::take(store).await.unwrap();
-        let of_child = migration._held.file().try_clone().unwrap();
+        let of_child = migration.held.file().try_clone().unwrap();
         drop(migration);
         assert!(MigrationLock::try_take(store).await.unwrap().is_some());
         drop(of_child);

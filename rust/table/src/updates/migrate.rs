@@ -45,18 +45,18 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
     if !store.is_local() {
         return Err(not_local(store));
     }
-    let _lock = MigrationLock::take(store).await?;
+    let lock = MigrationLock::take(store).await?;
     let mut report = MigrateReport::default();
     tidy_up(table, store).await?;
     let mut asked = options.clone();
     let mut is_changed = false;
     // A buffer of which a full cache takes no run is folded once the runs are gone, if everything was asked for.
     for _ in 0..2 {
-        let Some(begun) = begin_apart(table, &asked).await? else { break };
+        let Some(begun) = begin_apart(table, &asked, &lock).await? else { break };
         is_changed = true;
         reach("migration-begun");
         let mut folded = MigrateReport::default();
-        let version = fold((table, store), &begun, options, &mut folded).await?;
+        let version = fold((table, store), (&begun, &lock), options, &mut folded).await?;
         reach("migration-folded");
         end(store, begun.number, version).await?;
         reach("migration-ended");
@@ -73,10 +73,14 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
     Ok(report)
 }
 
-/// [`begin`] as a task of its own: the lock of writers is held until what it commits is committed, also if the caller goes away.
-async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Begun>> {
-    let (table, options) = (Arc::clone(table), options.clone());
-    tokio::spawn(async move { begin(&table, &options).await }).await.map_err(|error| Error::task(&error))?
+/// [`begin`] as a task of its own: the locks are held until what it commits is committed, also if the caller goes away.
+async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions, lock: &MigrationLock) -> Result<Option<Begun>> {
+    let (table, options, lock) = (Arc::clone(table), options.clone(), lock.clone());
+    let begun = tokio::spawn(async move {
+        let _lock = lock;
+        begin(&table, &options).await
+    });
+    begun.await.map_err(|error| Error::task(&error))?
 }
 
 /// What a migration folds.
@@ -130,8 +134,13 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     }
     let number = updates.migrations + 1;
     let migration = ManifestMigration { number, slices };
-    commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?;
+    if !commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?.changed {
+        return Err(Error::new(ErrorKind::Conflict, "another migration of the table was begun meanwhile; try again"));
+    }
+    // It has no use for runs behind those that it names, and writers may merge them meanwhile.
+    let named = migration.slices.iter().map(|(run, ..)| *run as usize + 1).max().unwrap_or(0);
     begin_migration(&mut updates, migration);
+    updates.runs.truncate(named);
     Ok(Some(Begun { number, updates, is_whole: border.is_none(), buffer_stays }))
 }
 

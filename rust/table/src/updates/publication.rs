@@ -47,10 +47,13 @@ pub(crate) async fn publish(table: &Arc<Table>) -> Result<PublishReport> {
         return Ok(PublishReport::default());
     }
     let places = Places::of(table, store)?;
-    let _lock = MigrationLock::take(store).await?;
-    // A task of its own: what was begun is ended, also if the caller goes away.
-    let begins = Arc::clone(table);
-    let published = tokio::spawn(async move { publish_all(&begins, &places).await });
+    let lock = MigrationLock::take(store).await?;
+    // A task of its own: what was begun is ended under the lock, also if the caller goes away.
+    let (begins, held) = (Arc::clone(table), lock.clone());
+    let published = tokio::spawn(async move {
+        let _lock = held;
+        publish_all(&begins, &places).await
+    });
     let published = published.await.map_err(|error| Error::task(&error))??;
     if !published.files.is_empty() && !Snapshot::pin_base(table).await?.indexes().is_empty() {
         // Marks know files by their paths.

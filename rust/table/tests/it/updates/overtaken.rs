@@ -241,3 +241,135 @@ async fn whoever_is_overtaken_by_a_vacuum_goes_on_with_what_there_is() {
         assert!((1..REQUESTS).contains(&requests), "{requests} requests of {call:?}");
     }
 }
+
+/// What a version of a folder counts if a publication comes at one of its requests; none if it makes fewer.
+async fn version_overtaken(root: &Path, is_migrated: bool, at: u64) -> Option<u64> {
+    let table = changed(root).await;
+    table.flush().await.unwrap();
+    let before = table.snapshot().await.unwrap().manifest_number().unwrap();
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    let now = table.snapshot().await.unwrap().manifest_number().unwrap();
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let reader = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let (stops, mut stopped) = Stops::new(Some(at));
+    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let version = if is_migrated { now } else { before };
+    let mut reading = tokio::spawn(async move { reader.at_version(version).snapshot().await.unwrap() });
+    tokio::select! {
+        _ = &mut reading => return None,
+        Some(go) = stopped.recv() => {
+            table.publish().await.unwrap();
+            go.send(()).unwrap();
+        }
+    }
+    Some(counted(&reading.await.unwrap()).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_version_of_a_folder_that_is_overtaken_by_a_publication_counts_what_it_had() {
+    for is_migrated in [false, true] {
+        let mut requests = 0;
+        for at in 0..REQUESTS {
+            let folder = folder();
+            let Some(rows) = version_overtaken(folder.path(), is_migrated, at).await else { break };
+            assert_eq!(rows, ROWS, "overtaken at request {at}, migrated {is_migrated}");
+            requests += 1;
+        }
+        assert!((2..REQUESTS).contains(&requests), "{requests} requests");
+    }
+}
+
+/// What a reader counts of whom another of the same table overtakes at a request, after one more slice; none if it makes fewer.
+async fn sliced_meanwhile(root: &Path, at: u64) -> Option<u64> {
+    let table = changed(root).await;
+    let rows: Vec<_> = (0..600).step_by(10).map(|k| (k, Some(1), Some("up"))).collect();
+    make(&table, Operation::Upsert, batch(&rows)).await.unwrap();
+    let slice = || MigrateOptions { fraction: 0.3, ..MigrateOptions::default() };
+    table.migrate(slice()).await.unwrap();
+    let expected = counted(&open(root).await.snapshot().await.unwrap()).await;
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let reader = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let (stops, mut stopped) = Stops::new(Some(at));
+    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let same = Arc::clone(&reader);
+    let mut reading = tokio::spawn(async move { same.snapshot().await.unwrap() });
+    tokio::select! {
+        _ = &mut reading => return None,
+        Some(go) = stopped.recv() => {
+            table.migrate(slice()).await.unwrap();
+            assert_eq!(counted(&reader.snapshot().await.unwrap()).await, expected, "the one that overtakes at {at}");
+            go.send(()).unwrap();
+        }
+    }
+    let counted = counted(&reading.await.unwrap()).await;
+    assert_eq!(counted, expected, "overtaken at request {at}");
+    Some(counted)
+}
+
+/// Snapshots of before and after a slice share what the runs of one table hit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_of_one_table_that_overtake_each_other_count_what_there_is() {
+    for is_delta in [false, true] {
+        let mut requests = 0;
+        for at in 0..REQUESTS {
+            let many = |file: i64| (0..50).map(|row| (file * 100 + row * 2, Some(1), Some("base"))).collect::<Vec<_>>();
+            let (folder, mut lake) = (tempfile::tempdir().unwrap(), Lake::new(&PLAIN, false));
+            for file in 0..6 {
+                crate::fixture::write(&folder.path().join(format!("f{file}.parquet")), &batch(&many(file)));
+                let add = lake.put(&format!("f{file}.parquet"), &batch(&many(file)));
+                lake.commit(&[add]);
+            }
+            let root = if is_delta { lake.root() } else { folder.path() };
+            if sliced_meanwhile(root, at).await.is_none() {
+                break;
+            }
+            requests += 1;
+        }
+        assert!((2..REQUESTS).contains(&requests), "{requests} requests");
+    }
+}
+
+/// Whoever made the migration is gone, and a part of it is still under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_migration_whose_caller_is_gone_lets_no_other_begin_until_it_is_over() {
+    let mut left = 0;
+    for at in 0..REQUESTS {
+        let folder = folder();
+        let root = folder.path();
+        let other = changed(root).await;
+        let log = Log::new();
+        let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+        let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+        let (stops, mut stopped) = Stops::new(Some(at));
+        log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+        let mut migration = tokio::spawn(async move { table.migrate(MigrateOptions::default()).await.map(drop) });
+        let go = tokio::select! {
+            _ = &mut migration => break,
+            Some(go) = stopped.recv() => go,
+        };
+        migration.abort();
+        let soon = Duration::from_millis(200);
+        // Where it was stopped in work of the caller's own, it is gone once that goes on.
+        if tokio::time::timeout(soon, &mut migration).await.is_ok() {
+            let second = tokio::time::timeout(10 * soon, other.migrate(MigrateOptions::default())).await;
+            match second.expect("it waits for what is under way") {
+                // Files that nobody names are written on.
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}"),
+            }
+            left += 1;
+        }
+        go.send(()).unwrap();
+        let mut tries = 0;
+        while let Err(error) = other.migrate(MigrateOptions::default()).await {
+            assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+            tries += 1;
+            assert!(tries < 100, "{error:?}");
+            tokio::time::sleep(soon / 4).await;
+        }
+        assert_eq!(counted(&other.snapshot().await.unwrap()).await, ROWS, "stopped at request {at}");
+    }
+    assert!(left > 2, "{left} parts that went on");
+}
