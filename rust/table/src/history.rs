@@ -203,9 +203,7 @@ fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<
     let slices = before.migration.iter().flat_map(|migration| &migration.slices);
     let folded: u64 = slices.map(|(_, start, end)| u64::from(end - start)).sum();
     if before.migration.is_some() && after.migration.is_none() {
-        if before.runs.len() == after.runs.len()
-            && before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated))
-        {
+        if before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated)) {
             return Some(Step::of(format!("abandon migration {}", before.migrations)));
         }
         let operation = format!("migrate {}", before.migrations);

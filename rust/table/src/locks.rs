@@ -60,6 +60,18 @@ impl FileLock {
     }
 }
 
+/// Does something as a task of its own, which goes on if its caller goes away, and holds a lock until it is done.
+pub(crate) async fn holding<T: Send + 'static>(
+    lock: impl Send + 'static,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::spawn(async move {
+        let _lock = lock;
+        work.await
+    });
+    done.await.map_err(|error| Error::task(&error))
+}
+
 /// The lock of builds. There is none on object stores: there the age of segments has to do.
 #[derive(Debug)]
 pub(crate) struct BuildLock {

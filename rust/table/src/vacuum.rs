@@ -15,7 +15,6 @@ use object_store::ObjectMeta;
 
 use crate::again::again_if_gone;
 use crate::error::{Error, ErrorKind, Result};
-
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::store::{Kind, Store, StoredFile};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
-use crate::locks::FileLock;
+use crate::locks::{FileLock, holding};
 use crate::put::{NewFile, Put};
 use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
@@ -123,11 +123,8 @@ impl Log<'_> {
         let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
         let local = self.location.local.as_ref().map(|root| root.join(LOG_FOLDER).join(&name));
         let (object_store, lock) = (Arc::clone(&self.location.object_store), self.lock.clone());
-        let put = tokio::spawn(async move {
-            let _lock = lock;
-            NewFile { object_store: &object_store, path, local }.put(bytes).await
-        });
-        put.await.map_err(|error| Error::task(&error))
+        let put = async move { NewFile { object_store: &object_store, path, local }.put(bytes).await };
+        holding(lock, put).await
     }
 
     fn unwritable(&self, cause: Box<dyn std::error::Error + Send + Sync>) -> Error {

@@ -23,6 +23,7 @@ use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::footer::modified_ns;
+use crate::locks::holding;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, migrate as migrate_delta};
@@ -234,12 +235,9 @@ async fn commit_folded(
     }
     let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
     let edit = Edit::FoldFolder { number, originals, own, data };
-    let (store, lock) = (Arc::clone(store), lock.clone());
-    let committed = tokio::spawn(async move {
-        let _lock = lock;
-        commit(&store, &edit).await
-    });
-    match committed.await.map_err(|error| Error::task(&error))??.changed {
+    let store = Arc::clone(store);
+    let committed = holding(lock.clone(), async move { commit(&store, &edit).await });
+    match committed.await??.changed {
         true => Ok(()),
         false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
     }

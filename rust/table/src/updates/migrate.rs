@@ -28,6 +28,7 @@ use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
+use crate::locks::holding;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::Snapshot;
@@ -75,12 +76,8 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
 
 /// [`begin`] as a task of its own: the locks are held until what it commits is committed, also if the caller goes away.
 async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions, lock: &MigrationLock) -> Result<Option<Begun>> {
-    let (table, options, lock) = (Arc::clone(table), options.clone(), lock.clone());
-    let begun = tokio::spawn(async move {
-        let _lock = lock;
-        begin(&table, &options).await
-    });
-    begun.await.map_err(|error| Error::task(&error))?
+    let (table, options) = (Arc::clone(table), options.clone());
+    holding(lock.clone(), async move { begin(&table, &options).await }).await?
 }
 
 /// What a migration folds.

@@ -28,6 +28,7 @@ use crate::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::location::Shape;
+use crate::locks::holding;
 use crate::options::BuildOptions;
 use crate::report::PublishReport;
 use crate::snapshot::Snapshot;
@@ -49,12 +50,8 @@ pub(crate) async fn publish(table: &Arc<Table>) -> Result<PublishReport> {
     let places = Places::of(table, store)?;
     let lock = MigrationLock::take(store).await?;
     // A task of its own: what was begun is ended under the lock, also if the caller goes away.
-    let (begins, held) = (Arc::clone(table), lock.clone());
-    let published = tokio::spawn(async move {
-        let _lock = held;
-        publish_all(&begins, &places).await
-    });
-    let published = published.await.map_err(|error| Error::task(&error))??;
+    let begins = Arc::clone(table);
+    let published = holding(lock.clone(), async move { publish_all(&begins, &places).await }).await??;
     if !published.files.is_empty() && !Snapshot::pin_base(table).await?.indexes().is_empty() {
         // Marks know files by their paths.
         table.build(BuildOptions::default()).await?;

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lakemark_table::{
     BuildOptions, ErrorKind, MigrateOptions, Operation, Progress, Snapshot, Table, TableOptions, VacuumOptions,
 };
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::lake::{Lake, PLAIN};
-use super::stops::{Stops, Waiting};
+use super::stops::{Stops, Waiting, vacuum_hours_later};
 use super::{batch, folder, keyed, keys, make};
 use crate::fixture::{open, spec};
 use crate::layer::{Hook, Layer, Log};
@@ -77,18 +78,30 @@ async fn counted(snapshot: &Snapshot) -> u64 {
     rows
 }
 
+/// The table as somebody has it open whose requests are seen.
+async fn watched(root: &Path) -> (Arc<Table>, Arc<Log>) {
+    let log = Log::new();
+    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
+    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    (table, log)
+}
+
+/// Tells of the request from now on at which he is stopped.
+fn stopped_at(log: &Log, at: u64) -> UnboundedReceiver<Waiting> {
+    let (stops, stopped) = Stops::new(Some(at));
+    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    stopped
+}
+
 /// What the reader counts if it is overtaken at a request; none if it makes fewer.
 async fn overtaken(root: &Path, has_looked: bool, has_begun: bool, at: u64) -> Option<u64> {
     let table = changed(root).await;
-    let log = Log::new();
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let reader = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let (reader, log) = watched(root).await;
     if has_looked {
         reader.snapshot().await.unwrap();
     }
     let other = Other::new(&table, has_begun).await;
-    let (stops, mut stopped) = Stops::new(Some(at));
-    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let mut stopped = stopped_at(&log, at);
     let mut reading = tokio::spawn(async move { reader.snapshot().await.unwrap() });
     tokio::select! {
         _ = &mut reading => {
@@ -191,11 +204,7 @@ async fn vacuumed(root: &Path) {
         table.create_index(spec("a"), false).await.unwrap();
         table.drop_index("a_bitmap", false).await.unwrap();
     }
-    let (hour, log) = (Duration::from_secs(60 * 60), Log::new());
-    *log.time.lock().unwrap() = Some((SystemTime::now() - 2 * hour).into());
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let later = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
-    later.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.unwrap();
+    vacuum_hours_later(root).await;
 }
 
 /// How the call ends if the vacuum comes at one of its requests; none if it makes fewer.
@@ -203,12 +212,9 @@ async fn vacuumed_at(root: &Path, call: Call, at: u64) -> Option<lakemark_table:
     let table = changed(root).await;
     table.flush().await.unwrap();
     make(&table, Operation::Upsert, batch(&[(6, Some(6), None)])).await.unwrap();
-    let log = Log::new();
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let caller = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    let (caller, log) = watched(root).await;
     let version = table.snapshot().await.unwrap().manifest_number().unwrap();
-    let (stops, mut stopped) = Stops::new(Some(at));
-    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let mut stopped = stopped_at(&log, at);
     let mut calling = tokio::spawn(async move { called(&caller, call, version).await });
     tokio::select! {
         _ = &mut calling => return None,
@@ -249,11 +255,8 @@ async fn version_overtaken(root: &Path, is_migrated: bool, at: u64) -> Option<u6
     let before = table.snapshot().await.unwrap().manifest_number().unwrap();
     table.migrate(MigrateOptions::default()).await.unwrap();
     let now = table.snapshot().await.unwrap().manifest_number().unwrap();
-    let log = Log::new();
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let reader = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
-    let (stops, mut stopped) = Stops::new(Some(at));
-    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let (reader, log) = watched(root).await;
+    let mut stopped = stopped_at(&log, at);
     let version = if is_migrated { now } else { before };
     let mut reading = tokio::spawn(async move { reader.at_version(version).snapshot().await.unwrap() });
     tokio::select! {
@@ -288,11 +291,8 @@ async fn sliced_meanwhile(root: &Path, at: u64) -> Option<u64> {
     let slice = || MigrateOptions { fraction: 0.3, ..MigrateOptions::default() };
     table.migrate(slice()).await.unwrap();
     let expected = counted(&open(root).await.snapshot().await.unwrap()).await;
-    let log = Log::new();
-    let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-    let reader = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
-    let (stops, mut stopped) = Stops::new(Some(at));
-    log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+    let (reader, log) = watched(root).await;
+    let mut stopped = stopped_at(&log, at);
     let same = Arc::clone(&reader);
     let mut reading = tokio::spawn(async move { same.snapshot().await.unwrap() });
     tokio::select! {
@@ -339,11 +339,8 @@ async fn a_migration_whose_caller_is_gone_lets_no_other_begin_until_it_is_over()
         let folder = folder();
         let root = folder.path();
         let other = changed(root).await;
-        let log = Log::new();
-        let layer = |inner: Arc<dyn ObjectStore>| Layer::over(inner, &log);
-        let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
-        let (stops, mut stopped) = Stops::new(Some(at));
-        log.hook.set(Hook(Box::new(move || stops.step(false)))).unwrap();
+        let (table, log) = watched(root).await;
+        let mut stopped = stopped_at(&log, at);
         let mut migration = tokio::spawn(async move { table.migrate(MigrateOptions::default()).await.map(drop) });
         let go = tokio::select! {
             _ = &mut migration => break,

@@ -1,12 +1,16 @@
-//! Somebody is stopped at a step of his, until others have done what they do meanwhile.
+//! Somebody is stopped at a step of his, until others have done what they do meanwhile, maybe hours later.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, SystemTime};
 
-use lakemark_table::Progress;
+use lakemark_table::{Progress, Table, TableOptions, VacuumOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::block_in_place;
+
+use crate::layer::{Layer, Log};
 
 /// Somebody who waits until he may go on.
 pub type Waiting = SyncSender<()>;
@@ -47,4 +51,13 @@ impl Progress for Stops {
     }
 
     fn finish(&self) {}
+}
+
+/// A vacuum by somebody for whom two hours have passed since everything was written. Others may have the files open: none is touched.
+pub async fn vacuum_hours_later(root: &Path) {
+    let (hour, operations) = (Duration::from_secs(60 * 60), Log::new());
+    *operations.time.lock().unwrap() = Some((SystemTime::now() - 2 * hour).into());
+    let layer = |store| Layer::over(store, &operations);
+    let table = Table::open_layered(root.to_str().unwrap(), TableOptions::default(), &layer).await.unwrap();
+    table.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.unwrap();
 }

@@ -6,7 +6,7 @@ use rand::Rng;
 use super::expected::{Call, Expected};
 use super::rows::{Rows, draw_row};
 use super::{HANDLES, Trial, store};
-use crate::updates::stops::Stops;
+use crate::updates::stops::{Stops, vacuum_hours_later};
 
 impl Trial {
     /// A migration, and what others do while it runs.
@@ -110,7 +110,7 @@ impl Trial {
             }
             3 => {
                 self.held.clear();
-                self.vacuum_hours_later().await;
+                vacuum_hours_later(&self.root()).await;
                 "others: vacuum while it was migrated"
             }
             4 if !self.others.form.is_delta => {

@@ -12,6 +12,7 @@ use rand::Rng;
 use super::rows::{Column, Kind, Reader, Rows};
 use super::{Trial, one_thread};
 use crate::fixture::open;
+use crate::updates::stops::vacuum_hours_later;
 
 pub const ORDER: &str = "LAKEMARK_MODEL_ORDER";
 const FOLDER: &str = "LAKEMARK_MODEL_FOLDER";
@@ -141,7 +142,7 @@ impl Trial {
         }
         if fate == Fate::Stopped && signal(&child, "STOP") {
             self.check().await;
-            self.vacuum_hours_later().await;
+            vacuum_hours_later(&self.root()).await;
             self.check().await;
             signal(&child, "CONT");
         }

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lakemark_table::{ErrorKind, MigrateOptions, Progress, Table, TableOptions, VacuumOptions};
+use lakemark_table::{ErrorKind, MigrateOptions, Progress, VacuumOptions};
 use rand::Rng;
 
 use super::rows::Reader;
 use super::{DAY, HANDLES, Held, Trial, assert_same, files_below, one_thread, store};
 use crate::fixture::open;
-use crate::layer::{Layer, Log};
 
 impl Trial {
     pub async fn reopen(&mut self) -> &'static str {
@@ -143,16 +142,6 @@ impl Trial {
         self.table().vacuum(options).await.unwrap();
         self.check_held();
         "vacuum"
-    }
-
-    /// A vacuum by somebody for whom two hours have passed since everything was written. Others may have the files open: none is touched.
-    pub async fn vacuum_hours_later(&self) {
-        let (hour, operations) = (Duration::from_secs(60 * 60), Log::new());
-        *operations.time.lock().unwrap() = Some((SystemTime::now() - 2 * hour).into());
-        let layer = |store| Layer::over(store, &operations);
-        let location = self.root().to_str().unwrap().to_owned();
-        let table = Table::open_layered(&location, TableOptions::default(), &layer).await.unwrap();
-        table.vacuum(VacuumOptions { older_than: hour, ..VacuumOptions::default() }).await.unwrap();
     }
 
     /// An age that somebody gives a vacuum.
