@@ -2,6 +2,8 @@
 //!
 //! - Bounds that writer, version or order of the column make untrustworthy are removed, by the rules of Parquet's own Java library
 //!   ([`is_believed`]); so are NaN as a bound, and the sign of a zero that is one.
+//! - Statistics that do not count the NULLs of a column that may have some are removed ([`counts_nulls`]): the engine takes a missing
+//!   number for none.
 //! - A file has the rows that its row groups have, whatever else the footer says.
 //! - Columns that a build has caught in a lie ([`Caught`]) have no statistics at all.
 //!
@@ -78,6 +80,7 @@ fn believed(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData
     let verdict = |leaf: usize, chunk: &ColumnChunkMetaData| match chunk.statistics() {
         None => Verdict::Kept,
         Some(_) if is_caught(leaf) => Verdict::Removed,
+        Some(said) if !counts_nulls(said, &schema.column(leaf), file.created_by()) => Verdict::Removed,
         Some(said) if is_believed(said, &schema.column(leaf), writer, has_order(leaf)) => narrowed(said),
         Some(said) if has_bounds(said) => Verdict::Replaced(Box::new(without_bounds(said))),
         Some(_) => Verdict::Kept,
@@ -143,6 +146,16 @@ fn is_believed(said: &Statistics, column: &ColumnDescriptor, writer: Writer, has
 
 fn is_of_bytes(column: &ColumnDescriptor) -> bool {
     matches!(column.physical_type(), PhysicalType::BYTE_ARRAY | PhysicalType::FIXED_LEN_BYTE_ARRAY)
+}
+
+/// Whether it is known how many NULLs a chunk has. One library left out a number of zero, and nothing else, up to its version 53.0.
+fn counts_nulls(said: &Statistics, column: &ColumnDescriptor, created_by: Option<&str>) -> bool {
+    let leaves_out_zeros = || {
+        let version = created_by.and_then(|writer| writer.trim().strip_prefix("parquet-rs version "));
+        let mut numbers = version.unwrap_or_default().split('.').map_while(|number| number.parse::<u32>().ok());
+        matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) < (53, 1))
+    };
+    said.null_count_opt().is_some() || column.max_def_level() == 0 || leaves_out_zeros()
 }
 
 fn has_bounds(said: &Statistics) -> bool {

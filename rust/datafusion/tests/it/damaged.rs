@@ -111,6 +111,38 @@ async fn law_1_a_file_has_the_rows_that_its_row_groups_have() {
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE a > 4").await, ["2"]);
 }
 
+/// As writers do for which statistics with long values are optional: bounds, and no number of NULLs.
+#[tokio::test]
+async fn law_1_nulls_that_nobody_counted_are_found() {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3), None]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap();
+    let (folder, path) = written(&batch, without_page_index());
+    forge(&path, |metadata| {
+        let file = metadata.file_metadata();
+        let created_by = Some("parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)".to_owned());
+        let orders = file.column_orders().cloned();
+        let file = FileMetaData::new(1, file.num_rows(), created_by, None, file.schema_descr_ptr(), orders);
+        let mut rest = metadata.into_builder();
+        let groups = rest.take_row_groups().into_iter().map(|group| {
+            let said = Statistics::int64(Some(1), Some(3), None, None, false);
+            let chunk = group.column(0).clone().into_builder().set_statistics(said).build().unwrap();
+            group.into_builder().set_column_metadata(vec![chunk]).build().unwrap()
+        });
+        ParquetMetaDataBuilder::new(file).set_row_groups(groups.collect()).build()
+    });
+    let session = session(folder.path()).await;
+    let right = async |when: &str| {
+        assert_eq!(count(&session, "a IS NULL").await, "2", "{when}");
+        assert_eq!(count(&session, "a IS NOT NULL").await, "2", "{when}");
+        assert_eq!(rows(&session, "SELECT count(*), count(a) FROM t").await, ["4|2"], "{when}");
+    };
+    right("without an index").await;
+    mark(folder.path(), &["a"]).await;
+    right("with an index").await;
+    session.sql("SET lakemark.use_index = false").await.unwrap();
+    right("with an index that is not used").await;
+}
+
 /// What a session remembers of a file goes by its tag, too.
 #[tokio::test]
 async fn law_1_a_file_that_is_written_over_with_its_size_and_time_is_read_anew() {

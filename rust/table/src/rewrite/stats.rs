@@ -50,6 +50,8 @@ impl ColumnStats {
     fn read(file: &NewFile, schema: &SchemaRef, field: &Field) -> Option<Self> {
         let columns = file.metadata.file_metadata().schema_descr();
         let converter = StatisticsConverter::try_new(field.name(), schema, columns).ok()?;
+        // Row groups that were copied may not say how many they have.
+        let converter = converter.with_missing_null_counts_as_zero(false);
         let groups = file.metadata.row_groups();
         Some(Self {
             lowest: converter.row_group_mins(groups).ok()?,

@@ -184,6 +184,43 @@ fn columns_that_were_caught_have_no_statistics_at_all() {
     assert!(metadata.offset_index().is_some());
 }
 
+/// A footer of one column, whose statistics do not say how many NULLs there are.
+fn without_null_count(is_nullable: bool, created_by: &str) -> ParquetMetaData {
+    let column: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", column, is_nullable)]).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    let bytes = Bytes::from(writer.into_inner().unwrap());
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap();
+    let file = metadata.file_metadata();
+    let (rows, orders) = (file.num_rows(), file.column_orders().cloned());
+    let file = FileMetaData::new(1, rows, Some(created_by.to_owned()), None, file.schema_descr_ptr(), orders);
+    let group = metadata.row_group(0).clone();
+    let said = Statistics::int32(Some(1), Some(3), None, None, false);
+    let chunk = group.column(0).clone().into_builder().set_statistics(said).build().unwrap();
+    let group = group.into_builder().set_column_metadata(vec![chunk]).build().unwrap();
+    ParquetMetaDataBuilder::new(file).set_row_groups(vec![group]).build()
+}
+
+#[test]
+fn law_1_statistics_that_count_no_nulls_are_removed() {
+    for (is_nullable, created_by, is_kept) in [
+        (true, "parquet-mr version 1.13.1 (build abc)", false),
+        (true, "parquet-rs version 53.1.0", false),
+        (true, "parquet-rs version 59.3.2", false),
+        (true, "parquet-rs version x", false),
+        // It left out zeros.
+        (true, "parquet-rs version 53.0.0", true),
+        (true, "parquet-rs version 5.0.0-SNAPSHOT", true),
+        // There can be none.
+        (false, "parquet-mr version 1.13.1 (build abc)", true),
+    ] {
+        let metadata = amended(without_null_count(is_nullable, created_by), &[]).unwrap();
+        let has_statistics = metadata.row_group(0).column(0).statistics().is_some();
+        assert_eq!(has_statistics, is_kept, "{is_nullable} {created_by}");
+    }
+}
+
 #[test]
 fn a_file_has_the_rows_of_its_row_groups() {
     let metadata = footer();
