@@ -141,8 +141,7 @@ async fn store_file(store: &Store, file: &StoreFile) -> Result<ListedFile> {
     if meta.size != file.size {
         return Err(lost());
     }
-    let folders = file.path.split('/').filter_map(hive_folder).collect();
-    Ok(ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders })
+    Ok(ListedFile { meta, path: format!("{STORE_FOLDER}/{}", file.path), folders: folders_of(&file.path) })
 }
 
 /// The files that counted before these publications and that they moved into the store.
@@ -156,8 +155,16 @@ pub(crate) fn moved_of<'a>(updates: &'a ManifestUpdates, later: &'a [&ManifestPu
 /// A file of the folder that is in the store now, under the path that it had.
 async fn moved_file(store: &Store, file: &MovedFile) -> Result<ListedFile> {
     let meta = store.object_store().head(&store.data_path(&file.stored)).await?;
-    let folders = file.path.split('/').filter_map(hive_folder).collect();
-    Ok(ListedFile { meta, path: file.path.clone(), folders })
+    // A store that was put back from a copy may have other times.
+    if meta.size != file.size {
+        return Err(Error::corrupt(format!(
+            "the data file {}, which a publication moved to {} of the store {}, is not what was moved: restore it",
+            file.path,
+            file.stored,
+            store.text()
+        )));
+    }
+    Ok(ListedFile { meta, path: file.path.clone(), folders: folders_of(&file.path) })
 }
 
 async fn one_file(location: &Location, name: &str) -> Result<ListedFile> {
@@ -181,8 +188,7 @@ async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
             _ => path.to_ascii_lowercase().ends_with(".parquet"),
         };
         if wanted {
-            let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
-            let folders = folders.iter().filter_map(|part| hive_folder(part)).collect();
+            let folders = folders_of(&path);
             files.push(ListedFile { meta, path, folders });
         }
     }
@@ -234,6 +240,11 @@ async fn is_link(folder: &Path) -> bool {
 /// As in Spark: a folder of a partition column may begin with an underscore.
 fn is_hidden(part: &str) -> bool {
     part.starts_with('.') || (part.starts_with('_') && !part.contains('='))
+}
+
+/// The partitions that a file lies in: its own name is none, whatever it looks like.
+fn folders_of(path: &str) -> Vec<(String, Option<String>)> {
+    path.rsplit_once('/').map_or_else(Vec::new, |(folders, _)| folders.split('/').filter_map(hive_folder).collect())
 }
 
 fn hive_folder(part: &str) -> Option<(String, Option<String>)> {

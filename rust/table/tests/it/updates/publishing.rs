@@ -155,6 +155,20 @@ fn age(path: &Path, age: Duration) {
 }
 
 #[tokio::test]
+async fn a_file_whose_name_looks_like_a_partition_lies_in_none() {
+    let folder = folder();
+    let root = folder.path();
+    std::fs::rename(root.join("f0.parquet"), root.join("dt=2024.parquet")).unwrap();
+    let (table, expected) = published(root).await;
+    assert_eq!(table.snapshot().await.unwrap().schema().fields().len(), 3);
+    for (version, expected) in expected {
+        let table = at(root, version).await.unwrap();
+        assert_eq!(table.snapshot().await.unwrap().schema().fields().len(), 3, "{version}");
+        assert_eq!(rows(&table).await, expected, "{version}");
+    }
+}
+
+#[tokio::test]
 async fn a_vacuum_removes_what_no_version_needs_and_originals_if_asked_to() {
     let folder = folder();
     let root = folder.path();
