@@ -22,7 +22,8 @@ where
     Err(Error::new(
         ErrorKind::Conflict,
         format!(
-            "{LISTINGS} times in a row others removed files of {place} after they were listed and before they were read; try again"
+            "{LISTINGS} times in a row others removed files of {place} after they were listed and before they were read; try again. If nobody \
+             else changes the table, one of them is a link to what is not there: remove the link"
         ),
     ))
 }

@@ -294,6 +294,16 @@ impl DeltaState {
     }
 }
 
+/// Whether a path of the log is absolute: one with a scheme (`file:/a` has one slash), or one from the root.
+fn is_elsewhere(path: &str) -> bool {
+    let scheme = path.split_once(":/").map(|(scheme, _)| scheme);
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.'))
+    };
+    path.starts_with('/') || scheme.is_some_and(is_scheme)
+}
+
 fn data_file(
     location: &Location,
     view: &LogicalFileView,
@@ -301,7 +311,7 @@ fn data_file(
     names: Option<&ColumnNames>,
 ) -> Result<DeltaFile> {
     let path = view.path().into_owned();
-    if path.contains("://") || path.starts_with('/') {
+    if is_elsewhere(&path) {
         return Err(Error::unsupported(format!(
             "the Delta table {} has files outside its folder (a shallow clone?), which this release does not read: {path}",
             location.text

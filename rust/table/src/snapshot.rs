@@ -5,20 +5,21 @@ mod pin;
 pub(crate) mod spark;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use futures::future::BoxFuture;
-use lakemark_format::{Encoding, Manifest, ManifestFile, ManifestIndex, column};
+use lakemark_format::{Encoding, Manifest, ManifestFile, ManifestIndex, ManifestUpdates, column};
 use lakemark_index::{Leaf, Predicate, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::advise::{Recorded, is_chosen_by_auto, is_record};
 use crate::build::lost::missing;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of, indexed_field, key_type_of_field};
 use crate::kind::Kind;
 use crate::names::ColumnNames;
@@ -29,7 +30,7 @@ use crate::store::Store;
 use crate::trust::Caught;
 use crate::updates::{Lineage, PendingRows};
 
-pub(crate) use self::pin::{LastSnapshot, listing_of, newest_listing, newest_manifest, read_shapes};
+pub(crate) use self::pin::{LastSnapshot, again_if_moved, listing_of, newest_listing, newest_manifest, read_shapes};
 
 /// One data file of a snapshot.
 #[derive(Clone, Debug)]
@@ -216,6 +217,34 @@ impl Snapshot {
     pub fn key_columns(&self) -> Option<Vec<String>> {
         let updates = self.manifest.as_ref()?.updates.as_ref()?;
         updates.key.iter().map(|stored| self.shown_name(stored).map(Cow::into_owned)).collect()
+    }
+
+    /// Whether the table lost a column of the key.
+    pub(crate) fn lacks_key(&self, updates: &ManifestUpdates) -> bool {
+        let is_there = |stored: &String| self.shown_name(stored).is_some_and(|name| self.field(&name).is_some());
+        !updates.key.iter().all(is_there)
+    }
+
+    /// Makes these partition columns text, which has their values as their folders are called.
+    pub(crate) fn hold_as_text(&mut self, columns: &BTreeSet<String>) -> Result<()> {
+        for (place, column) in self.partition_columns.iter_mut().enumerate() {
+            if !columns.contains(column.name()) {
+                continue;
+            }
+            *column = column.clone().with_data_type(DataType::Utf8);
+            let text = Arc::new(column.clone());
+            let typed =
+                self.schema.fields().iter().map(|field| if field.name() == text.name() { &text } else { field });
+            self.schema =
+                Arc::new(Schema::new_with_metadata(typed.cloned().collect::<Fields>(), self.schema.metadata.clone()));
+            for value in
+                Arc::make_mut(&mut self.files).iter_mut().filter_map(|file| file.partition_values.get_mut(place))
+            {
+                let text = cast(value, &DataType::Utf8);
+                *value = text.map_err(|error| Error::internal("a partition has no text").with_source(error))?;
+            }
+        }
+        Ok(())
     }
 
     /// The URL of the table's root folder.

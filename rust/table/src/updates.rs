@@ -14,6 +14,7 @@
 //! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `phase`: what a run comes to while a migration folds what is below it, and afterwards
+//! - `partitions`: what partition columns are while changes are pending
 //! - `lineage`: whether a store and a Delta table belong together
 //! - `border`: up to which key a slice reaches; `migrate`, `slice` and `folding`: from pending to the data files; `automatic`: when a writer begins that
 //! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
@@ -45,6 +46,7 @@ mod moved;
 mod overlay;
 mod pages;
 mod parameters;
+mod partitions;
 mod phase;
 mod publication;
 mod resolve;
@@ -74,9 +76,9 @@ pub(crate) use declare::declare_key;
 pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use lineage::{Lineage, repair};
+pub(crate) use lineage::{Lineage, last_of_none, repair};
 pub(crate) use migrate::migrate;
-pub(crate) use overlay::{Overlay, OverlayCache, Updated};
+pub(crate) use overlay::{Overlay, OverlayCache, Reach, Updated};
 pub(crate) use publication::{publish, under_way};
 pub(crate) use staged::{discard_staged, write_staged};
 pub(crate) use still::hold_still;

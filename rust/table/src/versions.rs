@@ -24,7 +24,7 @@ use crate::location::Location;
 use crate::snapshot::{Snapshot, listing_of, newest_listing};
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
-use crate::updates::Updated;
+use crate::updates::{Reach, Updated};
 
 /// The state of a version.
 pub(crate) async fn pin(table: &Table, version: u64) -> Result<Snapshot> {
@@ -69,7 +69,8 @@ async fn pin_listed(
     let listing = listing_of(table, marked.updates.as_ref(), later, files).await?;
     let mut snapshot = Snapshot::pin_listing(table, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
-        let updated = Updated::of(&snapshot, store, updates, (version, false))?;
+        let updated =
+            Updated::of(&mut snapshot, (store, &table.overlays), updates, (version, false), Reach::Runs).await?;
         let overlay = updated.overlay_of_runs(&snapshot, &table.overlays).await?;
         snapshot.lay_over(&overlay);
     }

@@ -60,7 +60,12 @@ impl Begun {
 /// Whether somebody may still write a file without anybody seeing it: what is read of it now is not to be remembered.
 #[must_use]
 pub fn is_young(meta: &ObjectMeta) -> bool {
-    Begun(now_ns()).is_young(modified_ns(meta), meta.e_tag.as_deref())
+    is_young_at(now_ns(), modified_ns(meta), meta.e_tag.as_deref())
+}
+
+fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
+    let is_within_tick = |time: i128| time + FINE.as_nanos().cast_signed() > now;
+    Begun(now).is_young(modified_ns, tag) || tag.and_then(changed_ns).is_some_and(is_within_tick)
 }
 
 fn now_ns() -> i128 {
@@ -97,5 +102,15 @@ mod tests {
             assert_eq!(at(5, Some(&old_or_fine)), Some(old_or_fine.clone()));
         }
         assert!(was_young("young:") && !was_young("local-1-2-3-c4"));
+    }
+
+    #[test]
+    fn what_is_read_of_a_file_within_a_tick_of_its_change_is_not_remembered() {
+        let changed = 999 * SECOND_NS + 1;
+        let local = format!("local-1-2-3-c{changed:x}");
+        let tick = FINE.as_nanos().cast_signed();
+        for (later, is_young) in [(0, true), (tick - 1, true), (tick, false), (10 * tick, false)] {
+            assert_eq!(is_young_at(changed + later, 0, Some(&local)), is_young, "{later}");
+        }
     }
 }

@@ -124,6 +124,29 @@ pub(super) async fn migrate_then(
     }
 }
 
+/// Keeps the commit of a migration out of the log whose process is gone: an object store may still do what it was asked for. Says whether
+/// the commit has not come, by this version of the table or now.
+///
+/// # Errors
+/// Nobody can tell.
+pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
+    let info = commit_info("ABANDON MIGRATION", Some(version), Utc::now().timestamp_millis(), &json!({}));
+    Log { location, transaction, lock: None }.keep_out(version, &[info]).await
+}
+
+fn commit_info(operation: &str, read_version: Option<u64>, now: i64, metrics: &Value) -> Value {
+    json!({"commitInfo": {
+        "timestamp": now,
+        "operation": operation,
+        "operationParameters": {},
+        "readVersion": read_version,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": false,
+        "operationMetrics": metrics,
+        "engineInfo": concat!("lakemark/", env!("CARGO_PKG_VERSION")),
+    }})
+}
+
 /// The columns of the files and those of partitions, as they are stored.
 fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
     let stored = stored_fields(state.logged_schema.fields());
@@ -148,19 +171,11 @@ async fn actions(
     transaction: &ApplicationTransaction,
 ) -> Result<Vec<Value>> {
     let now = Utc::now().timestamp_millis();
-    let mut lines = vec![json!({"commitInfo": {
-        "timestamp": now,
-        "operation": "MIGRATE",
-        "operationParameters": {},
-        "readVersion": snapshot.delta_version(),
-        "isolationLevel": "Serializable",
-        "isBlindAppend": false,
-        "operationMetrics": {
-            "numAddedFiles": folded.files.len().to_string(),
-            "numRemovedFiles": folded.replaced.len().to_string(),
-        },
-        "engineInfo": concat!("lakemark/", env!("CARGO_PKG_VERSION")),
-    }})];
+    let metrics = json!({
+        "numAddedFiles": folded.files.len().to_string(),
+        "numRemovedFiles": folded.replaced.len().to_string(),
+    });
+    let mut lines = vec![commit_info("MIGRATE", snapshot.delta_version(), now, &metrics)];
     let replaced: Vec<&str> =
         folded.replaced.iter().filter_map(|file| Some(snapshot.files().get(*file)?.path.as_str())).collect();
     let removed = state.removals(&replaced, now).await?;

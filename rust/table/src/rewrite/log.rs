@@ -117,6 +117,17 @@ impl Log<'_> {
         }
     }
 
+    /// Takes the version after `version`, so that a commit of the transaction which was sent to be that one comes no more; says whether
+    /// it has not come.
+    pub(super) async fn keep_out(&self, version: u64, actions: &[Value]) -> Result<bool> {
+        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
+        match self.put(version + 1, lines.join("\n").into_bytes()).await? {
+            Put::Made => Ok(true),
+            Put::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
+            Put::Refused(cause) | Put::Missing(cause) | Put::Unknown(cause) => Err(self.unwritable(cause)),
+        }
+    }
+
     /// Puts a version if there is none of that number.
     async fn put(&self, version: u64, bytes: Vec<u8>) -> Result<Put> {
         let name = commit_name(version);

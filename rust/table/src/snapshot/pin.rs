@@ -12,7 +12,7 @@ use object_store::ObjectMeta;
 
 use super::followed::followed;
 use super::{DataFile, FileMarks, Snapshot, shown_schema};
-use crate::build::was_young;
+use crate::build::{is_young, was_young};
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::{FileShape, modified_ns};
@@ -21,7 +21,7 @@ use crate::schema;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::trust::Caught;
-use crate::updates::{Lineage, Overlay, Updated, under_way};
+use crate::updates::{Lineage, Overlay, Reach, Updated, last_of_none, under_way};
 use crate::versions;
 
 /// Footers that are read at a time.
@@ -48,7 +48,15 @@ impl Snapshot {
             snapshot.sequence = Some(next.saturating_sub(1));
             return Ok(snapshot);
         }
-        let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded()))?;
+        if snapshot.lacks_key(updates)
+            && let Some(last) = last_of_none(store, updates).await?
+        {
+            // The key is needed by nobody until something is changed.
+            snapshot.sequence = Some(last);
+            return Ok(snapshot);
+        }
+        let pinned = (manifest.number, snapshot.folded());
+        let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
         let overlay = updated.overlay(&snapshot, &table.overlays).await?;
         snapshot.lay_over(&overlay);
         Ok(snapshot)
@@ -82,7 +90,7 @@ impl Snapshot {
                 let listed = Source::Listing(files.iter().map(|file| file.meta.clone()).collect());
                 let listing = listing_of(table, updates, &later, files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
-                if is_plain {
+                if is_plain && !snapshot.files().iter().any(|file| is_young(&file.meta)) {
                     table.last.insert(listed, &snapshot);
                 }
                 Ok(snapshot)
@@ -348,11 +356,11 @@ fn moves_too_fast(table: &Table) -> Error {
 
 /// Pins again where something was not there, or not what it should be: between the reading of a manifest and of what it names a
 /// publication may have moved files, and a reader that was stopped for hours finds what a vacuum has left. Damage is the same again.
-async fn again_if_moved<F: Future<Output = Result<Snapshot>>>(pin: impl Fn() -> F) -> Result<Snapshot> {
+pub(crate) async fn again_if_moved<T, F: Future<Output = Result<T>>>(pin: impl Fn() -> F) -> Result<T> {
     let mut met: Option<String> = None;
     for _ in 0..ATTEMPTS {
         let error = match pin().await {
-            Ok(snapshot) => return Ok(snapshot),
+            Ok(pinned) => return Ok(pinned),
             Err(error) => error,
         };
         let may_have_moved = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Io);

@@ -128,6 +128,11 @@ impl OpenFile {
         said.iter().find(|entry| entry.key == name)?.value.as_deref()
     }
 
+    /// The columns that it stores.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
     pub(crate) fn meta(&self) -> &ObjectMeta {
         &self.file.meta
     }

@@ -15,7 +15,7 @@ use super::level::{FileIdentity, Level, identity};
 use super::lineage::{application, application_through};
 use super::locks::MigrationLock;
 use super::migrate::Begun;
-use super::overlay::Updated;
+use super::overlay::{Reach, Updated};
 use super::resolve::positions;
 use super::settle::Ground;
 use super::slice::Slice;
@@ -26,7 +26,7 @@ use crate::footer::modified_ns;
 use crate::locks::holding;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
-use crate::rewrite::delta::{ApplicationTransaction, Migrated, migrate as migrate_delta};
+use crate::rewrite::delta::{ApplicationTransaction, Migrated, keep_out, migrate as migrate_delta};
 use crate::rewrite::{Fold, Folded, FoldedKeys, folder};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -67,13 +67,14 @@ async fn fold_once(
     options: &MigrateOptions,
     report: &mut MigrateReport,
 ) -> Result<Option<u64>> {
-    let base = Snapshot::pin_base(table).await?;
+    let mut base = Snapshot::pin_base(table).await?;
     if base.folded() {
         // An attempt that looked like a failure was none.
         return Ok(base.delta_version());
     }
-    let manifest = base.manifest.as_ref().ok_or_else(|| no_key(table))?;
-    let updated = Updated::of(&base, store, &begun.updates, (manifest.number, false))?;
+    let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
+    let (of, begun_of) = ((store.as_ref(), &table.overlays), &begun.updates);
+    let updated = Updated::of(&mut base, of, begun_of, (manifest.number, false), Reach::Runs).await?;
     let levels = updated.levels(&base, &table.overlays).await?;
     let ground = Ground { base: &base, key: &updated.key, schema: &updated.schema };
     let overlay = updated.stack(&ground, &levels, 0).await?;
@@ -115,9 +116,28 @@ async fn fold_once(
     Ok(version)
 }
 
+/// Whether a migration whose process is gone has not taken effect by this state, and cannot any more. The caller holds the lock of
+/// migrations.
+///
+/// # Errors
+/// Nobody can tell: it may yet take effect.
+pub(super) async fn cannot_come(table: &Table, base: &Snapshot, migration: u64) -> Result<bool> {
+    let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
+    if table.location.local.is_some() {
+        // What a local file system was asked for is done, or not.
+        return Ok(true);
+    }
+    let transaction =
+        ApplicationTransaction { id: application(manifest.store_id), version: number(migration)?, through: None };
+    keep_out(&table.location, version, &transaction).await
+}
+
+fn number(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| Error::internal("too many migrations"))
+}
+
 /// What the commit says to stores that are put back from a backup.
 fn transaction(store_id: [u8; 16], begun: &Begun) -> Result<ApplicationTransaction> {
-    let number = |number: u64| i64::try_from(number).map_err(|_| Error::internal("too many migrations"));
     let last = begun.updates.log.first_sequence.saturating_sub(1);
     let through = begun.is_whole.then(|| number(last)).transpose()?;
     Ok(ApplicationTransaction {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
-use super::overlay::Updated;
+use super::overlay::{Reach, Updated};
 use super::parameters::Parameters;
 use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
-use crate::snapshot::{Snapshot, newest_manifest};
+use crate::snapshot::{Snapshot, again_if_moved, newest_manifest};
 use crate::table::Table;
 
 /// What those miss who read the folder's own files.
@@ -33,11 +33,19 @@ pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
     if table.version().is_some() {
         return Ok(None);
     }
-    let snapshot = Snapshot::pin(table).await?;
-    let (Some(manifest), Some(store)) = (snapshot.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
-    let Some(updates) = &manifest.updates else { return Ok(None) };
+    // Runs and log are read once more after the snapshot was pinned.
+    again_if_moved(|| info_now(table)).await
+}
+
+async fn info_now(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
+    let mut snapshot = Snapshot::pin(table).await?;
+    let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else { return Ok(None) };
+    let Some(updates) = manifest.updates.as_ref().filter(|updates| !snapshot.lacks_key(updates)) else {
+        return Ok(None);
+    };
     let parameters = Parameters::of(&updates.options)?;
-    let updated = Updated::of(&snapshot, store, updates, (manifest.number, snapshot.folded()))?;
+    let pinned = (manifest.number, snapshot.folded());
+    let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
     let tail = updated.tail(&snapshot, &table.overlays.reader).await?;
     table.overlays.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;

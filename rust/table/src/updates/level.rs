@@ -72,6 +72,12 @@ pub(crate) struct Level {
     replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
 }
 
+impl std::fmt::Debug for Level {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Level").field("rows", &self.row_count()).finish_non_exhaustive()
+    }
+}
+
 impl Level {
     /// A level of these rows, of which nothing is resolved.
     pub(crate) fn new(id: [u8; 16], rows: LevelRows, whole: RowSet, partial: RowSet) -> Self {

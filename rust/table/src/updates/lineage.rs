@@ -118,7 +118,7 @@ impl Lineage {
             return Ok(None);
         }
         let next = next_sequence(store, updates).await?;
-        let is_empty = updates.runs.is_empty() && next == updates.log.first_sequence;
+        let is_empty = is_nothing_pending(updates, next);
         match self {
             Self::Behind { through, .. } if is_empty || next <= through + 1 => Ok(Some(next.max(through + 1))),
             Self::Behind { migrations, .. } => Err(parted(
@@ -133,6 +133,17 @@ impl Lineage {
             Self::Same { .. } => Ok(None),
         }
     }
+}
+
+/// The number of the last change, if none is pending.
+pub(crate) async fn last_of_none(store: &Store, updates: &ManifestUpdates) -> Result<Option<u64>> {
+    let next = next_sequence(store, updates).await?;
+    Ok(is_nothing_pending(updates, next).then(|| next.saturating_sub(1)))
+}
+
+/// Whether neither runs nor the log, whose next change has this number, have changes.
+fn is_nothing_pending(updates: &ManifestUpdates, next: u64) -> bool {
+    updates.runs.is_empty() && next == updates.log.first_sequence
 }
 
 async fn number_of(state: &DeltaState, application: &str) -> Result<Option<u64>> {

@@ -14,10 +14,11 @@ use lakemark_index::RowSet;
 
 use super::choice::to_merge;
 use super::flush::resolution_of;
+use super::folding::cannot_come;
 use super::key::KeyColumns;
 use super::level::{FileIdentity, Hits, Level, LevelRows, identity};
 use super::locks::MigrationLock;
-use super::overlay::Updated;
+use super::overlay::{Reach, Updated};
 use super::resolved::Resolved;
 use super::runs::{RunWriter, buffered};
 use super::settle::{Ground, Stacked};
@@ -42,7 +43,9 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
             writing.table.overlays.runs.keep(&updates.runs);
             return Ok(());
         };
-        let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, writing.base.folded()))?;
+        let of = (writing.store.as_ref(), &writing.table.overlays);
+        let pinned = (manifest.number, writing.base.folded());
+        let updated = Updated::of(&mut writing.base, of, &updates, pinned, Reach::Log).await?;
         let levels = updated.levels(&writing.base, &writing.table.overlays).await?;
         let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
@@ -76,7 +79,15 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
     }
     let edit = match base.delta_version().filter(|_| base.folded()) {
         Some(version) => Edit::EndMigration { number, version },
-        None => Edit::AbandonMigration { number },
+        None => match cannot_come(writing.table, &base, number).await {
+            Ok(true) => Edit::AbandonMigration { number },
+            // It came meanwhile: whoever looks next ends it.
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(number, %error, "a migration whose process is gone may still take effect; nobody lets go of it yet");
+                return Ok(());
+            }
+        },
     };
     commit(writing.store, &edit).await.map(|_| ())
 }

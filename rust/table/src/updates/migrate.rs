@@ -21,9 +21,9 @@ use lakemark_index::RowSet;
 
 use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
-use super::folding::fold;
+use super::folding::{cannot_come, fold};
 use super::locks::MigrationLock;
-use super::overlay::Updated;
+use super::overlay::{Reach, Updated};
 use super::settle::Stacked;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
@@ -96,6 +96,8 @@ async fn tidy_up(table: &Arc<Table>, store: &Store) -> Result<()> {
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
         Some(migration) if base.folded() => end(store, migration.number, base.delta_version()).await,
+        // It came meanwhile.
+        Some(migration) if !cannot_come(table, &base, migration.number).await? => Box::pin(tidy_up(table, store)).await,
         _ => Ok(()),
     }
 }
@@ -123,7 +125,8 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     let newest = writing.store.newest().await?;
     let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
     let mut updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
-    let updated = Updated::of(&writing.base, writing.store, &updates, (manifest.number, false))?;
+    let of = (writing.store.as_ref(), &table.overlays);
+    let updated = Updated::of(&mut writing.base, of, &updates, (manifest.number, false), Reach::Log).await?;
     let levels = updated.levels(&writing.base, &table.overlays).await?;
     let slices = slices(&updated, &levels, border.as_deref()).await?;
     if slices.is_empty() {
@@ -162,10 +165,11 @@ async fn border(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<B
         }
         flush_if_room(&mut writing).await?;
     }
-    let base = Snapshot::pin_base(table).await?;
-    let (Some(manifest), Some(store)) = (base.manifest.as_ref(), table.store.as_ref()) else { return Ok(None) };
+    let mut base = Snapshot::pin_base(table).await?;
+    let (Some(manifest), Some(store)) = (base.manifest.clone(), table.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
-    let updated = Updated::of(&base, store, updates, (manifest.number, base.folded()))?;
+    let pinned = (manifest.number, base.folded());
+    let updated = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Runs).await?;
     let levels = updated.levels(&base, &table.overlays).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);

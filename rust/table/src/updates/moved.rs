@@ -1,7 +1,8 @@
 //! Whether the rows that a statement read are still what it read, where others changed the data files meanwhile.
 //!
 //! Our own changes have sequence numbers, those of other writers have none. For the keys that are written, the rows that were seen are
-//! compared with those that would be seen now: a file that others only wrote anew, row for row, is no conflict.
+//! compared with those that would be seen now, in data files and pending: a file that others only wrote anew, row for row, is no
+//! conflict, nor is a row that was pending and was migrated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
-use super::level::{FileIdentity, identity};
-use super::overlay::Overlay;
+use super::level::{FileIdentity, chosen, identity};
+use super::overlay::{Overlay, PendingRows};
 use super::resolve::positions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
@@ -49,7 +50,10 @@ pub(super) async fn changed_since(
         true => now.remove(file).is_none(),
         false => true,
     });
-    let (then, now) = (values(read, key, &then).await.map_err(untold)?, values(base, key, &now).await?);
+    let was = pending(read.pending().map(Arc::as_ref), read, key, keys).await.map_err(untold)?;
+    let is = pending(Some(&overlay.pending), base, key, keys).await?;
+    let then = values(read, key, &then, was).await.map_err(untold)?;
+    let now = values(base, key, &now, is).await?;
     Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
 }
 
@@ -96,9 +100,44 @@ async fn visible(
     Ok(seen)
 }
 
-/// The values of rows, by key.
-async fn values(snapshot: &Snapshot, key: &Arc<KeyColumns>, rows: &Rows) -> Result<ByKey> {
+/// The pending rows with one of the keys.
+async fn pending(
+    pending: Option<&PendingRows>,
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    keys: &Keys,
+) -> Result<Vec<RecordBatch>> {
+    let (Some(pending), schema) = (pending, snapshot.schema()) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for file in &pending.files {
+        let rows = file.level.rows_with(key, keys).await?.and(&file.rows);
+        if !rows.is_empty() {
+            found.push(file.level.read(&schema, &rows).await?);
+        }
+    }
+    for batch in &pending.batches {
+        let encoded = key.encode(batch)?;
+        let rows = keys.places_in(&encoded);
+        if !rows.is_empty() {
+            let universe = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+            found.push(chosen(batch, &RowSet::from_rows(rows, universe))?);
+        }
+    }
+    Ok(found)
+}
+
+/// The values of rows of data files and of others, by key.
+async fn values(
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    rows: &Rows,
+    mut batches: Vec<RecordBatch>,
+) -> Result<ByKey> {
     let schema = snapshot.schema();
+    for (place, rows) in rows.values() {
+        let Some(file) = snapshot.files().get(*place) else { continue };
+        batches.push(RowFile::of(snapshot, file).open().await?.collect(&schema, Some(rows)).await?);
+    }
     let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone()));
     let incomparable = |error| {
         let text = "others changed data files meanwhile, and rows of these types cannot be compared; try again";
@@ -106,9 +145,7 @@ async fn values(snapshot: &Snapshot, key: &Arc<KeyColumns>, rows: &Rows) -> Resu
     };
     let converter = RowConverter::new(fields.collect()).map_err(incomparable)?;
     let mut values = ByKey::new();
-    for (place, rows) in rows.values() {
-        let Some(file) = snapshot.files().get(*place) else { continue };
-        let batch: RecordBatch = RowFile::of(snapshot, file).open().await?.collect(&schema, Some(rows)).await?;
+    for batch in batches {
         let whole = converter.convert_columns(batch.columns()).map_err(incomparable)?;
         for (row, (bytes, whole)) in key.encode(&batch)?.iter().zip(&whole).enumerate() {
             let slot = values.entry(bytes.as_ref().into()).or_insert_with(|| (key.shown(&batch, row), Vec::new()));

@@ -21,6 +21,7 @@ use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Level, LevelRows, chosen, identity};
 use super::pages::KeyPages;
 use super::parameters::Parameters;
+use super::partitions::{LogTypes, typed_otherwise};
 use super::phase::Phase;
 use super::resolve::{Positions, positions};
 use super::rows::{as_table, change_schema};
@@ -57,6 +58,8 @@ pub struct PendingFile {
     pub rows: RowSet,
     /// Where its keys are, if that is known.
     pub(super) keys: Option<Arc<KeyPages>>,
+    /// The run as it was opened.
+    pub(super) level: Arc<Level>,
 }
 
 impl PendingRows {
@@ -101,6 +104,8 @@ pub(crate) struct OverlayCache {
     pub(super) reader: TailSlot,
     /// What the writer knows of it; not shared, so that taking changes in copies nothing.
     pub(super) writer: TailSlot,
+    /// What partition columns were when the changes of the log were made.
+    pub(super) types: LogTypes,
     last: Mutex<Option<(Made, Arc<Overlay>)>>,
     lower: Mutex<Option<Arc<Lower>>>,
 }
@@ -171,18 +176,32 @@ pub(crate) struct Updated<'a> {
     pub schema: SchemaRef,
 }
 
+/// How much of what is pending is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The runs alone: nobody keeps the log for whoever reads them.
+    Runs,
+    /// The log as well.
+    Log,
+}
+
 /// The fingerprint of the names that columns have in files and logs, where those are others.
 fn names_of(base: &Snapshot) -> u64 {
     base.column_names().map_or(0, |names| names.fingerprint())
 }
 
 impl<'a> Updated<'a> {
-    pub(crate) fn of(
-        base: &Snapshot,
-        store: &'a Store,
+    /// Gives the base the types that pending changes need: those of `runs`, and of the log if it is read as well.
+    pub(crate) async fn of(
+        base: &mut Snapshot,
+        (store, cache): (&'a Store, &OverlayCache),
         updates: &'a ManifestUpdates,
         (manifest, folded): (u64, bool),
+        reach: Reach,
     ) -> Result<Self> {
+        let log = (reach == Reach::Log).then_some(&updates.log);
+        let others = typed_otherwise(base, store, (updates, log), cache).await?;
+        base.hold_as_text(&others)?;
         let table = base.schema();
         let shown = |stored: &String| {
             base.shown_name(stored).map(std::borrow::Cow::into_owned).ok_or_else(|| {
@@ -340,7 +359,7 @@ impl<'a> Updated<'a> {
     async fn add_rows(
         &self,
         ground: &Ground<'_>,
-        level: &Level,
+        level: &Arc<Level>,
         (rows, open): (&RowSet, &RowSet),
         pending: &mut PendingRows,
     ) -> Result<()> {
@@ -352,8 +371,9 @@ impl<'a> Updated<'a> {
                 }
             }
             LevelRows::File(file) if !rows.is_empty() => {
-                let (meta, row_groups) = (file.meta().clone(), file.row_groups.clone());
-                pending.files.push(PendingFile { meta, row_groups, rows: rows.clone(), keys: level.pages(&self.key) });
+                let (meta, row_groups, rows) = (file.meta().clone(), file.row_groups.clone(), rows.clone());
+                let (keys, level) = (level.pages(&self.key), Arc::clone(level));
+                pending.files.push(PendingFile { meta, row_groups, rows, keys, level });
             }
             LevelRows::Memory(_) | LevelRows::File(_) | LevelRows::None => {}
         }

@@ -86,6 +86,6 @@ impl PendingFile {
     fn narrowed(&self, keys: Option<&KeyRanges>) -> Self {
         let (Some(keys), Some(pages)) = (keys, &self.keys) else { return self.clone() };
         let rows = self.rows.and(&pages.rows_with(keys, self.rows.universe()));
-        Self { meta: self.meta.clone(), row_groups: self.row_groups.clone(), rows, keys: Some(Arc::clone(pages)) }
+        Self { rows, ..self.clone() }
     }
 }

@@ -143,11 +143,11 @@ impl Tail {
     }
 }
 
-fn open(path: &Path) -> Result<File> {
+pub(super) fn open(path: &Path) -> Result<File> {
     local::open(path).map(|(file, _)| file).map_err(|error| unreadable(path, error))
 }
 
-fn unreadable(path: &Path, error: std::io::Error) -> Error {
+pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
     use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
     let path = path.display();
     let said = match error.kind() {
@@ -161,7 +161,7 @@ fn unreadable(path: &Path, error: std::io::Error) -> Error {
     said.with_source(error)
 }
 
-fn damaged(path: &Path) -> Error {
+pub(super) fn damaged(path: &Path) -> Error {
     Error::corrupt(format!(
         "the log of updates {} is damaged; it holds changes that are nowhere else: restore it from a copy",
         path.display()
@@ -177,6 +177,12 @@ pub(crate) fn to_ipc(rows: &RecordBatch, names: Option<&ColumnNames>) -> Result<
     writer.write(&stored).and_then(|()| writer.finish()).map_err(impossible)?;
     drop(writer);
     Ok(bytes)
+}
+
+/// The columns that rows of a log were written with, under their stored names.
+pub(super) fn schema_of(bytes: &[u8]) -> Result<SchemaRef> {
+    let reader = StreamReader::try_new(bytes, None);
+    reader.map(|reader| reader.schema()).map_err(|error| Error::corrupt("a change has no columns").with_source(error))
 }
 
 fn from_ipc(bytes: &[u8], names: Option<&ColumnNames>) -> Result<Vec<RecordBatch>> {

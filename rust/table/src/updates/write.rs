@@ -25,7 +25,7 @@ use super::level::chosen;
 use super::lineage;
 use super::locks::WriterLock;
 use super::moved::changed_since;
-use super::overlay::{Overlay, Updated};
+use super::overlay::{Overlay, Reach, Updated};
 use super::parameters::Parameters;
 use super::publication;
 use super::tail::{Tail, to_ipc};
@@ -179,7 +179,8 @@ impl<'a> Writing<'a> {
         let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
         let parameters = Parameters::of(&updates.options)?;
-        let updated = Updated::of(&base, store, &updates, (manifest.number, base.folded()))?;
+        let pinned = (manifest.number, base.folded());
+        let updated = Updated::of(&mut base, (store, &table.overlays), &updates, pinned, Reach::Log).await?;
         let mut tail = updated.tail(&base, &table.overlays.writer).await?;
         let Updated { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);

@@ -5,7 +5,7 @@ use std::path::Path;
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Date32Type};
 use lakemark_index::Predicate;
-use lakemark_table::{BuildOptions, FileProbe, ProbeOptions, Snapshot, Table, TableFormat, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, ProbeOptions, Snapshot, Table, TableFormat, TableOptions};
 use roaring::RoaringTreemap;
 use serde_json::json;
 
@@ -52,6 +52,19 @@ fn table(features: bool, configuration: serde_json::Value) -> tempfile::TempDir 
     actions.push(add(root, "b.parquet", None));
     commit(root, 0, &actions);
     folder
+}
+
+#[tokio::test]
+async fn files_outside_of_the_table_are_refused_however_they_are_written() {
+    for path in ["/elsewhere/c.parquet", "file:/elsewhere/c.parquet", "file:///c.parquet", "s3a://bucket/c.parquet"] {
+        let folder = table(false, json!({}));
+        let mut outside = add(folder.path(), "a.parquet", None);
+        outside["add"]["path"] = path.into();
+        commit(folder.path(), 1, &[outside]);
+        let error = open(folder.path()).await.snapshot().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{path}: {error}");
+        assert!(error.to_string().contains(path), "{error}");
+    }
 }
 
 /// The bytes of an inline deletion vector.

@@ -4,6 +4,7 @@ mod availability;
 mod during;
 mod filters;
 mod lake;
+mod late;
 mod migration;
 mod model;
 mod narrowing;

@@ -152,6 +152,36 @@ async fn a_row_that_others_changed_since_a_statement_read_it_is_a_conflict() {
     assert_eq!(changed(&table, &read, 7).await, Err(ErrorKind::Conflict));
 }
 
+/// What was pending when it was read may be in a data file since, and others may have changed it there.
+#[tokio::test]
+async fn a_row_that_was_pending_and_that_others_changed_since_is_a_conflict() {
+    for flushed in [false, true] {
+        let mut lake = Lake::new(&PLAIN, false);
+        let base: Vec<_> = (0..10).map(|k| (k, Some(1), Some("base"))).collect();
+        let add = lake.put("f.parquet", &batch(&base));
+        lake.commit(&[add]);
+        let table = keyed(lake.root()).await;
+        for key in [3, 4, 20, 21] {
+            make(&table, Operation::Upsert, one(key, 2, "up")).await.unwrap();
+        }
+        if flushed {
+            table.flush().await.unwrap();
+        }
+        let read = table.snapshot().await.unwrap();
+        table.migrate(MigrateOptions::default()).await.unwrap();
+        // Nobody else changed anything.
+        assert_eq!(changed(&table, &read, 21).await, Ok(()), "{flushed}");
+        let rest: Vec<_> = base.iter().map(|row| if row.0 == 3 { (3, Some(2), Some("up")) } else { *row }).collect();
+        let removes = lake.files().into_iter().map(|name| Lake::removes(&name));
+        let actions: Vec<_> = removes.chain([lake.put("g.parquet", &batch(&rest))]).collect();
+        lake.commit(&actions);
+        assert_eq!(changed(&table, &read, 3).await, Ok(()), "the same row, {flushed}");
+        assert_eq!(changed(&table, &read, 4).await, Err(ErrorKind::Conflict), "set back, {flushed}");
+        assert_eq!(changed(&table, &read, 20).await, Err(ErrorKind::Conflict), "deleted, {flushed}");
+        assert_eq!(changed(&table, &read, 5).await, Ok(()), "never pending, {flushed}");
+    }
+}
+
 #[tokio::test]
 async fn a_row_of_a_folder_that_others_changed_since_a_statement_read_it_is_a_conflict() {
     let folder = folder();

@@ -67,7 +67,8 @@ async fn changed(root: &Path) -> Arc<Table> {
     table
 }
 
-async fn counted(snapshot: &Snapshot) -> u64 {
+/// The rows of a snapshot, in files and pending.
+pub async fn counted(snapshot: &Snapshot) -> u64 {
     let mut rows = snapshot.pending().map_or(0, |pending| pending.row_count());
     for file in snapshot.files() {
         // A publication may have moved it.

@@ -136,3 +136,38 @@ async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
         without_marks(folder.path());
     }
 }
+
+#[tokio::test]
+async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
+    for is_pending in [false, true] {
+        let mut lake = Lake::new(&PLAIN, true);
+        let add = lake.put("f.parquet", &batch(&[(1, Some(1), Some("base"))]));
+        lake.commit(&[add]);
+        let table = keyed(lake.root()).await;
+        make(&table, Operation::Upsert, batch(&[(2, Some(2), Some("up"))])).await.unwrap();
+        if !is_pending {
+            table.migrate(MigrateOptions::default()).await.unwrap();
+        }
+        lake.alter(&PLAIN[1..]);
+        for table in [&table, &open(lake.root()).await] {
+            let error = make(table, Operation::Update, numbers(&[(1, Some(2))])).await.unwrap_err();
+            assert!(error.to_string().contains("the column k of the key is no longer in the table"), "{error}");
+            let snapshot = table.snapshot().await;
+            if is_pending {
+                let error = snapshot.unwrap_err();
+                assert!(error.to_string().contains("the column k of the key is no longer in the table"), "{error}");
+                continue;
+            }
+            let snapshot = snapshot.unwrap();
+            assert_eq!((snapshot.schema().fields().len(), snapshot.files().len()), (2, 2));
+            assert_eq!((snapshot.key_columns(), snapshot.pending().is_some()), (None, false));
+            assert_eq!(snapshot.sequence(), Some(1));
+            assert!(table.updates_info().await.unwrap().is_none());
+        }
+        // It is the same column as before.
+        lake.alter(&PLAIN);
+        make(&table, Operation::Update, numbers(&[(1, Some(7))])).await.unwrap();
+        let expected = BTreeMap::from([(1, row(7, "base")), (2, row(2, "up"))]);
+        assert_eq!(rows(&*open(lake.root()).await).await, expected);
+    }
+}
