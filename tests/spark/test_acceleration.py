@@ -560,6 +560,32 @@ def test_a_file_that_was_replaced_or_touched_since_spark_listed_it(
         assert collected(ours) == collected(theirs) != []
 
 
+def test_a_file_that_is_replaced_after_planning_is_read_whole(
+    spark: SparkSession, fast: SparkSession, tmp_path: Path
+) -> None:
+    """The new file has as many bytes, row groups and rows, so that only its time tells."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    path, table = folder / "part.parquet", scattered(0)
+
+    def write(rows: pa.Table) -> os.stat_result:
+        plain = {"use_dictionary": False, "compression": "none"}
+        pq.write_table(rows, path, row_group_size=GROUP_ROWS, **plain)
+        return path.stat()
+
+    listed = write(table)
+    mark(folder, "k")
+    # Row 1 is in the first row group now, and in the last one later.
+    planned = fast.read.parquet(str(folder)).where("k = 1237")
+    assert skipped(planned) == (GROUPS - 1, GROUPS)
+    replaced = write(table.take(pa.array(range(FILE_ROWS - 1, -1, -1))))
+    assert replaced.st_size == listed.st_size
+    os.utime(path, ns=(listed.st_atime_ns, listed.st_mtime_ns + 5_000_000))
+    assert collected(planned) == ["Row(id=1, k=1237, name='n01237', part=0)"]
+    theirs = spark.read.parquet(str(folder)).where("k = 1237")
+    assert collected(theirs) == collected(planned)
+
+
 @pytest.mark.parametrize("harm", ["segments", "manifest", "no marks", "no index"])
 def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, tmp_path: Path, harm: str) -> None:
     folder = write_folder(tmp_path / "t", files=2)

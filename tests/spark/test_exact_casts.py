@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
+from spark_tables import mark
 from test_errors import failure
 
 if TYPE_CHECKING:
@@ -135,3 +136,91 @@ def test_sql_follows_the_policy_of_spark(spark: SparkSession, path: Path) -> Non
         assert state(path)[0]["a"] == 7
     finally:
         spark.conf.set(policy, before)
+
+
+# ---- nanoseconds, of which Spark knows no more than microseconds
+
+FINE, WHOLE = 1_700_000_000_123_456_789, 1_700_000_000_123_456_000
+
+
+def write_moments(folder: Path, moments: list[int | None], key: str = "id") -> Path:
+    """Rows 1, 2, 3 … with these nanoseconds since 1970."""
+    ids = range(1, len(moments) + 1)
+    at = pa.array(moments, pa.timestamp("ns"))
+    inside = pa.array([{"at": moment} for moment in moments], pa.struct([("at", pa.timestamp("ns"))]))
+    folder.mkdir()
+    columns = {"id": pa.array(ids, pa.int64()), "at": at, "n": pa.array(ids, pa.int32())}
+    pq.write_table(pa.table(columns | ({"inside": inside} if key == "n" else {})), folder / "part.parquet")
+    lakemark.Table(folder, key=key)
+    return folder
+
+
+def moments(path: Path) -> dict[int, tuple[int | None, int]]:
+    """For each id the nanoseconds and `n`."""
+    found = pa.table(lakemark.Table(path).scan())
+    at = found["at"].cast(pa.int64()).to_pylist()
+    return dict(zip(found["id"].to_pylist(), zip(at, found["n"].to_pylist(), strict=True), strict=True))
+
+
+def refused(spark: SparkSession, path: Path, statement: str, column: str = "at") -> None:
+    """Nothing is changed, and the error names the value and what to do."""
+    before = pa.table(lakemark.Table(path).scan()).sort_by("n")
+    text = failure(lambda: spark.sql(statement.format(f"lm.`{path}`")))
+    assert "LakemarkException$Unsupported" in text
+    assert f"column '{column}' of " in text
+    assert "has 2023-11-14T22:13:20.123456789, which Spark would cut" in text
+    assert "Table.update" in text
+    assert pa.table(lakemark.Table(path).scan()).sort_by("n") == before
+
+
+MERGED = "MERGE INTO {} t USING (SELECT 2L AS id) s ON t.id = s.id WHEN MATCHED THEN "
+
+
+def test_a_row_whose_digits_spark_would_cut_is_not_written_back(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_moments(tmp_path / "t", [WHOLE, FINE, None, FINE])
+    table = f"lm.`{path}`"
+    for statement in (
+        "UPDATE {} SET n = n + 1 WHERE id = 2",
+        "UPDATE {} SET id = id + 10 WHERE id = 2",
+        "UPDATE {} SET at = at + INTERVAL 1 DAY WHERE id = 2",
+        MERGED + "UPDATE SET n = 7",
+    ):
+        refused(spark, path, statement)
+    # Rows without such digits, statements that do not read the column, and rows that go.
+    spark.sql(f"UPDATE {table} SET n = n + 10 WHERE id IN (1, 3)")
+    spark.sql(f"UPDATE {table} SET at = TIMESTAMP_NTZ '2023-11-14 22:13:20.5' WHERE id = 2")
+    spark.sql(f"DELETE FROM {table} WHERE id = 4")
+    spark.sql(f"INSERT INTO {table} VALUES (5, TIMESTAMP_NTZ '2023-11-14 22:13:20.123456', 5)")
+    expected = {1: (WHOLE, 11), 2: (1_700_000_000_500_000_000, 2), 3: (None, 13), 5: (WHOLE, 5)}
+    assert moments(path) == expected
+    spark.sql((MERGED + "DELETE").format(table))
+    del expected[2]
+    assert moments(path) == expected
+
+
+def test_digits_of_pending_rows_are_not_cut(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_moments(tmp_path / "t", [WHOLE, WHOLE])
+    table = lakemark.Table(path)
+    table.update({"id": [2], "at": pa.array([FINE], pa.timestamp("ns"))})
+    refused(spark, path, "UPDATE {} SET n = n + 1 WHERE id = 2")
+    table.flush()
+    refused(spark, path, "UPDATE {} SET n = n + 1 WHERE id = 2")
+    refused(spark, path, MERGED + "UPDATE SET n = 7")
+    table.update([{"id": 2, "n": 7}])
+    assert moments(path) == {1: (WHOLE, 1), 2: (FINE, 7)}
+
+
+def test_digits_inside_of_structs_are_not_cut(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_moments(tmp_path / "t", [WHOLE, FINE], key="n")
+    refused(spark, path, "UPDATE {} SET id = 7, at = NULL WHERE n = 2", column="inside.at")
+
+
+def test_keys_that_spark_would_cut_name_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """A cut key would be that of no row, or of another one."""
+    path = write_moments(tmp_path / "t", [WHOLE, FINE], key="at")
+    refused(spark, path, "DELETE FROM {} WHERE id = 2")
+    refused(spark, path, "UPDATE {} SET n = 7 WHERE id = 2")
+    # With an index on its column the condition reads the row alone that it chooses.
+    mark(path, "id")
+    spark.sql(f"DELETE FROM lm.`{path}` WHERE id = 1")
+    assert moments(path) == {2: (FINE, 2)}

@@ -6,7 +6,8 @@
 //!
 //! Scans of Spark's own Parquet reader ask which row groups of the files they may leave out ([`row_groups`]).
 //!
-//! A task that changes rows hands them over as Arrow C arrays to be staged ([`staging`]), and the driver makes what all tasks staged one call.
+//! A task that changes rows hands them over as Arrow C arrays to be staged ([`staging`]), and the driver makes what all tasks staged one call. What such rows are
+//! read from keeps every digit ([`exact`]).
 //!
 //! Marks are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
 //!
@@ -21,6 +22,7 @@ mod calls;
 mod collations;
 mod dynamic;
 mod error;
+mod exact;
 mod filter;
 mod handle;
 mod maintain;

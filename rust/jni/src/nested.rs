@@ -19,8 +19,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use arrow::error::ArrowError;
 use lakemark_format::column;
 use lakemark_table::{ErrorKind, item_of, null_within};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
 
@@ -91,6 +91,52 @@ fn with_parts(way: &[&str], field: &FieldRef, shape: &Shape) -> Result<FieldRef>
         _ => return Ok(Arc::clone(field)),
     };
     Ok(Arc::new(field.as_ref().clone().with_data_type(data_type)))
+}
+
+/// What a table has and a schema of Spark's lacks, which may be older than the table.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Unknown {
+    columns: Vec<String>,
+    /// Fields inside of columns that Spark has, with the way to them.
+    fields: Vec<String>,
+}
+
+impl Unknown {
+    pub(crate) fn of(have: &Fields, known: &[Asked]) -> Self {
+        let mut unknown = Self::default();
+        unknown.add_fields(&[], have, known);
+        unknown
+    }
+
+    fn add_fields(&mut self, way: &[&str], have: &Fields, known: &[Asked]) {
+        for field in have {
+            let way = [way, &[field.name().as_str()]].concat();
+            match known.iter().find(|known| known.name == *field.name()) {
+                Some(known) => self.add(&way, field.data_type(), &known.shape),
+                None if way.len() == 1 => self.columns.push(field.name().clone()),
+                None => self.fields.push(way.join(".")),
+            }
+        }
+    }
+
+    fn add(&mut self, way: &[&str], have: &DataType, known: &Shape) {
+        let Shape::Parts(parts) = known else { return };
+        match (have, parts) {
+            (DataType::Struct(fields), Parts::Struct { fields: known }) => self.add_fields(way, fields, known),
+            (DataType::Map(entries, _), Parts::Map { key_type, value_type }) => {
+                let DataType::Struct(fields) = entries.data_type() else { return };
+                for (field, known) in fields.iter().zip([key_type, value_type]) {
+                    self.add(way, field.data_type(), known);
+                }
+            }
+            (list, Parts::Array { element_type }) => {
+                if let Some(item) = item_of(list) {
+                    self.add(way, item.data_type(), element_type);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The leaves of a file that hold what is `wanted` of its columns.
@@ -292,6 +338,24 @@ mod tests {
         let error = asked(json!([part("place", &json!([leaf("street")]))])).expect_err("no such field");
         assert_eq!(error.kind, ErrorKind::NotFound);
         assert!(error.to_string().contains("the table has no field 'place.street' any more"), "{error}");
+    }
+
+    #[test]
+    fn columns_and_fields_that_an_older_schema_lacks_are_found() {
+        let of = |fields: &serde_json::Value| json!({"type": "struct", "fields": fields});
+        let known = json!([
+            leaf("id"),
+            part("place", &json!([part("point", &json!([leaf("y")]))])),
+            {"name": "tags", "type": {"type": "array", "elementType": of(&json!([leaf("name")]))}},
+            {"name": "notes", "type": {"type": "map", "keyType": "string", "valueType": of(&json!([leaf("by")]))}},
+        ]);
+        let known: Vec<Asked> = serde_json::from_value(known).expect("a schema of Spark's");
+        let texts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let fields = texts(&["place.city", "place.point.x", "tags.by", "notes.at"]);
+        assert_eq!(Unknown::of(&table(), &known), Unknown { columns: texts(&["last"]), fields });
+        let whole: Vec<Asked> =
+            serde_json::from_value(json!(["id", "place", "tags", "notes", "last"].map(leaf))).expect("a schema");
+        assert_eq!(Unknown::of(&table(), &whole), Unknown::default());
     }
 
     #[test]

@@ -12,13 +12,14 @@ use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use lakemark_index::{Candidates, Predicate, RowSet, Truth};
-use lakemark_table::{PendingFile, conform};
+use lakemark_table::PendingFile;
 
 use crate::error::{NativeError, Result};
+use crate::exact::in_spark_type;
 use crate::handle::Pinned;
 use crate::nested::{flattened, roots};
 use crate::pack::{ATTACHED_BYTES, Input, InputRows, Packing};
-use crate::read::PieceReader;
+use crate::read::{IN_MEMORY, PieceReader};
 use crate::rows::Rows;
 use crate::split::{FilePiece, Home, Part, Piece, ScanSpec, to_ipc};
 
@@ -112,9 +113,10 @@ impl Chosen {
         })
     }
 
-    /// Adds the rows in memory; `schema` has the scan's columns with Spark's types.
-    pub(crate) fn add_memory(&self, schema: &SchemaRef, packing: &mut Packing) -> Result<()> {
-        let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema)).collect::<Result<Vec<_>>>()?;
+    /// Adds the rows in memory; `schema` has the scan's columns with Spark's types, of which those that are `exact` may not be cut.
+    pub(crate) fn add_memory(&self, schema: &SchemaRef, exact: &[String], packing: &mut Packing) -> Result<()> {
+        let batches = self.batches.iter().map(|batch| in_spark_types(batch, schema, exact));
+        let batches = batches.collect::<Result<Vec<_>>>()?;
         match batches.as_slice() {
             [] => Ok(()),
             [batch] => add_rows(batch, packing),
@@ -173,11 +175,11 @@ fn in_one(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
     Ok(concat_batches(schema, batches)?)
 }
 
-fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+fn in_spark_types(batch: &RecordBatch, schema: &SchemaRef, exact: &[String]) -> Result<RecordBatch> {
     let column = |name: &String| {
         batch.column_by_name(name).ok_or_else(|| NativeError::internal(format!("pending rows have no column '{name}'")))
     };
-    let columns = schema.fields().iter().map(|field| Ok(conform(column(field.name())?, field.data_type())?));
+    let columns = schema.fields().iter().map(|field| in_spark_type(column(field.name())?, field, exact, IN_MEMORY));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns.collect::<Result<_>>()?, &options)?)
 }

@@ -442,7 +442,7 @@ fn few_rows_here_and_there_are_one_split() {
     let chosen = Chosen { batches, ..Chosen::default() };
     for schema in [all, none] {
         let mut packing = nothing_else();
-        chosen.add_memory(&schema, &mut packing).expect("room");
+        chosen.add_memory(&schema, &[], &mut packing).expect("room");
         let out = packing.finish();
         assert_eq!(out.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(3)]);
         let rows = of_ipc(&out[0].pieces[0].attachment).expect("rows").1.expect("rows");

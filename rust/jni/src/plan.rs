@@ -4,16 +4,17 @@ use std::sync::{Arc, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Schema};
 use lakemark_index::{Predicate, Truth};
 use lakemark_table::{DataFile, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest, field_of};
 use serde::{Deserialize, Serialize};
 
 use crate::dynamic;
 use crate::error::{NativeError, Result};
+use crate::exact::may_be_cut;
 use crate::filter;
 use crate::handle::Pinned;
-use crate::nested::{Asked, asked_fields};
+use crate::nested::{Asked, Unknown, asked_fields};
 use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
 use crate::pending::Chosen;
 use crate::split::{Home, ScanSpec, constants};
@@ -29,6 +30,25 @@ pub(crate) struct Wanted {
     /// Spark sorts the rows and takes the first.
     top: Option<Top>,
     sizes: SplitSizes,
+    /// What the rows are read for, if they are to be changed.
+    change: Option<ForChange>,
+}
+
+/// How a statement that changes rows goes on with those that it reads.
+#[derive(Debug, Deserialize)]
+struct ForChange {
+    /// The columns of the table as Spark knows them.
+    known: Vec<Asked>,
+    /// Those whose values it writes back, or names rows by.
+    exact: Vec<String>,
+}
+
+impl ForChange {
+    /// The columns of which no value may be cut, among those whose values may be.
+    fn exact(&self, schema: &Schema) -> Vec<String> {
+        let may_be_cut = |name: &&String| schema.field_with_name(name).is_ok_and(|field| may_be_cut(field.data_type()));
+        self.exact.iter().filter(may_be_cut).cloned().collect()
+    }
 }
 
 /// Which rows come first.
@@ -46,7 +66,7 @@ impl Top {
     fn request(self, schema: &Schema) -> Option<TopRequest> {
         let field = field_of(schema, &self.column)?;
         // Spark sees these cut to microseconds and to days, so that values that differ may be equal to it.
-        let is_cut = matches!(field.data_type(), DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Date64);
+        let is_cut = may_be_cut(field.data_type());
         let Self { column, descending, nulls_first, rows } = self;
         (!is_cut).then_some(TopRequest { column, descending, nulls_first, rows })
     }
@@ -63,6 +83,8 @@ pub(crate) struct Plan {
     pending_rows: u64,
     /// Those of the columns of which the marks know something.
     marked_columns: Vec<String>,
+    /// What the table has and Spark does not know, if the rows are to be changed.
+    unknown: Unknown,
     report: ProbeReport,
     /// The same for people.
     report_text: String,
@@ -158,12 +180,15 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
     files.extend(answer.pending.files());
     let mut packing = Packing::new(wanted.sizes, &files);
     files.iter().try_for_each(|file| packing.add_file(file))?;
-    answer.pending.add_memory(&schema, &mut packing)?;
-    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?;
+    let change = wanted.change.as_ref();
+    let exact = change.map(|change| change.exact(&snapshot.schema())).unwrap_or_default();
+    answer.pending.add_memory(&schema, &exact, &mut packing)?;
+    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?.with_exact(exact);
     Ok(Plan {
         scan: serde_json::to_string(&scan)?,
         splits: packing.finish(),
         pending_rows: answer.pending.row_count(),
+        unknown: change.map(|change| Unknown::of(snapshot.schema().fields(), &change.known)).unwrap_or_default(),
         marked_columns: wanted
             .columns
             .into_iter()

@@ -10,7 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use lakemark_table::{ErrorKind, conform};
+use lakemark_table::ErrorKind;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
@@ -20,6 +20,7 @@ use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData
 
 use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
+use crate::exact::in_spark_type;
 use crate::nested;
 use crate::object::DataObject;
 use crate::split::{FilePiece, Part, Piece, ScanSpec, of_ipc};
@@ -29,11 +30,15 @@ use crate::stores::store_of;
 const BATCH_ROWS: usize = 4096;
 /// What a page of a column takes at most if its writer said nothing else.
 const PAGE_BYTES: usize = 1 << 20;
+/// Where rows are that no file has.
+pub(crate) const IN_MEMORY: &str = "the pending rows in memory";
 
 /// The batches of one piece.
 pub(crate) struct PieceReader {
     path: String,
     schema: SchemaRef,
+    /// Columns of which no value may be cut.
+    exact: Vec<String>,
     constants: HashMap<String, ArrayRef>,
     source: Source,
 }
@@ -53,8 +58,10 @@ impl PieceReader {
         match piece {
             Piece::File(file) => Self::open_file(scan, file).await,
             Piece::Memory => Ok(Self {
-                path: "pending rows in memory".to_owned(),
+                path: IN_MEMORY.to_owned(),
                 schema: scan.schema()?,
+                // They were cast on the driver.
+                exact: Vec::new(),
                 constants: HashMap::new(),
                 source: Source::Rows(of_ipc(attachment)?.1),
             }),
@@ -70,7 +77,7 @@ impl PieceReader {
             (Part::Known { count, .. }, true) => Source::RowCount(*count),
             _ => file_source(store_of(scan, piece.home).await?, piece, &schema, &constants, no_columns).await?,
         };
-        Ok(Self { path, schema, constants, source })
+        Ok(Self { path, schema, exact: scan.exact.clone(), constants, source })
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
@@ -113,20 +120,7 @@ impl PieceReader {
             }
             match batch.and_then(|batch| batch.column_by_name(field.name())) {
                 None => Ok(new_null_array(field.data_type(), rows)),
-                Some(stored) => {
-                    let values = conform(stored, field.data_type()).map_err(|error| {
-                        NativeError::new(
-                            ErrorKind::SchemaMismatch,
-                            format!(
-                                "column '{}' of {} cannot be read as {}: {error}",
-                                field.name(),
-                                self.path,
-                                field.data_type()
-                            ),
-                        )
-                    })?;
-                    Ok(without_offset(values)?)
-                }
+                Some(stored) => Ok(without_offset(in_spark_type(stored, field, &self.exact, &self.path)?)?),
             }
         };
         let columns = self.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;

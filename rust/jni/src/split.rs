@@ -22,11 +22,19 @@ pub(crate) struct ScanSpec {
     pub(crate) store: Option<String>,
     /// The columns to give, with Spark's types: an empty IPC stream, base64.
     schema: String,
+    /// Those of which no value may be cut.
+    pub(crate) exact: Vec<String>,
 }
 
 impl ScanSpec {
     pub(crate) fn new(location: &str, store: Option<&str>, schema: &SchemaRef) -> Result<Self> {
-        Ok(Self { location: location.to_owned(), store: store.map(str::to_owned), schema: encode(schema, None)? })
+        let (schema, exact) = (encode(schema, None)?, Vec::new());
+        Ok(Self { location: location.to_owned(), store: store.map(str::to_owned), schema, exact })
+    }
+
+    /// The same, but no value of these columns may be cut.
+    pub(crate) fn with_exact(self, exact: Vec<String>) -> Self {
+        Self { exact, ..self }
     }
 
     pub(crate) fn schema(&self) -> Result<SchemaRef> {

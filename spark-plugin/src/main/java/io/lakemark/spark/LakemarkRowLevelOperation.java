@@ -1,7 +1,7 @@
 package io.lakemark.spark;
 
 import java.util.List;
-import java.util.OptionalLong;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -21,7 +21,7 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
   private final StructType schema;
   private final List<String> key;
   private final Command command;
-  private OptionalLong readAt = OptionalLong.empty();
+  private Optional<ReadState> read = Optional.empty();
 
   LakemarkRowLevelOperation(
       LakemarkOptions table, StructType schema, List<String> key, Command command) {
@@ -38,7 +38,14 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new LakemarkScanBuilder(table.forQuery(options), schema, filterable(), this::saw);
+    ForChange change = new ForChange(schema, exact(), this::saw);
+    return new LakemarkScanBuilder(
+        table.forQuery(options), schema, filterable(), Optional.of(change));
+  }
+
+  /** A {@code DELETE} goes on with keys alone; the others write back whatever they read. */
+  private List<String> exact() {
+    return command == Command.DELETE ? key : List.of(schema.fieldNames());
   }
 
   /**
@@ -49,19 +56,18 @@ final class LakemarkRowLevelOperation implements RowLevelOperation, SupportsDelt
     return key.size() == 1 ? Set.copyOf(key) : Set.of();
   }
 
-  /** Of several scans the one counts that saw least. */
-  private synchronized void saw(long point) {
-    readAt = OptionalLong.of(Math.min(point, readAt.orElse(point)));
+  private synchronized void saw(ReadState state) {
+    read = Optional.of(read.map(state::with).orElse(state));
   }
 
-  private synchronized OptionalLong readAt() {
-    return readAt;
+  private synchronized Optional<ReadState> read() {
+    return read;
   }
 
   /** Spark plans the scan, if there is one, before it runs anything. */
   @Override
   public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return LakemarkWrite.builder(table, info, this::readAt);
+    return LakemarkWrite.builder(table, info, this::read);
   }
 
   @Override

@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
-import java.util.function.LongConsumer;
 import java.util.stream.Stream;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.SortOrder;
@@ -45,8 +44,8 @@ final class LakemarkScanBuilder
   /** The columns by which Spark may filter once it knows the keys of a join. */
   private final Set<String> filterable;
 
-  /** Told which change was the last one that a scan sees, if the table takes changes. */
-  private final LongConsumer seen;
+  /** What the rows are read for, if they are to be changed. */
+  private final Optional<ForChange> change;
 
   private NativeTable table;
   private StructType columns;
@@ -60,15 +59,18 @@ final class LakemarkScanBuilder
   private boolean isAnswered;
 
   LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
-    this(options, schema, Set.of(schema.fieldNames()), point -> {});
+    this(options, schema, Set.of(schema.fieldNames()), Optional.empty());
   }
 
   LakemarkScanBuilder(
-      LakemarkOptions options, StructType schema, Set<String> filterable, LongConsumer seen) {
+      LakemarkOptions options,
+      StructType schema,
+      Set<String> filterable,
+      Optional<ForChange> change) {
     this.options = options;
     this.schema = schema;
     this.filterable = filterable;
-    this.seen = seen;
+    this.change = change;
     this.columns = schema;
     this.translator = new PredicateTranslator(schema);
   }
@@ -178,8 +180,8 @@ final class LakemarkScanBuilder
     table = null;
     boolean isKept = false;
     try {
-      pinned.readPoint().ifPresent(seen);
       if (isAnswered) {
+        tell(pinned, UnknownColumns.NONE);
         return answer.orElseThrow().scan(pushedDown());
       }
       LakemarkScan scan = scan(pinned);
@@ -195,12 +197,22 @@ final class LakemarkScanBuilder
     }
   }
 
+  /** Tells a statement that changes rows what it sees, if the table takes changes. */
+  private void tell(NativeTable pinned, UnknownColumns unknown) {
+    if (change.isPresent()) {
+      pinned
+          .readPoint()
+          .ifPresent(point -> change.get().seen().accept(new ReadState(point, unknown)));
+    }
+  }
+
   private LakemarkScan scan(NativeTable pinned) {
     String asked = filter;
     StructType read = columns;
     // Keys are learned on other threads, which may know no session.
-    SplitSizes sizes = SplitSizes.ofSession();
-    ScanPlan plan = pinned.plan(asked, read, sizes, top);
+    WantedRows wanted = new WantedRows(read, SplitSizes.ofSession(), change);
+    ScanPlan plan = pinned.plan(asked, wanted, top);
+    tell(pinned, plan.unknown());
     return new LakemarkScan(
         pushedDown(),
         schema,
@@ -212,7 +224,7 @@ final class LakemarkScanBuilder
         predicates ->
             translator
                 .learned(predicates)
-                .flatMap(learned -> pinned.planAgain(asked, read, sizes, learned)));
+                .flatMap(learned -> pinned.planAgain(asked, wanted, learned)));
   }
 
   /** The columns that are read whose values the marks can be asked for. */

@@ -6,7 +6,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.OptionalLong;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.IndexAlreadyExistsException;
@@ -107,7 +107,7 @@ public final class LakemarkTable
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     key();
-    return LakemarkWrite.builder(options, info, OptionalLong::empty);
+    return LakemarkWrite.builder(options, info, Optional::empty);
   }
 
   @Override

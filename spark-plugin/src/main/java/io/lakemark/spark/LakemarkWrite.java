@@ -6,7 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.OptionalLong;
+import java.util.Optional;
 import java.util.function.Supplier;
 import org.apache.spark.sql.RuntimeConfig;
 import org.apache.spark.sql.SparkSession;
@@ -32,25 +32,25 @@ final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   private final LakemarkChange change;
   private final RuntimeConfig session = SparkSession.active().conf();
   private final LogicalWriteInfo info;
-  private final Supplier<OptionalLong> readAt;
+  private final Supplier<Optional<ReadState>> read;
 
   private LakemarkWrite(
-      LakemarkOptions table, LogicalWriteInfo info, Supplier<OptionalLong> readAt) {
+      LakemarkOptions table, LogicalWriteInfo info, Supplier<Optional<ReadState>> read) {
     this.table = table;
     this.change = LakemarkChange.of(info.options(), session);
     this.info = info;
-    this.readAt = readAt;
+    this.read = read;
   }
 
   /**
    * A builder as Spark asks for one.
    *
-   * @param readAt what the statement has seen of the table by the time that its tasks have run, if
+   * @param read what the statement has seen of the table by the time that its tasks have run, if
    *     what it does depends on that
    */
   static DeltaWriteBuilder builder(
-      LakemarkOptions table, LogicalWriteInfo info, Supplier<OptionalLong> readAt) {
-    LakemarkWrite write = new LakemarkWrite(table, info, readAt);
+      LakemarkOptions table, LogicalWriteInfo info, Supplier<Optional<ReadState>> read) {
+    LakemarkWrite write = new LakemarkWrite(table, info, read);
     return new DeltaWriteBuilder() {
       @Override
       public DeltaWrite build() {
@@ -72,14 +72,18 @@ final class LakemarkWrite implements DeltaWrite, DeltaBatchWrite {
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     return new LakemarkWriterFactory(
-        table, change.operation(), info.schema(), info.rowIdSchema().orElseGet(StructType::new));
+        table,
+        change.operation(),
+        info.schema(),
+        info.rowIdSchema().orElseGet(StructType::new),
+        read.get().map(ReadState::unknown).orElse(UnknownColumns.NONE));
   }
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
     Map<String, Object> call = new HashMap<>();
     call.put("staged", nodes(staged(messages)));
-    readAt.get().ifPresent(point -> call.put("read", point));
+    read.get().ifPresent(state -> call.put("read", state.point()));
     if (change.application() != null) {
       call.put("txn_app_id", change.application());
       call.put("txn_version", change.number());

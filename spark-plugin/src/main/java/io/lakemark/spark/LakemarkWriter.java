@@ -53,14 +53,21 @@ final class LakemarkWriter implements DeltaWriter<InternalRow> {
     add(Operation.DELETE, of.key(), id);
   }
 
-  /** A row that gets another key gives up its old one, which another row may get. */
+  /**
+   * A row that gets another key gives up its old one, which another row may get. Columns that Spark
+   * does not know keep what they have.
+   */
   @Override
   public void update(InternalRow metadata, InternalRow id, InternalRow row) {
-    if (hasKey(row, id)) {
-      add(Operation.UPSERT, of.columns(), row);
-    } else {
+    if (!hasKey(row, id)) {
+      of.unknown().checkMove(of.table());
       delete(metadata, id);
       insert(row);
+    } else if (of.unknown().isEmpty()) {
+      add(Operation.UPSERT, of.columns(), row);
+    } else if (of.columns().length() > keyInRow.length) {
+      of.unknown().checkUpdate(of.table());
+      add(Operation.UPDATE, of.columns(), row);
     }
   }
 

@@ -12,9 +12,14 @@ import org.apache.spark.sql.types.StructType;
  * @param operation what is done with rows of which nothing else is said
  * @param columns the columns of rows; none if there are keys alone
  * @param key the columns that name a row; none if rows name themselves
+ * @param unknown what the table has that the rows lack because Spark does not know it
  */
 record LakemarkWriterFactory(
-    LakemarkOptions table, LakemarkChange.Operation operation, StructType columns, StructType key)
+    LakemarkOptions table,
+    LakemarkChange.Operation operation,
+    StructType columns,
+    StructType key,
+    UnknownColumns unknown)
     implements DeltaWriterFactory {
   @Override
   public DeltaWriter<InternalRow> createWriter(int partition, long task) {

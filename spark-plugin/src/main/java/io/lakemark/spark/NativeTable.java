@@ -110,8 +110,8 @@ final class NativeTable implements AutoCloseable {
   }
 
   /** The rows that a filter may choose, cut into splits; only the first, if an order is given. */
-  ScanPlan plan(String filter, StructType columns, SplitSizes sizes, Optional<ObjectNode> top) {
-    ObjectNode wanted = wanted(columns, sizes);
+  ScanPlan plan(String filter, WantedRows rows, Optional<ObjectNode> top) {
+    ObjectNode wanted = rows.json();
     top.ifPresent(first -> wanted.set("top", first));
     return handle.call(address -> plan(address, filter, wanted));
   }
@@ -120,19 +120,11 @@ final class NativeTable implements AutoCloseable {
    * The same rows of the same state without those for which {@code learned} is not true; empty if
    * the table is closed by now.
    */
-  Optional<ScanPlan> planAgain(
-      String filter, StructType columns, SplitSizes sizes, ObjectNode learned) {
-    ObjectNode wanted = wanted(columns, sizes);
+  Optional<ScanPlan> planAgain(String filter, WantedRows rows, ObjectNode learned) {
+    ObjectNode wanted = rows.json();
     wanted.set("runtime", learned);
     return handle.call(
         address -> address == 0 ? Optional.empty() : Optional.of(plan(address, filter, wanted)));
-  }
-
-  private static ObjectNode wanted(StructType columns, SplitSizes sizes) {
-    ObjectNode wanted = Json.object();
-    wanted.set("columns", Json.read(columns.json()).get("fields"));
-    wanted.set("sizes", sizes.json());
-    return wanted;
   }
 
   private static ScanPlan plan(long address, String filter, ObjectNode wanted) {

@@ -19,6 +19,7 @@ import java.util.Set;
  * @param splits one per task
  * @param rowsPending rows of the splits that are in no data file yet
  * @param markedColumns those of the columns of which the marks know something
+ * @param unknown what the table has that Spark does not know, if the rows are to be changed
  * @param report what the marks said and what it cost, with the names that reports have everywhere
  * @param reportText the same for people
  */
@@ -27,6 +28,7 @@ record ScanPlan(
     List<LakemarkInputPartition> splits,
     long rowsPending,
     Set<String> markedColumns,
+    UnknownColumns unknown,
     JsonNode report,
     String reportText) {
 
@@ -58,6 +60,7 @@ record ScanPlan(
         List.copyOf(splits),
         root.get("pendingRows").asLong(),
         marked,
+        UnknownColumns.parse(root.get("unknown")),
         root.get("report"),
         root.get("reportText").asText());
   }
@@ -96,7 +99,8 @@ record ScanPlan(
       kept.add(split);
       rows += Math.max(split.rows(), 0);
     }
-    return new ScanPlan(scan, List.copyOf(kept), rowsPending, markedColumns, report, reportText);
+    return new ScanPlan(
+        scan, List.copyOf(kept), rowsPending, markedColumns, unknown, report, reportText);
   }
 
   /** Rows that the tasks give, if the marks know. */

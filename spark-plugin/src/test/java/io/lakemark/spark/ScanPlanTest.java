@@ -28,6 +28,7 @@ class ScanPlanTest {
            {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
        "reportText": "what the marks said",
        "markedColumns": ["k", "s"],
+       "unknown": {"columns": ["extra"], "fields": ["place.street"]},
        "pendingRows": 7}""";
 
   private static ScanPlan parse(String json) {
@@ -62,6 +63,8 @@ class ScanPlanTest {
     assertEquals(30, plan.rowsCertain());
     assertEquals(7, plan.rowsPending());
     assertEquals(Set.of("k", "s"), plan.markedColumns());
+    assertEquals(
+        new UnknownColumns(List.of("extra"), List.of("place.street")), plan.limited(10).unknown());
     assertEquals("what the marks said", plan.reportText());
     assertEquals(7, plan.limited(10).rowsPending());
     assertArrayEquals(new byte[0], attachment(plan, 0, 0));

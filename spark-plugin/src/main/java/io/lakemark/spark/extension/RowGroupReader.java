@@ -6,6 +6,8 @@ import java.io.IOException;
 import java.io.Serializable;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
@@ -74,15 +76,26 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
 
   private List<ByteRange> parts(PartitionedFile split, KeptRowGroups kept, ByteRange whole) {
     try {
-      return kept.parts(whole, rowGroups(split), openCost);
+      Path path = split.toPath();
+      FileStatus now = path.getFileSystem(hadoop.value().value()).getFileStatus(path);
+      return isListed(now, split) ? kept.parts(whole, rowGroups(now), openCost) : List.of(whole);
     } catch (IOException | RuntimeException | LinkageError e) {
       LOG.warn("Lakemark's marks are not used for {}, which is read whole", split.filePath(), e);
       return List.of(whole);
     }
   }
 
-  private List<RowGroup> rowGroups(PartitionedFile split) throws IOException {
-    HadoopInputFile file = HadoopInputFile.fromPath(split.toPath(), hadoop.value().value());
+  /**
+   * Whether a file is the one that Spark listed, which is the one that the choice was made for:
+   * others may have put another one in its place since.
+   */
+  private static boolean isListed(FileStatus now, PartitionedFile split) {
+    return now.getLen() == split.fileSize()
+        && now.getModificationTime() == split.modificationTime();
+  }
+
+  private List<RowGroup> rowGroups(FileStatus listed) throws IOException {
+    HadoopInputFile file = HadoopInputFile.fromStatus(listed, hadoop.value().value());
     try (ParquetFileReader footer = ParquetFileReader.open(file)) {
       return footer.getRowGroups().stream().map(RowGroupReader::rowGroup).toList();
     }
