@@ -9,12 +9,14 @@
 //!
 //! The statement's own plan is run, with its condition as it was written. DataFusion's hooks of tables hand a list of conditions
 //! on instead, which lacks those with a subquery: `DELETE … WHERE k IN (SELECT …)` would delete everything. A key that
-//! somebody changes between query and call makes the statement a conflict.
+//! somebody changes between query and call makes the statement a conflict. Parts of statements that DataFusion's planner passes over are
+//! refused before it sees them.
 
 mod computed;
 mod delete;
 mod exact;
 mod merge;
+mod refused;
 mod written;
 
 use std::sync::Arc;

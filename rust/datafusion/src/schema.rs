@@ -1,16 +1,18 @@
-//! A schema of tables whose snapshot is pinned once per statement.
+//! Catalogs and schemas of tables whose snapshot is pinned once per statement.
 //!
 //! DataFusion resolves a table's name once per statement. That is where a snapshot is taken: a
-//! self-join sees one state of the table, and the next statement sees the newest.
+//! self-join sees one state of the table, and the next statement sees the newest. It is so in every schema of every catalog of a session, also
+//! in those that are made later: each gets its [`PinningSchema`] as it is looked up.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
-use datafusion::common::plan_err;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{TableReference, plan_err};
 use datafusion::datasource::{TableType, ViewTable, provider_as_source, source_as_provider};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use lakemark_table::Table;
 
@@ -18,17 +20,75 @@ use crate::error::to_engine;
 use crate::provider::LakemarkTable;
 use crate::versions::At;
 
+/// The catalogs of a session, whose schemas pin their tables.
+#[derive(Debug)]
+pub(crate) struct PinningCatalogs {
+    inner: Arc<dyn CatalogProviderList>,
+}
+
+impl PinningCatalogs {
+    pub(crate) fn new(inner: Arc<dyn CatalogProviderList>) -> Self {
+        Self { inner }
+    }
+}
+
+impl CatalogProviderList for PinningCatalogs {
+    fn register_catalog(&self, name: String, catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        self.inner.register_catalog(name, catalog)
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        self.inner.catalog_names()
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        let inner = self.inner.catalog(name)?;
+        Some(if inner.is::<PinningCatalog>() { inner } else { Arc::new(PinningCatalog { inner }) })
+    }
+}
+
+/// A catalog whose schemas pin their tables.
+#[derive(Debug)]
+struct PinningCatalog {
+    inner: Arc<dyn CatalogProvider>,
+}
+
+impl CatalogProvider for PinningCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        self.inner.schema_names()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let inner = self.inner.schema(name)?;
+        Some(if inner.is::<PinningSchema>() { inner } else { Arc::new(PinningSchema { inner }) })
+    }
+
+    fn register_schema(&self, name: &str, schema: Arc<dyn SchemaProvider>) -> Result<Option<Arc<dyn SchemaProvider>>> {
+        self.inner.register_schema(name, schema)
+    }
+
+    fn deregister_schema(&self, name: &str, cascade: bool) -> Result<Option<Arc<dyn SchemaProvider>>> {
+        self.inner.deregister_schema(name, cascade)
+    }
+}
+
+/// The table or view of a name as it was registered; nothing is read or pinned for it.
+pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Ok(schema) = state.schema_for_ref(name.clone()) else { return Ok(None) };
+    let inner = schema.downcast_ref::<PinningSchema>().map_or(&schema, |pinning| &pinning.inner);
+    match (inner.table(name.table()).await?, At::of_name(name.table())) {
+        (None, Some((plain, _))) => inner.table(plain).await,
+        (found, _) => Ok(found),
+    }
+}
+
 /// Pins the Lakemark tables of another schema as they are looked up.
 #[derive(Debug)]
-pub(crate) struct PinningSchema {
+struct PinningSchema {
     inner: Arc<dyn SchemaProvider>,
 }
 
 impl PinningSchema {
-    pub(crate) fn new(inner: Arc<dyn SchemaProvider>) -> Self {
-        Self { inner }
-    }
-
     /// The table of a name that says which version of it is asked for.
     async fn table_at(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some((plain, at)) = At::of_name(name) else { return Ok(None) };

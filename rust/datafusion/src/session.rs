@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::config::ConfigOptions;
 use datafusion::dataframe::DataFrame;
@@ -20,7 +21,7 @@ use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::parameters::{bound, numbered};
 use crate::provider::LakemarkTable;
 use crate::rules;
-use crate::schema::{PinningSchema, pinned_anew};
+use crate::schema::{PinningCatalogs, pinned_anew};
 use crate::shortcut::shortened;
 use crate::statement::{self, CreateIndex, Statement};
 
@@ -55,24 +56,17 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         None => config.with_option_extension(LakemarkOptions::default()),
     };
     config.options_mut().execution.time_zone.get_or_insert_with(|| DEFAULT_TIME_ZONE.to_owned());
-    let catalog_name = config.options().catalog.default_catalog.clone();
-    let schema_name = config.options().catalog.default_schema.clone();
+    let catalogs = PinningCatalogs::new(Arc::new(MemoryCatalogProviderList::new()));
     let state = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime)
+        .with_catalog_list(Arc::new(catalogs))
         .with_default_features()
         .with_optimizer_rules(rules::logical())
         .with_physical_optimizer_rules(rules::physical())
         .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))
         .build();
-    let context = SessionContext::new_with_state(state);
-    if let Some(catalog) = context.catalog(&catalog_name)
-        && let Some(schema) = catalog.schema(&schema_name)
-        && let Err(error) = catalog.register_schema(&schema_name, Arc::new(PinningSchema::new(schema)))
-    {
-        tracing::warn!(%error, "tables are pinned per scan and not per statement");
-    }
-    context
+    SessionContext::new_with_state(state)
 }
 
 /// What the session calls the next statement that changes a table.

@@ -8,8 +8,8 @@ use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait, RecordBatch,
     RecordBatchOptions, StructArray, new_null_array,
 };
-use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef};
+use arrow::compute::{CastOptions, cast_with_options, is_null, nullif};
+use arrow::datatypes::{DataType, FieldRef, Fields, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 
 /// How the fields of structs find each other.
@@ -74,7 +74,8 @@ pub fn unknown_field(given: &DataType, wanted: &DataType) -> Option<String> {
             };
             given.iter().zip(wanted).find_map(|(given, wanted)| unknown_field(given.data_type(), wanted.data_type()))
         }
-        _ => unknown_field(item_of(given)?.data_type(), item_of(wanted)?.data_type()),
+        // A value may become the list of it.
+        _ => unknown_field(item_of(given).map_or(given, |item| item.data_type()), item_of(wanted)?.data_type()),
     }
 }
 
@@ -106,9 +107,8 @@ fn conform_by(array: &ArrayRef, wanted: &DataType, by: Match) -> Result<ArrayRef
     if array.data_type() == wanted {
         return Ok(Arc::clone(array));
     }
-    let cast = |array: &ArrayRef, to: &DataType| {
-        cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })
-    };
+    let cast =
+        |array: &ArrayRef, to: &DataType| cast_leaf(array, to, &CastOptions { safe: false, ..CastOptions::default() });
     match (array.data_type(), wanted) {
         (DataType::Struct(_), DataType::Struct(fields)) => conform_struct(array.as_struct(), fields, by),
         (DataType::List(_), DataType::List(item)) => conform_list(array.as_list::<i32>(), item, by),
@@ -132,6 +132,12 @@ fn conform_by(array: &ArrayRef, wanted: &DataType, by: Match) -> Result<ArrayRef
             let (offsets, nulls) = (map.offsets().clone(), map.nulls().cloned());
             Ok(Arc::new(MapArray::try_new(Arc::clone(entries), offsets, items, nulls, *sorted)?))
         }
+        (have, _) if item_of(have).is_none() && *have != DataType::Null && item_of(wanted).is_some() => {
+            let item = item_of(wanted).map_or(wanted, |item| item.data_type());
+            let lists = cast(&conform_by(array, item, by)?, wanted)?;
+            // A value that is not there is no list of nothing.
+            nullif(&lists, &is_null(array)?)
+        }
         (have, _) => match item_of(have).and_then(|item| with_items(wanted, item)) {
             // A list of another kind, with the same items first.
             Some(same_items) if same_items != *have && same_items != *wanted => {
@@ -140,6 +146,18 @@ fn conform_by(array: &ArrayRef, wanted: &DataType, by: Match) -> Result<ArrayRef
             _ => cast(array, wanted),
         },
     }
+}
+
+/// Arrow's cast, where it is right: else by a type in between.
+pub(crate) fn cast_leaf(array: &ArrayRef, to: &DataType, options: &CastOptions) -> Result<ArrayRef, ArrowError> {
+    let by = match (array.data_type(), to) {
+        // The day of the zone: the cast takes that of UTC.
+        (DataType::Timestamp(_, Some(_)), DataType::Date64) => DataType::Date32,
+        // A day that is too far away is none: the cast overflows.
+        (DataType::Date64, DataType::Timestamp(..)) => DataType::Timestamp(TimeUnit::Millisecond, None),
+        _ => return cast_with_options(array, to, options),
+    };
+    cast_with_options(&cast_with_options(array, &by, options)?, to, options)
 }
 
 fn conform_struct(array: &StructArray, fields: &Fields, by: Match) -> Result<ArrayRef, ArrowError> {

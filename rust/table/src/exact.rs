@@ -11,12 +11,12 @@ use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder, StructArray};
 use arrow::buffer::NullBuffer;
-use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::compute::{CastOptions, cast};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 
-use crate::conform::{conform, item_of};
+use crate::conform::{cast_leaf, conform, item_of};
 
 /// A value that another type cannot hold.
 #[derive(Debug)]
@@ -116,6 +116,11 @@ fn first_misfit(
         }
         (have, _) => match (item_of(have), item_of(wanted)) {
             (Some(_), Some(item)) => first_of_list(given, item.data_type(), seen, look),
+            // A value becomes the list of it.
+            (None, Some(item)) => {
+                let found = first_misfit(given, item.data_type(), seen, look)?;
+                Ok(found.map(|found| Misfit { inside: format!("[]{}", found.inside), ..found }))
+            }
             _ => first_of_leaf(given, wanted, seen, look),
         },
     }
@@ -214,7 +219,7 @@ fn first_of_leaf(
         loses_digits,
         source: None,
     };
-    let fit = || cast_with_options(given, wanted, &CastOptions { safe: true, ..CastOptions::default() });
+    let fit = || cast_leaf(given, wanted, &CastOptions::default());
     if look == Look::ForAnything {
         let fit = fit()?;
         if let Some(row) = (0..given.len()).filter(is_open).find(|row| fit.is_null(*row)) {
@@ -225,5 +230,7 @@ fn first_of_leaf(
     Ok((0..given.len()).filter(is_open).find(|row| lost.value(*row)).map(|row| misfit(row, true)))
 }
 
+#[cfg(test)]
+mod matrix;
 #[cfg(test)]
 mod tests;

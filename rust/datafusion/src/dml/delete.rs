@@ -3,7 +3,7 @@
 
 use datafusion::common::plan_datafusion_err;
 use datafusion::error::Result;
-use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, TableScan, WriteOp};
 use datafusion::sql::parser::{DFParser, Statement as EngineStatement};
 use datafusion::sql::sqlparser::ast::{
     Delete, FromTable, LimitClause, SetExpr, Statement, TableFactor, TableWithJoins,
@@ -51,15 +51,23 @@ fn target(delete: &Delete) -> Option<&TableWithJoins> {
 
 /// The change that deletes the rows of the planned query. It is made of the table as the query reads it, so that both see one state.
 pub(crate) fn deleting(query: LogicalPlan) -> Result<LogicalPlan> {
-    let mut below = &query;
-    let scan = loop {
-        match below {
-            LogicalPlan::TableScan(scan) => break scan,
-            other => {
-                below = other.inputs().first().copied().ok_or_else(|| plan_datafusion_err!("DELETE is for tables"))?
-            }
-        }
-    };
+    let Some(scan) = scanned(&query) else { return Err(plan_datafusion_err!("DELETE is for tables; name one")) };
     let (name, target) = (scan.table_name.clone(), Arc::clone(&scan.source));
     Ok(LogicalPlan::Dml(DmlStatement::new(name, target, WriteOp::Delete, Arc::new(query))))
+}
+
+/// The table right below the statement's own parts. A view would stand there with its own name below the alias.
+fn scanned(mut plan: &LogicalPlan) -> Option<&TableScan> {
+    loop {
+        plan = match plan {
+            LogicalPlan::Limit(limit) => &limit.input,
+            LogicalPlan::Projection(all) => &all.input,
+            LogicalPlan::Filter(condition) => &condition.input,
+            LogicalPlan::SubqueryAlias(alias) => match alias.input.as_ref() {
+                LogicalPlan::TableScan(scan) => return Some(scan),
+                _ => return None,
+            },
+            _ => return None,
+        };
+    }
 }

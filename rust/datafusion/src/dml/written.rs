@@ -32,11 +32,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::exact::Target;
-use super::{planned, target};
+use super::{planned, refused, target};
 
 /// Plans a statement; what it writes to a table of ours keeps its digits.
 pub(crate) async fn plan(state: &mut SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
-    let EngineStatement::Statement(inner) = statement else { return state.statement_to_plan(statement).await };
+    let EngineStatement::Statement(mut inner) = statement else { return state.statement_to_plan(statement).await };
+    refused::check(state, &mut inner).await?;
     match *inner {
         SqlStatement::Insert(insert) => plan_insert(state, insert).await,
         SqlStatement::Update(update) => plan_update(state, update).await,

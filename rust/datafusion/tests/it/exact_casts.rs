@@ -155,6 +155,17 @@ async fn statements_that_would_drop_digits_are_refused() {
         ("UPDATE t SET e = 1234.5 WHERE id = 1", "1234.5 cannot be written to e"),
         ("UPDATE t SET e = e * 1000 WHERE id = 1", "cannot be written to e, which is DECIMAL(5, 2); give a value"),
         ("UPDATE t SET r = 1e300 WHERE id = 1", "cannot be written to r, which is REAL"),
+        ("UPDATE t SET r = '1e300' WHERE id = 1", "1e300 cannot be written to r, which is REAL"),
+        // Numbers that stand for times, and a day that begins elsewhere.
+        ("UPDATE t SET ts = 7.5 WHERE id = 1", "7.5 cannot be written to ts, which is TIMESTAMP(6), without losing"),
+        ("INSERT INTO t (id, ts) SELECT 200, x FROM s", "7.5 cannot be written to ts, which is TIMESTAMP(6)"),
+        ("UPDATE t SET ts = 'NaN'::DOUBLE WHERE id = 1", "NaN cannot be written to ts, which is TIMESTAMP(6)"),
+        ("UPDATE t SET ts = 'inf'::DOUBLE WHERE id = 1", "inf cannot be written to ts, which is TIMESTAMP(6)"),
+        (
+            "UPDATE t SET d = arrow_cast(TIMESTAMP '2024-05-05 02:00:00', 'Timestamp(Second, Some(\"+02:00\"))') WHERE id = 1",
+            "2024-05-05T02:00:00+02:00 cannot be written to d, which is DATE, without losing",
+        ),
+        ("UPDATE t SET txt = [1, 2] WHERE id = 1", "cannot be written to txt"),
     ] {
         refused(&session, sql, says).await;
     }
@@ -174,6 +185,8 @@ async fn digits_inside_of_structs_lists_and_maps_are_kept() {
         ),
         ("UPDATE t SET p = named_struct('e', e * 1.239) WHERE id = 1", "cannot be written to p.e"),
         ("UPDATE t SET l = [1, 1.5] WHERE id = 1", "1.5 cannot be written to l[], which is BIGINT"),
+        ("UPDATE t SET l = 1.5 WHERE id = 1", "1.5 cannot be written to l[], which is BIGINT"),
+        ("INSERT INTO t (id, l) SELECT 200, x - 6 FROM s", "1.5 cannot be written to l[], which is BIGINT"),
         ("INSERT INTO t (id, l) SELECT 200, array_agg(x - 6) FROM s", "1.5 cannot be written to l[]"),
         ("UPDATE t SET m = MAP {'k': 1.5} WHERE id = 1", "1.5 cannot be written to m[], which is BIGINT"),
         ("MERGE INTO t USING s ON t.id = s.id WHEN MATCHED THEN UPDATE SET p = named_struct('n', s.x - 6)", n),
@@ -184,6 +197,12 @@ async fn digits_inside_of_structs_lists_and_maps_are_kept() {
     for (sql, check, expected) in [
         ("UPDATE t SET p = {'n': 2.0, 'e': '1.230'} WHERE id = 1", "SELECT p FROM t WHERE id = 1", "{n: 2, e: 1.23}"),
         ("UPDATE t SET l = [1.0, NULL, 3] WHERE id = 1", "SELECT l FROM t WHERE id = 1", "[1, , 3]"),
+        ("UPDATE t SET l = 4.0 WHERE id = 1", "SELECT l FROM t WHERE id = 1", "[4]"),
+        (
+            "UPDATE t SET d = arrow_cast(TIMESTAMP '2024-05-05 00:00:00', 'Timestamp(Second, Some(\"+02:00\"))') WHERE id = 1",
+            "SELECT d FROM t WHERE id = 1",
+            "2024-05-05",
+        ),
         ("UPDATE t SET m = MAP {'k': 5.0} WHERE id = 1", "SELECT m FROM t WHERE id = 1", "{k: 5}"),
         (
             "INSERT INTO t (id, p) VALUES (4, {'n': CAST(1.5 AS BIGINT), 'e': NULL})",
