@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lakemark import _values
 from lakemark.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def key_rows(given: object, key: Callable[[], Sequence[str]], schema: Callable[[
     """Keys as an Arrow stream or array: of structs, or of values where the key has one column."""
     if isinstance(given, Mapping) or _has_columns(given):
         return rows(given, schema, may_lack=False)
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+    if not _is_pandas(given) and (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         return given
     listed: list[Any] = [given] if isinstance(given, str | bytes) or not isinstance(given, Iterable) else list(given)
     if not listed or isinstance(listed[0], Mapping):
@@ -62,15 +63,13 @@ def key_array(keys: object) -> object:
     """The keys as an Arrow array."""
     if hasattr(keys, "__arrow_c_array__"):
         return keys
-    import pyarrow as pa
-
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         keys = [keys]
     try:
         if isinstance(keys, list | tuple) and any(isinstance(key, tuple) for key in keys):
             return _tuple_array(keys)
-        return pa.array(keys)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
+        return _values.array(keys)
+    except _values.MISFITS as cause:
         raise InvalidInputError(f"the keys must be values of one type: {cause}") from cause
 
 
@@ -81,7 +80,7 @@ def _tuple_array(keys: Sequence[Any]) -> pa.Array:
     length = max(len(key) for key in keys if isinstance(key, tuple))
     if any(key is not None and not (isinstance(key, tuple) and len(key) == length) for key in keys):
         raise InvalidInputError(f"keys of several columns must be tuples of one length, such as all of {length} values")
-    columns = [pa.array([None if key is None else key[place] for key in keys]) for place in range(length)]
+    columns = [_values.array([None if key is None else key[place] for key in keys]) for place in range(length)]
     return pa.StructArray.from_arrays(columns, names=[f"\0{place}" for place in range(length)])
 
 
@@ -109,8 +108,11 @@ def _parameter(name: object, value: object) -> pa.Array:
     import pyarrow as pa
 
     try:
-        return pa.repeat(value, 1) if isinstance(value, pa.Scalar) else pa.array([value])
-    except (ValueError, TypeError, OverflowError) as cause:
+        if isinstance(value, pa.Scalar):
+            return pa.repeat(value, 1)
+        # Integers beyond 64 bits are for columns that hold them.
+        return pa.array([value]) if isinstance(value, int) else _values.array([value])
+    except _values.MISFITS as cause:
         raise InvalidInputError(f"the parameter ${name} is no value that Arrow has a type for: {cause}") from cause
 
 
@@ -126,26 +128,43 @@ def _pandas_rows(given: object) -> pa.Table | None:
     """A data frame's columns, and its index if that has a name; row numbers are no data."""
     if not _has_columns(given):
         return None
-    import pyarrow as pa
-
     frame: Any = given
-    named = any(name is not None for name in frame.index.names)
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=named).replace_schema_metadata()
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as cause:
-        raise InvalidInputError(f"the values of a column must have one type: {cause}") from cause
+    columns = [(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
+    if any(name is not None for name in frame.index.names):
+        levels = enumerate(frame.index.names)
+        columns += [
+            (f"level {place} of the index" if name is None else str(name), frame.index.get_level_values(place))
+            for place, name in levels
+        ]
+    return _table(columns)
 
 
 def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    import pyarrow as pa
-
     for name, values in columns.items():
+        if not isinstance(name, str):
+            raise InvalidInputError(f"{name!r} is no name of a column; give a str")
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise InvalidInputError(f"{name!r} has no list of values; to give a single row, put its dict into a list")
+    return _table(columns.items())
+
+
+def _table(columns: Iterable[tuple[str, Any]]) -> pa.Table:
+    """Columns of one length. A name that is there twice is kept for the table to refuse."""
+    import pyarrow as pa
+
+    names, arrays = [], []
+    for name, values in columns:
+        names.append(name)
+        try:
+            arrays.append(_values.array(values))
+        except _values.MISFITS as cause:
+            raise InvalidInputError(
+                f"the values of a column must be of one type each; those of {name}: {cause}"
+            ) from cause
     try:
-        return pa.table(dict(columns))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as cause:
-        raise InvalidInputError(f"the columns must be equally long, and of one type each: {cause}") from cause
+        return pa.Table.from_arrays(arrays, names=names)
+    except pa.ArrowInvalid as cause:
+        raise InvalidInputError(f"the columns must be equally long: {cause}") from cause
 
 
 def _of_dicts(listed: list[Any], schema: Callable[[], Schema], *, may_lack: bool) -> pa.Table:

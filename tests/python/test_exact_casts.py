@@ -7,9 +7,12 @@ import decimal
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +20,27 @@ import pytest
 import lakemark
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+UTC = dt.timezone.utc
+DAY = dt.date(2024, 5, 5)
+NOON = dt.datetime(2024, 5, 6, 12)  # noqa: DTZ001 - no zone is what is tested
+NANOS = pd.Timestamp("2024-05-06 12:00:00.000000789")
+TYPES = {
+    "id": pa.int64(),
+    "d": pa.date32(),
+    "t": pa.timestamp("us"),
+    "z": pa.timestamp("us", "UTC"),
+    "n": pa.timestamp("ns"),
+    "c": pa.time64("us"),
+    "u": pa.uint64(),
+    "e": pa.decimal128(30, 2),
+    "x": pa.float64(),
+    "s": pa.string(),
+    "p": pa.struct([("d", pa.date32()), ("t", pa.timestamp("us"))]),
+    "l": pa.list_(pa.timestamp("us")),
+}
 
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -39,6 +62,7 @@ def test_digits_are_kept_inside_of_others_and_in_files(tmp_path: Path) -> None:
         "p": pa.array([{"n": 1, "e": decimal.Decimal("1.00")}], place),
         "l": pa.array([[1]], pa.list_(pa.int64())),
         "m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+        "r": pa.array([0.5], pa.float32()),
     }
     (tmp_path / "t").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "t" / "a.parquet")
@@ -63,6 +87,14 @@ def test_digits_are_kept_inside_of_others_and_in_files(tmp_path: Path) -> None:
         ("b.csv", "id,d\n1,2024-05-05 13:00:00\n", "row 0 has 2024-05-05 13:00:00 for d"),
         ("c.json", '{"id": 1, "e": 1.239}', "has 1.239 for e"),
         ("d.json", '{"id": 1, "p": {"n": 1.5}}', "has 1.5 for p.n"),
+        ("e.json", '{"id": 1, "p": {"n": 1, "moon": 2}}', "has the field p.moon, which the table lacks"),
+        ("f.json", '{"id": 1, "e": "1.5e-7"}', 'has "1.5e-7" for e'),
+        ("g.ndjson", '{"id": 2}\n{"id": 1, "e": 12, "e": 13}', "row 1 of"),
+        ("h.json", '{"id": 1, "moon": 2}', "the table has no column moon"),
+        ("i.json", '{"id": 1, "m": {"k": 9007199254740993.5}}', "has 9007199254740993.5 for m[]"),
+        ("j.csv", "id,r\n1,1e400\n", "row 0 has 1e400 for r, which is Float32"),
+        ("k.csv", "id,r\n1,1e300\n", "row 0 has 1e300 for r"),
+        ("l.csv", "id,r,r\n1,1,2\n", "the column r twice"),
     ]:
         (tmp_path / name).write_text(text, "utf-8")
         done = command("upsert", tmp_path / "t", tmp_path / name)
@@ -72,9 +104,13 @@ def test_digits_are_kept_inside_of_others_and_in_files(tmp_path: Path) -> None:
     table.upsert([{"id": 1, "e": 1.1, "d": "2024-05-05", "p": {"n": 2.0, "e": "1.230"}, "l": [5.0]}])
     (tmp_path / "fits.csv").write_text("id,e,d\n2,1.230,2024-05-05\n", "utf-8")
     assert command("upsert", tmp_path / "t", tmp_path / "fits.csv").returncode == 0
+    (tmp_path / "fits.json").write_text('{"id": 3, "e": 12e1, "d": "2024-05-05"} {"id": 4, "e": "1.5e-1"}', "utf-8")
+    assert command("insert", tmp_path / "t", tmp_path / "fits.json").returncode == 0
     assert table.scan(columns=["id", "e", "d"]).to_arrow().sort_by("id").to_pylist() == [
         {"id": 1, "e": decimal.Decimal("1.10"), "d": dt.date(2024, 5, 5)},
         {"id": 2, "e": decimal.Decimal("1.23"), "d": dt.date(2024, 5, 5)},
+        {"id": 3, "e": decimal.Decimal("120.00"), "d": dt.date(2024, 5, 5)},
+        {"id": 4, "e": decimal.Decimal("0.15"), "d": None},
     ]
 
 
@@ -128,3 +164,137 @@ def test_what_fits_is_what_duckdb_writes(tmp_path: Path) -> None:
         assert session.sql(question).to_arrow().to_pylist() == judge.sql(question).to_arrow_table().to_pylist(), (
             statement
         )
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> lakemark.Table:
+    """A column of each type, and the key `id` of one row."""
+    columns = {name: pa.array([1 if name == "id" else None], of) for name, of in TYPES.items()}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    return lakemark.Table(tmp_path, key="id")
+
+
+FORMS: dict[str, Callable[[str, list[Any]], object]] = {
+    "dicts": lambda name, values: [{"id": row, name: value} for row, value in enumerate(values)],
+    "columns": lambda name, values: {"id": range(len(values)), name: values},
+    "objects": lambda name, values: {"id": range(len(values)), name: np.array([*values, None], object)[:-1]},
+    "frame": lambda name, values: pd.DataFrame({"id": range(len(values)), name: pd.Series(values, dtype=object)}),
+}
+
+
+def kept(table: lakemark.Table, name: str) -> list[Any]:
+    rows = table.scan(columns=["id", name]).to_arrow().sort_by("id")
+    column = rows[name].cast(pa.int64()) if pa.types.is_timestamp(rows[name].type) else rows[name]
+    return column.to_pylist()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_value_of_python_is_written_as_it_is(typed: lakemark.Table, form: str) -> None:
+    midnight, noon = 1_714_867_200, 1_714_996_800
+    for name, values, expected in [
+        ("t", [DAY, NOON, pd.NaT], [midnight * 10**6, noon * 10**6, None]),
+        ("t", [NOON, DAY, None], [noon * 10**6, midnight * 10**6, None]),
+        ("d", [DAY, dt.datetime(2024, 5, 6)], [DAY, NOON.date()]),  # noqa: DTZ001
+        (
+            "z",
+            [NOON.replace(tzinfo=UTC), pd.Timestamp(NOON, tz="Asia/Tokyo")],
+            [noon * 10**6, (noon - 9 * 3600) * 10**6],
+        ),
+        ("n", [NANOS, NOON, DAY], [noon * 10**9 + 789, noon * 10**9, midnight * 10**9]),
+        ("n", [np.datetime64(NANOS.value, "ns"), None], [noon * 10**9 + 789, None]),
+        ("u", [2**64 - 1, 7], [2**64 - 1, 7]),
+        ("e", [2**70, decimal.Decimal("1.5")], [decimal.Decimal(2**70), decimal.Decimal("1.5")]),
+        ("e", [2**70, -(2**63)], [decimal.Decimal(2**70), decimal.Decimal(-(2**63))]),
+        ("x", [np.float16(1.5), 2], [1.5, 2.0]),
+        ("p", [{"t": DAY}, {"t": NOON, "d": DAY}], [{"d": None, "t": dt.datetime(2024, 5, 5)}, {"d": DAY, "t": NOON}]),  # noqa: DTZ001
+        ("l", [[DAY, NOON], None, []], [[dt.datetime(2024, 5, 5), NOON], None, []]),  # noqa: DTZ001
+    ]:
+        typed.upsert(FORMS[form](name, values))
+        assert kept(typed, name)[: len(values)] == expected, (name, values)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_python_values_would_lose_is_an_error(typed: lakemark.Table, form: str) -> None:
+    before = typed.scan().to_arrow()
+    exact, invalid = lakemark.SchemaMismatchError, lakemark.InvalidInputError
+    for name, values, kind, says in [
+        ("d", [DAY, NOON], exact, "row 1 has 2024-05-06T12:00:00 for d, which is Date32"),
+        ("d", [NOON, DAY], exact, "row 0 has 2024-05-06T12:00:00 for d"),
+        ("p", [{"d": DAY}, {"d": NOON}], exact, r"row 1 has 2024-05-06T12:00:00 for p\.d"),
+        ("t", [NANOS, NOON], exact, "row 0 has 2024-05-06T12:00:00.000000789 for t"),
+        ("t", [NOON, NANOS], exact, "row 1 has 2024-05-06T12:00:00.000000789 for t"),
+        ("l", [[NOON], [DAY, NANOS]], exact, r"row 1 has 2024-05-06T12:00:00.000000789 for l\[\]"),
+        (
+            "t",
+            [NOON, NOON.replace(tzinfo=UTC)],
+            invalid,
+            r"those of t: of 2024-05-06 12:00:00 and .* only one has a zone",
+        ),
+        ("z", [NOON.replace(tzinfo=UTC), NOON], invalid, "only one has a zone; give all of them one, or none"),
+        ("z", [DAY, NOON.replace(tzinfo=UTC)], invalid, "those of z: of 2024-05-05 .* only one has a zone"),
+        ("n", [NANOS, dt.datetime(9999, 1, 1)], invalid, "out of bounds for nanosecond"),  # noqa: DTZ001
+        ("c", [dt.time(1), dt.time(1, tzinfo=UTC)], invalid, r"those of c: .* has a zone, which no column of times"),
+        ("u", [2**64], exact, "row 0 has 18446744073709551616 for u, which is UInt64"),
+        ("u", [-1], exact, "row 0 has -1 for u"),
+        ("u", [2**300], invalid, "those of u"),
+        ("e", [decimal.Decimal("1.5"), decimal.Decimal("1.239")], exact, "row 1 has 1.239 for e"),
+        ("e", [2.5, 2**60 + 1], invalid, "those of e: Integer value 1152921504606846977 is outside"),
+        ("s", ["x", "\ud800"], invalid, "those of s: .*surrogates"),
+        ("p", [{"d": DAY, "moon": 1}], exact, "the field moon in the column p"),
+        ("p", [{"d": DAY}, {"d": DAY, 7: 1}], invalid, "those of p: 7 is no name of a field"),
+        ("p", [{"d": DAY}, {"t": NOON, b"t": DAY}], invalid, "those of p: b't' is no name of a field"),
+        ("p", [{"d": DAY}, "x"], invalid, "those of p: 'x' stands beside dicts"),
+        ("l", [[NOON], NOON], invalid, "those of l: .* stands beside lists"),
+    ]:
+        for change in (typed.upsert, typed.update):
+            with pytest.raises(kind, match=says):
+                change(FORMS[form](name, values))
+    assert typed.scan().to_arrow() == before
+
+
+def test_names_of_columns_are_texts_and_different(typed: lakemark.Table) -> None:
+    for rows, kind, says in [
+        ([{"id": 1, None: 2}], lakemark.InvalidInputError, "None is no name of a column"),
+        ({"id": [1], 7: [2]}, lakemark.InvalidInputError, "7 is no name of a column"),
+        ([{"id": 1, "X": 2.0}], lakemark.SchemaMismatchError, "no column X"),
+        (pd.DataFrame([[1, 2.0, 3.0]], columns=["id", "x", "x"]), lakemark.InvalidInputError, "the column x twice"),
+        (pd.DataFrame({"id": [1]}, index=pd.Index([2], name="id")), lakemark.InvalidInputError, "the column id twice"),
+    ]:
+        with pytest.raises(kind, match=says):
+            typed.upsert(rows)
+
+
+def test_series_keep_what_their_library_has(typed: lakemark.Table) -> None:
+    nanos = NANOS.value
+    typed.upsert({"id": [1], "n": pl.Series([nanos], dtype=pl.Datetime("ns"))})
+    assert kept(typed, "n") == [nanos]
+    typed.upsert({"id": pd.Series([1]), "n": pd.Series([NANOS])})
+    assert kept(typed, "n") == [nanos]
+    mixed = pd.Series([DAY, NOON], dtype=object)
+    with pytest.raises(lakemark.SchemaMismatchError, match="row 1 has 2024-05-06T12:00:00 for d"):
+        typed.upsert(pd.DataFrame({"id": [1, 2], "d": mixed.astype("category")}))
+    # Months are numbers to Arrow.
+    for values in (pd.period_range("2024-01", periods=1, freq="M"), pd.interval_range(0, 1)):
+        with pytest.raises(lakemark.InvalidInputError, match="has no type in Arrow; give timestamps"):
+            typed.upsert(pd.DataFrame({"id": [1], "u": values}))
+
+
+def test_keys_and_parameters_keep_their_times(tmp_path: Path) -> None:
+    first = dt.datetime(2024, 5, 5)  # noqa: DTZ001
+    pq.write_table(pa.table({"day": pa.array([DAY, NOON.date()]), "n": [1, 2]}), tmp_path / "a.parquet")
+    table = lakemark.Table(tmp_path, key="day")
+    for keys in ([DAY, NOON], [NOON, DAY], pd.Series([DAY, NOON], dtype=object), np.array([DAY, NOON], object)):
+        with pytest.raises(lakemark.SchemaMismatchError, match="2024-05-06T12:00:00 for day"):
+            table.delete(keys)
+        assert table.lookup(keys, columns=["n"]).to_arrow().to_pylist() == [{"n": 1}]
+    with pytest.raises(lakemark.InvalidInputError, match="only one has a zone"):
+        table.delete([NOON, NOON.replace(tzinfo=UTC)])
+    assert table.lookup([2**64, 1], on="n", columns=["n"]).to_arrow().to_pylist() == [{"n": 1}]
+    with pytest.raises(lakemark.InvalidInputError, match="the keys must be values of one type"):
+        table.lookup([2**300])
+    session = lakemark.connect()
+    session.register("t", table)
+    with pytest.raises(lakemark.SchemaMismatchError, match="without losing a part of it"):
+        session.sql("INSERT INTO t VALUES ($1, 3)", [pd.Timestamp("2024-05-07 00:00:00.000000001")])
+    assert table.delete([DAY, first + dt.timedelta(days=1)]).rows == 2
+    assert table.count() == 0

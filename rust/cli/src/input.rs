@@ -1,28 +1,29 @@
 //! Rows for changes, from a file or a pipe. Formats without types of their own are read in the types of the table, by the
 //! names of their columns.
 
+mod fitted;
+mod json;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray};
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::{csv, json};
+use arrow::{csv, json as arrow_json};
 use datafusion::datasource::file_format::options::ArrowReadOptions;
 use datafusion::prelude::{DataFrame, ParquetReadOptions, SessionContext};
-use lakemark_table::{Operation, cast_exactly, item_of};
+use lakemark_table::Operation;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
 /// Stands for stdin.
 const PIPE: &str = "-";
-
-type Object = Map<String, Value>;
 
 /// All rows of a file as one batch.
 pub(crate) async fn rows(file: &str, table: &SchemaRef, operation: Operation) -> Result<RecordBatch, Failure> {
@@ -88,17 +89,21 @@ fn csv_rows(bytes: &[u8], table: &SchemaRef) -> Result<RecordBatch, ArrowError> 
 /// The column of that name as text can be read: in the table's type, or as text that is cast later.
 fn typed(name: String, table: &SchemaRef) -> Field {
     let of = table.field_with_name(&name).map(|field| field.data_type().clone());
-    // The reader would cut decimals, and the time that stands behind a date.
-    let readable = |of: &DataType| of.is_integer() || of.is_floating() || matches!(of, DataType::Boolean);
+    // The reader would cut decimals and the time that stands behind a date, and take large numbers for infinite ones.
+    let readable = |of: &DataType| of.is_integer() || matches!(of, DataType::Boolean);
     Field::new(name, of.ok().filter(readable).unwrap_or(DataType::Utf8), true)
 }
 
 /// JSON: objects one after the other, or an array of them.
 fn json_rows(file: &str, bytes: &[u8], table: &SchemaRef, operation: Operation) -> Result<RecordBatch, Failure> {
-    let objects = objects(bytes).map_err(|error| unreadable(file, &error))?;
-    let names: BTreeSet<&String> = objects.iter().flat_map(Map::keys).collect();
-    for (row, object) in objects.iter().enumerate() {
-        check_digits(file, row, object, table)?;
+    let objects = json::objects(bytes).map_err(|error| unreadable(file, &error))?;
+    let fitted = objects.into_iter().enumerate().map(|(row, object)| {
+        fitted::row(&object, table)
+            .map_err(|misfit| Failure::Error(format!("row {row} of {file} has {}", misfit.text())))
+    });
+    let rows = fitted.collect::<Result<Vec<_>, _>>()?;
+    let names: BTreeSet<&String> = rows.iter().flat_map(Map::keys).collect();
+    for (row, object) in rows.iter().enumerate() {
         if operation == Operation::Update
             && let Some(lacking) = names.iter().find(|name| !object.contains_key(**name))
         {
@@ -112,76 +117,24 @@ fn json_rows(file: &str, bytes: &[u8], table: &SchemaRef, operation: Operation) 
         Err(_) => Field::new(name, DataType::Null, true),
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    decoded(&objects, schema).map_err(|error| unreadable(file, &error))
+    decoded(&rows, schema).map_err(|error| unreadable(file, &error))
 }
 
-fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
-    if bytes.trim_ascii_start().starts_with(b"[") {
-        return serde_json::from_slice(bytes);
-    }
-    serde_json::Deserializer::from_slice(bytes).into_iter().collect()
-}
-
-fn decoded(objects: &[Object], schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
-    if objects.is_empty() {
+fn decoded(rows: &[Map<String, Value>], schema: SchemaRef) -> Result<RecordBatch, ArrowError> {
+    if rows.is_empty() {
         return Ok(RecordBatch::new_empty(schema));
     }
-    let mut decoder = json::ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(objects.len()).build_decoder()?;
-    decoder.serialize(objects)?;
+    let mut decoder =
+        arrow_json::ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(rows.len()).build_decoder()?;
+    decoder.serialize(rows)?;
     Ok(decoder.flush()?.unwrap_or_else(|| RecordBatch::new_empty(schema)))
-}
-
-/// The decoder would cut 1.5 to the integer 1, and a timestamp to a date.
-fn check_digits(file: &str, row: usize, object: &Object, table: &SchemaRef) -> Result<(), Failure> {
-    for (name, value) in object {
-        let Ok(field) = table.field_with_name(name) else { continue };
-        if let Some((inside, value, of)) = first_cut(value, field.data_type()) {
-            let takes = if of.is_integer() { "takes whole numbers".to_owned() } else { format!("is {of}") };
-            return Err(Failure::Error(format!("row {row} of {file} has {value} for {name}{inside}, which {takes}")));
-        }
-    }
-    Ok(())
-}
-
-/// The first value that would lose digits: the way to it inside of the column, itself, and its type.
-fn first_cut<'a>(value: &'a Value, of: &'a DataType) -> Option<(String, &'a Value, &'a DataType)> {
-    let within = |name: String, value: &'a Value, of: &'a DataType| {
-        first_cut(value, of).map(|(inside, value, of)| (format!("{name}{inside}"), value, of))
-    };
-    match (of, value) {
-        (DataType::Struct(fields), Value::Object(object)) => fields.iter().find_map(|field| {
-            object.get(field.name()).and_then(|value| within(format!(".{}", field.name()), value, field.data_type()))
-        }),
-        (DataType::Map(entries, _), Value::Object(object)) => {
-            let DataType::Struct(fields) = entries.data_type() else { return None };
-            let of = fields.get(1)?.data_type();
-            object.values().find_map(|value| within("[]".to_owned(), value, of))
-        }
-        (_, Value::Array(values)) => {
-            let of = item_of(of)?.data_type();
-            values.iter().find_map(|value| within("[]".to_owned(), value, of))
-        }
-        _ => is_cut(value, of).then(|| (String::new(), value, of)),
-    }
-}
-
-fn is_cut(value: &Value, of: &DataType) -> bool {
-    let given: ArrayRef = match value {
-        Value::Number(number) if of.is_integer() => {
-            return number.as_f64().is_some_and(|number| number.fract() != 0.0);
-        }
-        Value::Number(number) if of.is_decimal() => Arc::new(Float64Array::from(vec![number.as_f64()])),
-        Value::String(text) if of.is_decimal() || of.is_temporal() => Arc::new(StringArray::from(vec![text.as_str()])),
-        _ => return false,
-    };
-    // What is no value of the type at all is the decoder's to say.
-    cast_exactly(&given, of).is_err_and(|misfit| misfit.loses_digits)
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray;
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{Int64Type, TimeUnit};
+    use arrow::util::display::array_value_to_string;
 
     use super::*;
 
@@ -207,6 +160,8 @@ mod tests {
         assert_eq!(names.iter().collect::<Vec<_>>(), [Some("a, \"b\""), None]);
         let price = rows.column_by_name("price").unwrap().as_string::<i32>();
         assert_eq!(price.iter().collect::<Vec<_>>(), [Some("1.50"), None]);
+        let large = csv_rows(b"c\n1e400\n", &column(DataType::Float64)).unwrap();
+        assert_eq!(large.column(0).as_string::<i32>().value(0), "1e400");
         assert_eq!(csv_rows(b"id\n", &table()).unwrap().num_rows(), 0);
         assert!(csv_rows(b"", &table()).unwrap_err().to_string().contains("it is empty"));
         assert!(csv_rows(b"id\nx\n", &table()).unwrap_err().to_string().contains("'x' as type 'Int64'"));
@@ -239,6 +194,80 @@ mod tests {
         ] {
             let error = json_rows("f.json", text.as_bytes(), &table(), Operation::Insert).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
+        }
+    }
+    /// A table of one column.
+    fn column(of: DataType) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("c", of, true)]))
+    }
+
+    fn map_of(keys: DataType, values: DataType) -> DataType {
+        let fields = vec![Field::new("keys", keys, false), Field::new("values", values, true)];
+        DataType::Map(Arc::new(Field::new("entries", DataType::Struct(fields.into()), false)), false)
+    }
+
+    #[test]
+    fn json_keeps_every_digit_of_a_number() {
+        let cents = || DataType::Decimal128(30, 2);
+        for (text, of, expected) in [
+            ("1234567890123456789012345.67", cents(), "1234567890123456789012345.67"),
+            ("\"12e2\"", cents(), "1200.00"),
+            ("\"-1.5E-1\"", cents(), "-0.15"),
+            ("12e2", cents(), "1200.00"),
+            ("1.230", cents(), "1.23"),
+            ("1.5e-7", DataType::Decimal128(9, 8), "0.00000015"),
+            // Doubles that stand for 0.3 and 1.1.
+            ("0.30000000000000004", cents(), "0.30"),
+            ("1.0999999999999999", cents(), "1.10"),
+            ("9007199254740993.0", DataType::Int64, "9007199254740993"),
+            ("9007199254740993e0", DataType::Int64, "9007199254740993"),
+            ("18446744073709551615", DataType::UInt64, "18446744073709551615"),
+            ("1e2", DataType::Int8, "100"),
+            ("0.1", DataType::Float32, "0.1"),
+            ("9007199254740993", DataType::Float64, "9007199254740992.0"),
+            ("1700000000123456", DataType::Timestamp(TimeUnit::Microsecond, None), "2023-11-14T22:13:20.123456"),
+            ("{\"1.50\": 1e1}", map_of(cents(), DataType::Int64), "{1.50: 10}"),
+        ] {
+            let table = column(of);
+            let text = format!("{{\"c\": {text}}}");
+            let rows = json_rows("f.json", text.as_bytes(), &table, Operation::Insert).unwrap();
+            assert_eq!(array_value_to_string(rows.column(0), 0).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_json_would_lose_is_an_error() {
+        let cents = || DataType::Decimal128(30, 2);
+        let seconds = || DataType::Timestamp(TimeUnit::Second, None);
+        let place = || DataType::Struct(vec![Field::new("x", DataType::Int64, true)].into());
+        let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
+        for (text, of, says) in [
+            ("1234567890123456.789", cents(), "has 1234567890123456.789 for c, which is Decimal128(30, 2)"),
+            ("12345678901234567890123456789", cents(), "has 12345678901234567890123456789 for c"),
+            ("\"1.5e-7\"", cents(), "has \"1.5e-7\" for c, which is Decimal128(30, 2)"),
+            ("\"a lot\"", cents(), "has \"a lot\" for c"),
+            ("1e300", DataType::Float32, "has 1e300 for c, which is Float32"),
+            ("\"1e999\"", DataType::Float64, "has \"1e999\" for c, which is Float64"),
+            ("1e-1", DataType::Int64, "has 1e-1 for c, which takes whole numbers"),
+            ("1.5", seconds(), "has 1.5 for c, which is Timestamp(s)"),
+            ("1e30", seconds(), "has 1e30 for c, which is Timestamp(s)"),
+            ("\"2024-01-02T03:04:05.6\"", seconds(), "has \"2024-01-02T03:04:05.6\" for c"),
+            ("1.5", DataType::Date32, "has 1.5 for c, which is Date32"),
+            ("{\"x\": 1, \"moon\": {}}", place(), "has the field c.moon, which the table lacks; leave it out"),
+            ("[{\"x\": 1}, {\"X\": 1}]", list(place()), "has the field c[].X, which the table lacks"),
+            ("{\"x\": 1, \"x\": 2}", place(), "has the field c.x twice; give it once"),
+            ("1, \"c\": 2", DataType::Int64, "has the field c twice; give it once"),
+            ("{\"1\": 7, \"1.0\": 8}", map_of(cents(), DataType::Int64), "has the field c.1.0 twice"),
+            (
+                "{\"2024-01-02T03:00:00\": 7}",
+                map_of(DataType::Date32, DataType::Int64),
+                "has \"2024-01-02T03:00:00\" for c[], which is Date32",
+            ),
+            ("{\"k\": {\"y\": 7}}", map_of(DataType::Utf8, place()), "has the field c[].y, which the table lacks"),
+        ] {
+            let text = format!("{{\"c\": {text}}}");
+            let error = json_rows("f.json", text.as_bytes(), &column(of), Operation::Insert).unwrap_err();
+            assert!(error.to_string().contains(&format!("row 0 of f.json {says}")), "{error}");
         }
     }
 }
