@@ -228,7 +228,7 @@ impl Snapshot {
     /// Makes these partition columns text, which has their values as their folders are called.
     pub(crate) fn hold_as_text(&mut self, columns: &BTreeSet<String>) -> Result<()> {
         for (place, column) in self.partition_columns.iter_mut().enumerate() {
-            if !columns.contains(column.name()) {
+            if column.data_type().is_string() || !columns.contains(column.name()) {
                 continue;
             }
             *column = column.clone().with_data_type(DataType::Utf8);

@@ -64,7 +64,9 @@ pub fn is_young(meta: &ObjectMeta) -> bool {
 }
 
 fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
-    let is_within_tick = |time: i128| time + FINE.as_nanos().cast_signed() > now;
+    // A clock that goes before ours by more than that says nothing of now.
+    let is_within_tick =
+        |time: i128| time + FINE.as_nanos().cast_signed() > now && time <= now + COARSE.as_nanos().cast_signed();
     Begun(now).is_young(modified_ns, tag) || tag.and_then(changed_ns).is_some_and(is_within_tick)
 }
 
@@ -109,7 +111,10 @@ mod tests {
         let changed = 999 * SECOND_NS + 1;
         let local = format!("local-1-2-3-c{changed:x}");
         let tick = FINE.as_nanos().cast_signed();
-        for (later, is_young) in [(0, true), (tick - 1, true), (tick, false), (10 * tick, false)] {
+        let ahead = -COARSE.as_nanos().cast_signed();
+        for (later, is_young) in
+            [(0, true), (tick - 1, true), (tick, false), (10 * tick, false), (ahead, true), (ahead - 1, false)]
+        {
             assert_eq!(is_young_at(changed + later, 0, Some(&local)), is_young, "{later}");
         }
     }

@@ -128,8 +128,9 @@ pub(super) async fn migrate_then(
 /// the commit has not come, by this version of the table or now.
 ///
 /// # Errors
-/// Nobody can tell.
+/// Nobody can tell, or the table has features that this release does not know how to write.
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
+    check_writable(&DeltaState::read(location).await?)?;
     let info = commit_info("ABANDON MIGRATION", Some(version), Utc::now().timestamp_millis(), &json!({}));
     Log { location, transaction, lock: None }.keep_out(version, &[info]).await
 }

@@ -88,9 +88,11 @@ impl Snapshot {
                     return Ok(same);
                 }
                 let listed = Source::Listing(files.iter().map(|file| file.meta.clone()).collect());
+                // Asked before anything is read: what is read later may be of the same tick.
+                let is_young = files.iter().any(|file| is_young(&file.meta));
                 let listing = listing_of(table, updates, &later, files).await?;
                 let snapshot = Self::pin_listing(table, manifest, listing).await?;
-                if is_plain && !snapshot.files().iter().any(|file| is_young(&file.meta)) {
+                if is_plain && !is_young {
                     table.last.insert(listed, &snapshot);
                 }
                 Ok(snapshot)

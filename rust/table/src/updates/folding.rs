@@ -1,8 +1,9 @@
 //! The second half of a migration: new data files are written, checked against what others did meanwhile, and made to count.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use lakemark_format::{ReplacedFile, StoreFile};
@@ -81,7 +82,9 @@ async fn fold_once(
     let slice = Slice::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
     report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
     report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
-    let keys = SliceKeys { table, key: &updated.key, slices: &slice.keys };
+    let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
+    let texts = texts.map(|column| column.name().clone()).collect();
+    let keys = SliceKeys { table, key: &updated.key, slices: &slice.keys, texts: &texts };
     let progress = options.progress.clone();
     let to_fold = Fold {
         shadow: &slice.shadow,
@@ -106,7 +109,7 @@ async fn fold_once(
         TableFormat::Parquet => {
             let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
             reach("migration-written");
-            take_in((table, store), &base, &folded, &keys, (begun.number, lock)).await?;
+            take_in(store, &base, &folded, &keys, (begun.number, lock)).await?;
             (folded, None)
         }
     };
@@ -152,9 +155,24 @@ struct SliceKeys<'a> {
     table: &'a Arc<Table>,
     key: &'a Arc<KeyColumns>,
     slices: &'a [(Arc<Level>, RowSet)],
+    /// Partition columns that are held as text.
+    texts: &'a BTreeSet<String>,
 }
 
 impl SliceKeys<'_> {
+    /// The newest state of the data files, with the types that the keys have.
+    async fn now(&self) -> Result<Snapshot> {
+        let mut now = Snapshot::pin_base(self.table).await?;
+        now.hold_as_text(self.texts)?;
+        let schema = now.schema();
+        let is_typed =
+            |(name, of): (&String, &DataType)| schema.field_with_name(name).is_ok_and(|now| now.data_type() == of);
+        match self.key.names.iter().zip(&self.key.types).all(is_typed) {
+            true => Ok(now),
+            false => Err(meanwhile("others changed the type of a column of the key")),
+        }
+    }
+
     /// Whether one of these files of a snapshot has one of the keys.
     async fn are_among(&self, now: &Snapshot, files: &[usize]) -> Result<bool> {
         for (level, slice) in self.slices {
@@ -170,7 +188,7 @@ impl SliceKeys<'_> {
 impl FoldedKeys for SliceKeys<'_> {
     fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>> {
         async move {
-            let now = Snapshot::pin_base(self.table).await?;
+            let now = self.now().await?;
             // One that is gone again was removed by a commit that is looked at as well.
             let is_added = |file: &usize| now.files().get(*file).is_some_and(|file| added.contains(&file.path));
             let files: Vec<usize> = (0..now.files().len()).filter(is_added).collect();
@@ -183,7 +201,7 @@ impl FoldedKeys for SliceKeys<'_> {
 /// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
 /// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
 async fn take_in(
-    (table, store): (&Arc<Table>, &Arc<Store>),
+    store: &Arc<Store>,
     base: &Snapshot,
     folded: &Folded,
     keys: &SliceKeys<'_>,
@@ -191,7 +209,7 @@ async fn take_in(
 ) -> Result<()> {
     let mut known: HashSet<FileIdentity> = base.files().iter().map(identity).collect();
     for _ in 0..LISTINGS {
-        let now = Snapshot::pin_base(table).await?;
+        let now = keys.now().await?;
         check_unchanged(base, &now, folded)?;
         let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&identity(file)));
         let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
@@ -208,7 +226,7 @@ async fn take_in(
 }
 
 fn meanwhile(what: &str) -> Error {
-    Error::new(ErrorKind::Conflict, format!("{what} while the folder was migrated; migrate again"))
+    Error::new(ErrorKind::Conflict, format!("{what} while the table was migrated; migrate again"))
 }
 
 fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &Folded) -> Result<()> {

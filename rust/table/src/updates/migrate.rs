@@ -22,6 +22,7 @@ use lakemark_index::RowSet;
 use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
 use super::folding::{cannot_come, fold};
+use super::lineage::Lineage;
 use super::locks::MigrationLock;
 use super::overlay::{Reach, Updated};
 use super::settle::Stacked;
@@ -90,14 +91,20 @@ pub(super) struct Begun {
     buffer_stays: bool,
 }
 
-/// Finishes a migration that took effect and was stopped before it was tidied up.
+/// Ends a migration that took effect and was stopped before it was ended, and lets go of one that cannot take effect any more.
 async fn tidy_up(table: &Arc<Table>, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
         Some(migration) if base.folded() => end(store, migration.number, base.delta_version()).await,
-        // It came meanwhile.
-        Some(migration) if !cannot_come(table, &base, migration.number).await? => Box::pin(tidy_up(table, store)).await,
+        Some(migration) if base.lineage == (Lineage::Same { folded: false }) => {
+            let number = migration.number;
+            match cannot_come(table, &base, number).await? {
+                true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),
+                // It came meanwhile.
+                false => Box::pin(tidy_up(table, store)).await,
+            }
+        }
         _ => Ok(()),
     }
 }
@@ -169,7 +176,7 @@ async fn border(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<B
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
     let pinned = (manifest.number, base.folded());
-    let updated = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Runs).await?;
+    let updated = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Log).await?;
     let levels = updated.levels(&base, &table.overlays).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);

@@ -116,8 +116,11 @@ async fn pending(
         }
     }
     for batch in &pending.batches {
-        let encoded = key.encode(batch)?;
-        let rows = keys.places_in(&encoded);
+        // Those of updates that were completed again are in the order of their run.
+        let rows: Vec<u32> = (0..)
+            .zip(key.encode(batch)?.iter())
+            .filter_map(|(row, bytes)| keys.contains(bytes.as_ref()).then_some(row))
+            .collect();
         if !rows.is_empty() {
             let universe = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
             found.push(chosen(batch, &RowSet::from_rows(rows, universe))?);

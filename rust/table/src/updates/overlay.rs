@@ -29,10 +29,12 @@ use super::runs::RunCache;
 use super::settle::{Ground, Settled, Stacked, memory_rows};
 use super::stack::{Laid, Stack};
 use super::tail::Tail;
+use super::write::no_key;
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
+use crate::table::Table;
 
 /// Rows that are in no data file yet.
 #[derive(Debug, Default)]
@@ -211,6 +213,17 @@ impl<'a> Updated<'a> {
         let names = updates.key.iter().map(shown).collect::<Result<Vec<_>>>()?;
         let key = KeyColumns::new(&table, &names)?;
         Ok(Self { store, updates, manifest, folded, key, schema: change_schema(&table) })
+    }
+
+    /// The key of a table as writers have it.
+    pub(crate) async fn key_of(table: &Table) -> Result<(Snapshot, Arc<KeyColumns>)> {
+        let store = table.writable_store()?;
+        let mut base = Snapshot::pin_base(table).await?;
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
+        let updates = manifest.updates.as_ref().ok_or_else(|| no_key(table))?;
+        let pinned = (manifest.number, base.folded());
+        let key = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Log).await?.key;
+        Ok((base, key))
     }
 
     /// The log, read up to its end: on from what the slot has, which is empty then.

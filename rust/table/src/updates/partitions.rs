@@ -9,9 +9,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use lakemark_format::log::{LOG_START, check_log_header, read_log};
-use lakemark_format::{ManifestLog, ManifestRun, ManifestUpdates};
+use lakemark_format::{ManifestLog, ManifestUpdates};
 
 use super::level::LevelRows;
 use super::overlay::OverlayCache;
@@ -25,12 +25,13 @@ use crate::store::Store;
 /// Types by column.
 type Types = BTreeMap<String, BTreeSet<DataType>>;
 
-/// The types that the columns of a log have, as far as it was read.
+/// The types that partition columns have in a log, as far as it was read.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     log: [u8; 16],
     end: u64,
     next: u64,
+    columns: BTreeSet<String>,
     types: Types,
 }
 
@@ -38,7 +39,8 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct LogTypes(Mutex<Option<Seen>>);
 
-/// The partition columns that runs, or the log if it is given, have in other types than the folders, where those are no text.
+/// The partition columns of a folder that runs, or the log if it is given, have in other types than the folders, where those are no text.
+/// A Delta table says itself which types its columns have.
 pub(crate) async fn typed_otherwise(
     base: &Snapshot,
     store: &Store,
@@ -47,46 +49,39 @@ pub(crate) async fn typed_otherwise(
 ) -> Result<BTreeSet<String>> {
     let is_narrow = |of: &DataType| !of.is_string();
     let narrow: Vec<_> = base.partition_columns().iter().filter(|column| is_narrow(column.data_type())).collect();
-    if narrow.is_empty() {
-        return Ok(BTreeSet::new());
+    let mut others = BTreeSet::new();
+    if narrow.is_empty() || base.delta_version().is_some() {
+        return Ok(others);
     }
-    let mut types = match log {
-        Some(log) => of_log(store, log, cache).await?,
-        None => Types::new(),
-    };
     for run in &updates.runs {
-        of_run(base, store, updates, run, cache, &mut types).await?;
+        let phase = Phase::of(run, updates, base.folded());
+        let level = cache.runs.level(store, run, base.column_names(), phase).await?;
+        let LevelRows::File(file) = &level.rows else { continue };
+        let is_other = |column: &&&Field| {
+            file.schema().field_with_name(column.name()).is_ok_and(|had| had.data_type() != column.data_type())
+        };
+        others.extend(narrow.iter().filter(is_other).map(|column| column.name().clone()));
     }
-    let is_other =
-        |of: &DataType, column: &str| types.get(column).is_some_and(|types| types.iter().any(|had| had != of));
-    let others = narrow.into_iter().filter(|column| is_other(column.data_type(), column.name()));
-    Ok(others.map(|column| column.name().clone()).collect())
-}
-
-async fn of_run(
-    base: &Snapshot,
-    store: &Store,
-    updates: &ManifestUpdates,
-    run: &ManifestRun,
-    cache: &OverlayCache,
-    types: &mut Types,
-) -> Result<()> {
-    let phase = Phase::of(run, updates, base.folded());
-    let level = cache.runs.level(store, run, base.column_names(), phase).await?;
-    if let LevelRows::File(file) = &level.rows {
-        add(types, file.schema());
+    if let Some(log) = log {
+        let columns = base.partition_columns().iter().map(|column| column.name().clone()).collect();
+        let types = of_log(store, log, columns, cache).await?;
+        let is_other = |column: &&&Field| {
+            types.get(column.name()).is_some_and(|types| types.iter().any(|had| had != column.data_type()))
+        };
+        others.extend(narrow.iter().filter(is_other).map(|column| column.name().clone()));
     }
-    Ok(())
+    Ok(others)
 }
 
 /// Those of a log, read on from where it was read before.
-async fn of_log(store: &Store, log: &ManifestLog, cache: &OverlayCache) -> Result<Types> {
+async fn of_log(store: &Store, log: &ManifestLog, columns: BTreeSet<String>, cache: &OverlayCache) -> Result<Types> {
     let path = store
         .local_path(&log.path)
         .ok_or_else(|| Error::unsupported("a table with pending changes needs its store on a local file system"))?;
     let known = cache.types.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let first = || Seen { log: log.id, end: LOG_START, next: log.first_sequence, types: Types::new() };
-    let mut seen = known.filter(|seen| seen.log == log.id).unwrap_or_else(first);
+    let known = known.filter(|seen| seen.log == log.id && seen.columns == columns);
+    let (end, next) = (LOG_START, log.first_sequence);
+    let mut seen = known.unwrap_or(Seen { log: log.id, end, next, columns, types: Types::new() });
     let seen =
         disk::on_a_thread(move || seen.read_on(&path).map(|()| seen)).await.map_err(|error| Error::task(&error))??;
     let types = seen.types.clone();
@@ -109,17 +104,17 @@ impl Seen {
         let read = read_log(&self.log, self.end, self.next, &bytes).map_err(corrupt)?;
         for (sequence, commit) in &read.commits {
             for change in &commit.changes {
-                add(&mut self.types, &*schema_of(&change.rows)?);
+                self.add(&*schema_of(&change.rows)?);
             }
             self.next = sequence + 1;
         }
         self.end = read.end;
         Ok(())
     }
-}
 
-fn add(types: &mut Types, schema: &Schema) {
-    for field in schema.fields() {
-        types.entry(field.name().clone()).or_default().insert(field.data_type().clone());
+    fn add(&mut self, schema: &Schema) {
+        for field in schema.fields().iter().filter(|field| self.columns.contains(field.name())) {
+            self.types.entry(field.name().clone()).or_default().insert(field.data_type().clone());
+        }
     }
 }

@@ -63,6 +63,11 @@ impl SortedRows {
         Ok(Self { key: Arc::clone(key), files })
     }
 
+    /// Fails if the order is not that of this key.
+    pub(crate) fn check_order(&self, key: &KeyColumns) -> Result<()> {
+        if self.key.types == key.types { Ok(()) } else { Err(other_order()) }
+    }
+
     /// The next rows, about as many bytes as asked for; none when all were read.
     pub(crate) fn next_part(&mut self, bytes: usize) -> Result<Option<Part>> {
         let mut taken: Vec<(Operation, RecordBatch)> = Vec::new();
@@ -97,6 +102,13 @@ impl SortedRows {
         }
         Ok(Some(Part { changes, last }))
     }
+}
+
+fn other_order() -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        "the staged rows are not in the order of the table's key, whose type was changed meanwhile; nothing was changed: try again",
+    )
 }
 
 /// A file that is read from its first row to its last.
@@ -148,10 +160,7 @@ impl Source {
         let ascend = keys.iter().zip(keys.iter().skip(1)).all(|(one, next)| one <= next);
         let follow = before.is_none_or(|before| keys.iter().next().is_none_or(|first| before.row() <= first));
         if !ascend || !follow {
-            return Err(Error::new(
-                ErrorKind::Conflict,
-                "the staged rows are not in the order of the table's key, whose type was changed meanwhile; nothing was changed: try again",
-            ));
+            return Err(other_order());
         }
         (self.batch, self.keys) = (batch, Some(keys));
         Ok(())

@@ -21,14 +21,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use twox_hash::XxHash64;
 
 use super::change::{WriteOptions, Written};
-use super::key::KeyColumns;
+use super::overlay::Updated;
 use super::parameters::Parameters;
 use super::sorted::SortedRows;
 use super::straight::write_straight;
 use super::write::{no_key, not_local, write};
 use crate::error::{Error, Result};
 use crate::local;
-use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Table;
 
@@ -62,11 +61,10 @@ fn operation_of_name<'de, D: Deserializer<'de>>(from: D) -> Result<Operation, D:
 pub(crate) async fn write_staged(table: &Arc<Table>, staged: &[StagedRows], options: WriteOptions) -> Result<Written> {
     table.check_open_for_changes()?;
     let store = table.writable_store()?;
-    let base = Snapshot::pin_base(table).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
-    let (updates, names) = updates.zip(base.key_columns()).ok_or_else(|| no_key(table))?;
+    let (base, key) = Updated::key_of(table).await?;
+    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(table))?;
     let part_bytes = Parameters::of(&updates.options)?.part_bytes();
-    let mut sorted = SortedRows::open(store, staged, &KeyColumns::new(&base.schema(), &names)?)?;
+    let mut sorted = SortedRows::open(store, staged, &key)?;
     let bytes = staged.iter().map(|file| file.bytes).sum();
     let written = if bytes <= part_bytes {
         let part = sorted.next_part(usize::MAX)?;

@@ -15,10 +15,10 @@ use twox_hash::XxHash64;
 
 use super::change::keys_of;
 use super::key::KeyColumns;
+use super::overlay::Updated;
 use super::staged::{StagedRows, other_columns};
-use super::write::{no_key, not_local, unwritable};
+use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
-use crate::snapshot::Snapshot;
 use crate::store::{PendingFile, Store};
 use crate::table::Table;
 
@@ -62,9 +62,7 @@ impl Staging {
                 folder.display()
             )));
         }
-        let base = Snapshot::pin_base(table).await?;
-        let names = base.key_columns().ok_or_else(|| no_key(table))?;
-        let key = KeyColumns::new(&base.schema(), &names)?;
+        let (_, key) = Updated::key_of(table).await?;
         Ok(Self { store, operation, key, waiting: Vec::new(), waiting_bytes: 0, staged: Vec::new() })
     }
 

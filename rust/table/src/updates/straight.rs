@@ -32,6 +32,7 @@ pub(crate) async fn write_straight(
         if let Some(written) = writing.made_before(&options) {
             return Ok(written);
         }
+        sorted.check_order(&writing.updated().key)?;
         let mut run = NewRun::begin(&writing).await?;
         let mut buffer = Buffer::of(&writing)?;
         let mut rows = 0;

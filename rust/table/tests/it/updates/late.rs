@@ -57,6 +57,18 @@ impl Remote {
     }
 }
 
+/// A migration whose commit is under way and whose process is gone.
+async fn stopped(remote: &Remote) -> Arc<Log> {
+    let log = Log::new();
+    let table = remote.open(&log).await;
+    table.declare_key(&["k".to_owned()], &Default::default(), Default::default()).await.unwrap();
+    make(&table, Operation::Upsert, batch(&[(3, Some(2), Some("up")), (20, Some(2), Some("up"))])).await.unwrap();
+    make(&table, Operation::Delete, keys(&[4])).await.unwrap();
+    *log.lose.lock().unwrap() = Some(("_delta_log/", Lost::Late));
+    table.migrate(MigrateOptions::default()).await.unwrap_err();
+    log
+}
+
 /// Who finds the migration.
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -70,16 +82,7 @@ async fn law_1_a_migration_that_is_let_go_comes_no_more() {
         for comes_before in [false, true] {
             let case = format!("{next:?} {comes_before}");
             let remote = Remote::new().await;
-            let log = Log::new();
-            let table = remote.open(&log).await;
-            table.declare_key(&["k".to_owned()], &Default::default(), Default::default()).await.unwrap();
-            make(&table, Operation::Upsert, batch(&[(3, Some(2), Some("up")), (20, Some(2), Some("up"))]))
-                .await
-                .unwrap();
-            make(&table, Operation::Delete, keys(&[4])).await.unwrap();
-            *log.lose.lock().unwrap() = Some(("_delta_log/", Lost::Late));
-            table.migrate(MigrateOptions::default()).await.unwrap_err();
-            drop(table);
+            let log = stopped(&remote).await;
             let version = remote.counted().await;
             assert_eq!(version, (10, 1), "{case}");
             let mut arrived = 0;
@@ -102,4 +105,32 @@ async fn law_1_a_migration_that_is_let_go_comes_no_more() {
             assert_eq!(remote.counted().await.0, 10 + writes, "{case}");
         }
     }
+}
+
+/// Whoever looks at it again and again lets go of it once.
+#[tokio::test]
+async fn a_migration_is_let_go_once() {
+    let remote = Remote::new().await;
+    stopped(&remote).await;
+    for _ in 0..2 {
+        let options = MigrateOptions { threshold: Some(0.9), ..MigrateOptions::default() };
+        remote.open(&Log::new()).await.migrate(options).await.unwrap();
+        assert_eq!(remote.counted().await, (10, 2));
+    }
+}
+
+/// A version that lacks what a feature asks for would break the table for others.
+#[tokio::test]
+async fn nobody_lets_go_of_a_migration_of_a_table_that_cannot_be_written_any_more() {
+    let remote = Remote::new().await;
+    stopped(&remote).await;
+    let protocol = r#"{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["deletionVectors"],"writerFeatures":["deletionVectors","somethingNew"]}}"#;
+    let version = ObjectPath::from(format!("t/_delta_log/{:020}.json", 2));
+    remote.memory.put(&version, PutPayload::from(protocol)).await.unwrap();
+    let table = remote.open(&Log::new()).await;
+    let error = table.migrate(MigrateOptions::default()).await.unwrap_err();
+    assert!(error.to_string().contains("somethingNew"), "{error}");
+    make(&table, Operation::Upsert, batch(&[(30, Some(3), None)])).await.unwrap();
+    table.flush().await.unwrap();
+    assert_eq!(remote.counted().await, (11, 2));
 }

@@ -171,3 +171,40 @@ async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
         assert_eq!(rows(&*open(lake.root()).await).await, expected);
     }
 }
+
+/// Whatever is pending, the columns of a Delta table are what its log says.
+#[tokio::test]
+async fn a_partition_of_a_delta_table_that_gets_another_type_is_not_held_as_text() {
+    use serde_json::json;
+    let columns = |kind: &str| {
+        let field = |name: &str, kind: &str| json!({"name": name, "type": kind, "nullable": true, "metadata": {}});
+        json!({"metaData": {"id": "4f1c9e53-6ba7-4c1f-9a3e-7a7f6b2f8b11", "format": {"provider": "parquet", "options": {}},
+            "schemaString": json!({"type": "struct", "fields": [field("k", "long"), field("part", kind)]}).to_string(),
+            "partitionColumns": ["part"], "configuration": {}, "createdTime": 0}})
+    };
+    for (part, is_left) in [("x", false), ("7", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let add = |name: &str, part: &str| {
+            write(&root.join(name), &super::keys(&[1]));
+            let size = std::fs::metadata(root.join(name)).unwrap().len();
+            json!({"add": {"path": name, "partitionValues": {"part": part}, "size": size, "modificationTime": 1, "dataChange": true}})
+        };
+        let protocol = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}});
+        crate::delta::commit(root, 0, &[protocol, columns("string"), add("a.parquet", "a")]);
+        let table = keyed(root).await;
+        let value: ArrayRef = Arc::new(StringArray::from(vec![part]));
+        let row = super::keys(&[2]);
+        let row = RecordBatch::try_from_iter([("k", Arc::clone(row.column(0))), ("part", value)]).unwrap();
+        make(&table, Operation::Upsert, row).await.unwrap();
+        let others = [Lake::removes("a.parquet"), columns("long"), add("b.parquet", "1")];
+        crate::delta::commit(root, 1, &others);
+        let migrated = table.migrate(MigrateOptions::default()).await;
+        assert_eq!(migrated.is_ok(), is_left, "{part}: {migrated:?}");
+        if is_left {
+            let snapshot = table.snapshot().await.unwrap();
+            assert_eq!(snapshot.schema().field(1).data_type(), &arrow::datatypes::DataType::Int64);
+            assert_eq!(snapshot.files().len(), 2);
+        }
+    }
+}

@@ -359,3 +359,42 @@ async fn a_call_of_many_small_files_is_made() {
     [0, 2].iter().for_each(|key| drop(expected.remove(key)));
     assert_eq!(rows(&*open(folder.path()).await).await, expected);
 }
+
+/// Keys of a partition column, as text.
+fn parts(rows: &[(&str, i64)]) -> RecordBatch {
+    let part: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.0)));
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.1)));
+    RecordBatch::try_from_iter([("k", k), ("part", part)]).unwrap()
+}
+
+#[tokio::test]
+async fn staged_rows_have_the_types_that_pending_changes_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |part: &str| write(&folder.path().join(format!("part={part}/f.parquet")), &keys(&[1]));
+    put("x");
+    put("7");
+    let table = open(folder.path()).await;
+    let key = ["part".to_owned(), "k".to_owned()];
+    table.declare_key(&key, &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    make(&table, Operation::Upsert, parts(&[("007", 1), ("y", 1), ("7", 2)])).await.unwrap();
+    // The folders that are left have numbers only.
+    fs::remove_dir_all(folder.path().join("part=x")).unwrap();
+    let count = async || {
+        let snapshot = table.snapshot().await.unwrap();
+        let hidden = snapshot.hidden_rows();
+        1 - hidden + snapshot.pending().map_or(0, |pending| pending.row_count())
+    };
+    assert_eq!(count().await, 4);
+    let staged = [
+        stage(&table, Operation::Upsert, &[parts(&[("z", 3)])]).await.unwrap(),
+        stage(&table, Operation::Delete, &[parts(&[("7", 1), ("007", 1), ("y", 1)])]).await.unwrap(),
+    ];
+    assert_eq!(take(&table, &staged).await.unwrap().rows, 4);
+    assert_eq!(count().await, 2);
+    table.flush().await.unwrap();
+    assert_eq!(count().await, 2);
+    table.migrate(MigrateOptions::default()).await.unwrap();
+    let folders = table.snapshot().await.unwrap();
+    let folders: Vec<_> = folders.files().iter().filter_map(|file| file.path.rsplit('/').nth(1)).collect();
+    assert_eq!(folders, ["part=7", "part=z"]);
+}
