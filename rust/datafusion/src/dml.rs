@@ -36,6 +36,7 @@ use lakemark_table::{Change, Error, ErrorKind, Operation, Result, Snapshot, Tabl
 
 use crate::error::from_engine;
 use crate::provider::LakemarkTable;
+use crate::unreadable;
 
 pub(crate) use written::plan;
 
@@ -43,10 +44,18 @@ pub(crate) use written::plan;
 const KEY_PREFIX: &str = "__lakemark_key_";
 
 /// The plan of a statement as DataFusion makes it, and of deletions under an alias, which it does not know.
+///
+/// # Errors
+/// Those of planning; a table or view that the statement needs cannot be read.
 async fn planned(state: &SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
-    match delete::aliased(&statement)? {
-        Some(query) => delete::deleting(state.statement_to_plan(query).await?),
+    let names = unreadable::read_by(state, &statement)?;
+    let plan = match delete::aliased(&statement)? {
+        Some(query) => state.statement_to_plan(query).await.and_then(delete::deleting),
         None => state.statement_to_plan(statement).await,
+    };
+    match plan {
+        Ok(plan) => unreadable::check(&plan).map(|()| plan),
+        Err(error) => Err(unreadable::error_among(state, names).await.unwrap_or(error)),
     }
 }
 

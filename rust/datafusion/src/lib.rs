@@ -35,6 +35,7 @@ mod shortcut;
 pub mod statement;
 pub mod summaries;
 pub mod translate;
+mod unreadable;
 mod versions;
 
 pub use advise::advise;

@@ -2,11 +2,12 @@
 //!
 //! DataFusion resolves a table's name once per statement. That is where a snapshot is taken: a
 //! self-join sees one state of the table, and the next statement sees the newest. It is so in every schema of every catalog of a session, also
-//! in those that are made later: each gets its [`PinningSchema`] as it is looked up.
+//! in those that are made later: each gets its [`PinningSchema`] as it is looked up. What cannot be pinned is [`Unreadable`].
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::listing_schema::ListingSchemaProvider;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{TableReference, plan_err};
@@ -18,6 +19,7 @@ use lakemark_table::Table;
 
 use crate::error::to_engine;
 use crate::provider::LakemarkTable;
+use crate::unreadable::Unreadable;
 use crate::versions::At;
 
 /// The catalogs of a session, whose schemas pin their tables.
@@ -75,11 +77,44 @@ impl CatalogProvider for PinningCatalog {
 /// The table or view of a name as it was registered; nothing is read or pinned for it.
 pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> Result<Option<Arc<dyn TableProvider>>> {
     let Ok(schema) = state.schema_for_ref(name.clone()) else { return Ok(None) };
-    let inner = schema.downcast_ref::<PinningSchema>().map_or(&schema, |pinning| &pinning.inner);
+    let inner = unwrapped(&schema);
     match (inner.table(name.table()).await?, At::of_name(name.table())) {
         (None, Some((plain, _))) => inner.table(plain).await,
         (found, _) => Ok(found),
     }
+}
+
+/// Looks again for the tables of schemas that DataFusion makes of folders. Its own way to do so does not see them behind a [`PinningSchema`].
+pub(crate) async fn refresh(state: &SessionState) -> Result<()> {
+    let catalogs = state.catalog_list();
+    let mut schemas = Vec::new();
+    for catalog in catalogs.catalog_names().iter().filter_map(|name| catalogs.catalog(name)) {
+        schemas.extend(catalog.schema_names().iter().filter_map(|name| catalog.schema(name)));
+    }
+    for schema in &schemas {
+        if let Some(folders) = unwrapped(schema).downcast_ref::<ListingSchemaProvider>() {
+            folders.refresh(state).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A schema as it was registered.
+fn unwrapped(schema: &Arc<dyn SchemaProvider>) -> &Arc<dyn SchemaProvider> {
+    schema.downcast_ref::<PinningSchema>().map_or(schema, |pinning| &pinning.inner)
+}
+
+/// A table or view over the newest states of its tables.
+async fn pinned(found: &Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
+    if let Some(table) = found.downcast_ref::<LakemarkTable>() {
+        return Ok(Arc::new(table.pin().await.map_err(to_engine)?));
+    }
+    // A view keeps the plan that was made when it was created.
+    if let Some(view) = found.downcast_ref::<ViewTable>() {
+        let plan = pinned_anew(view.logical_plan().clone(), "put into a view; create the view").await?;
+        return Ok(Arc::new(ViewTable::new(plan, view.definition().cloned())));
+    }
+    Ok(Arc::clone(found))
 }
 
 /// Pins the Lakemark tables of another schema as they are looked up.
@@ -116,15 +151,10 @@ impl SchemaProvider for PinningSchema {
         let Some(found) = self.inner.table(name).await? else {
             return self.table_at(name).await;
         };
-        if let Some(table) = found.downcast_ref::<LakemarkTable>() {
-            return Ok(Some(Arc::new(table.pin().await.map_err(to_engine)?)));
-        }
-        // A view keeps the plan that was made when it was created.
-        if let Some(view) = found.downcast_ref::<ViewTable>() {
-            let plan = pinned_anew(view.logical_plan().clone(), "put into a view; create the view").await?;
-            return Ok(Some(Arc::new(ViewTable::new(plan, view.definition().cloned()))));
-        }
-        Ok(Some(found))
+        Ok(Some(match pinned(&found).await {
+            Ok(pinned) => pinned,
+            Err(error) => Arc::new(Unreadable::new(found, error)),
+        }))
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {

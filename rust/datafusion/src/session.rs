@@ -21,9 +21,10 @@ use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::parameters::{bound, numbered};
 use crate::provider::LakemarkTable;
 use crate::rules;
-use crate::schema::{PinningCatalogs, pinned_anew};
+use crate::schema::{PinningCatalogs, pinned_anew, refresh};
 use crate::shortcut::shortened;
 use crate::statement::{self, CreateIndex, Statement};
+use crate::unreadable::Unreadable;
 
 /// What `TIMESTAMP WITH TIME ZONE` means where the session does not say. DataFusion's own default is no zone at all, which
 /// turns a cast to that type into one that drops the offset of its text.
@@ -36,7 +37,8 @@ const FOOTER_BYTES: usize = 256 << 20;
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
 /// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
-/// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them.
+/// Our own statements need [`LakemarkSession::sql`]: DataFusion's parser does not know them. Tables below `datafusion.catalog.location` need
+/// [`LakemarkSession::refresh_catalogs`].
 #[must_use]
 pub fn session_context(config: SessionConfig) -> SessionContext {
     session_in(config, runtime())
@@ -116,6 +118,15 @@ impl LakemarkSession {
         let provider = LakemarkTable::new(table).await?;
         self.context.register_table(TableReference::bare(name), Arc::new(provider)).map_err(from_engine)?;
         Ok(())
+    }
+
+    /// Makes the folders below `datafusion.catalog.location` known as tables of the schema `default`, in `datafusion.catalog.format`; those that came
+    /// since the last call, too. `SessionContext::refresh_catalogs` does not find them in a session of Lakemark.
+    ///
+    /// # Errors
+    /// A folder cannot be listed, or is no table of that format.
+    pub async fn refresh_catalogs(&self) -> Result<()> {
+        refresh(&self.context.state()).await.map_err(from_engine)
     }
 
     /// Runs one statement. Definitions and changes take effect at once, queries when their rows are asked for.
@@ -238,6 +249,9 @@ impl LakemarkSession {
             ours if ours.kind() != ErrorKind::InvalidInput => ours,
             other => missing(DataFusionError::Plan(other.message().to_owned())),
         })?;
+        if let Some(unreadable) = provider.downcast_ref::<Unreadable>() {
+            return Err(from_engine(unreadable.error()));
+        }
         match provider.downcast_ref::<LakemarkTable>() {
             Some(table) => Ok(Arc::clone(table.table())),
             None => Err(Error::new(

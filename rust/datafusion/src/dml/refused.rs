@@ -3,6 +3,8 @@
 //! The engine's planner passes over parts of such statements: the join in `UPDATE t JOIN s … SET`, a `TABLESAMPLE`, the qualifier in `SET other.a = 1`,
 //! the second one of two values for a column. Wrong rows would be changed then. Other parts it refuses without a word on what to do instead.
 //!
+//! In queries of any statement it forgets `WITH ROLLUP`, and `ORDER BY ALL` of a `UNION`. These are refused everywhere.
+//!
 //! Columns that are written get the names that the engine looks for: an unquoted one is folded as everywhere else, which `UPDATE` does not do.
 
 use std::collections::HashSet;
@@ -12,10 +14,12 @@ use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::SessionState;
+use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
 use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, AssignmentTarget, Delete, FromTable, Ident, Insert, Merge, MergeAction, ObjectName, ObjectNamePart,
-    Select, SqliteOnConflict, Statement, TableAlias, TableFactor, TableObject, Update, Visit, Visitor,
+    Assignment, AssignmentTarget, Delete, FromTable, GroupByExpr, GroupByWithModifier, Ident, Insert, Merge,
+    MergeAction, ObjectName, ObjectNamePart, OrderByKind, Query, Select, SetExpr, SqliteOnConflict, Statement,
+    TableAlias, TableFactor, TableObject, Update, Visit, Visitor,
 };
 use lakemark_table::{Error, ErrorKind};
 
@@ -31,6 +35,25 @@ const NO_ROWS_BACK: Part = ("RETURNING", "ask for the rows with a SELECT");
 const NO_OUTPUT: Part = ("OUTPUT", "ask for the rows with a SELECT");
 const NO_HINT: Part = ("a hint", "leave it out");
 const NO_ORDER: Part = ("ORDER BY", "choose the rows with WHERE … IN (SELECT … ORDER BY … LIMIT …)");
+
+/// Refuses what the planner passes over in the queries of any statement: their answers would be others.
+pub(super) fn check_queries(statement: &EngineStatement) -> EngineResult<()> {
+    let found = match statement {
+        EngineStatement::Statement(statement) => statement.visit(&mut Querying),
+        EngineStatement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Querying),
+            CopyToSource::Relation(_) => return Ok(()),
+        },
+        EngineStatement::Explain(explain) => return check_queries(&explain.statement),
+        _ => return Ok(()),
+    };
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break((part, instead)) => {
+            Err(to_engine(Error::new(ErrorKind::Unsupported, format!("{part} is not supported; {instead}"))))
+        }
+    }
+}
 
 /// Refuses what cannot be done to a table of ours or to a view, and gives columns that are written their plain names.
 pub(super) async fn check(state: &SessionState, statement: &mut Statement) -> EngineResult<()> {
@@ -247,6 +270,39 @@ fn unread(factor: &TableFactor) -> Option<Part> {
         ]),
         TableFactor::Derived { sample, .. } => sample.as_ref().map(|_| SAMPLE),
         _ => None,
+    }
+}
+
+/// Looks for what the planner passes over in queries of any statement.
+struct Querying;
+
+impl Visitor for Querying {
+    type Break = Part;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Part> {
+        let is_all = query.order_by.as_ref().is_some_and(|order| matches!(order.kind, OrderByKind::All(_)));
+        if is_all && !matches!(query.body.as_ref(), SetExpr::Select(_)) {
+            return ControlFlow::Break((
+                "ORDER BY ALL of anything but a plain SELECT",
+                "name the columns: ORDER BY 1, 2",
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Part> {
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
+        match modifiers.first() {
+            None => ControlFlow::Continue(()),
+            Some(modifier) => ControlFlow::Break(match modifier {
+                GroupByWithModifier::Rollup => ("WITH ROLLUP", "use GROUP BY ROLLUP (…)"),
+                GroupByWithModifier::Cube => ("WITH CUBE", "use GROUP BY CUBE (…)"),
+                GroupByWithModifier::Totals => ("WITH TOTALS", "use GROUP BY GROUPING SETS ((…), ())"),
+                GroupByWithModifier::GroupingSets(_) => {
+                    ("GROUPING SETS behind columns", "use GROUP BY GROUPING SETS (…) without them")
+                }
+            }),
+        }
     }
 }
 

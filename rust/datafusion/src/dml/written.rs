@@ -36,7 +36,8 @@ use super::{planned, refused, target};
 
 /// Plans a statement; what it writes to a table of ours keeps its digits.
 pub(crate) async fn plan(state: &mut SessionState, statement: EngineStatement) -> EngineResult<LogicalPlan> {
-    let EngineStatement::Statement(mut inner) = statement else { return state.statement_to_plan(statement).await };
+    refused::check_queries(&statement)?;
+    let EngineStatement::Statement(mut inner) = statement else { return planned(state, statement).await };
     refused::check(state, &mut inner).await?;
     match *inner {
         SqlStatement::Insert(insert) => plan_insert(state, insert).await,

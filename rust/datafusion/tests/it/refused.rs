@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use arrow::array::RecordBatch;
 use lakemark_datafusion::{ErrorKind, LakemarkSession};
 use lakemark_table::BuildOptions;
 use tempfile::TempDir;
 
-use crate::fixture::{folder, open, rows};
+use crate::fixture::{batch, folder, open, rows, write};
 
 /// A session with a table of a thousand rows as `t`, other rows as `u`, and views of the table.
 async fn session() -> (TempDir, LakemarkSession) {
@@ -195,6 +196,68 @@ async fn parts_of_statements_that_the_planner_passes_over_are_refused() {
 }
 
 #[tokio::test]
+async fn groups_and_orders_that_the_planner_forgets_are_refused_in_every_query() {
+    let (folder, session) = session().await;
+    let before = state(&session).await;
+    let copy = format!(
+        "COPY (SELECT k, count(*) FROM t GROUP BY k WITH ROLLUP) TO '{}'",
+        folder.path().join("copy.csv").display()
+    );
+    let rollup = "WITH ROLLUP is not supported; use GROUP BY ROLLUP (…)";
+    let all = "ORDER BY ALL of anything but a plain SELECT is not supported; name the columns: ORDER BY 1, 2";
+    for (dialect, sql, says) in [
+        ("generic", "SELECT k, count(*) FROM t GROUP BY k WITH ROLLUP", rollup),
+        ("generic", "SELECT k, count(*) FROM t GROUP BY ALL WITH ROLLUP", rollup),
+        (
+            "generic",
+            "SELECT k, count(*) FROM t GROUP BY k WITH CUBE",
+            "WITH CUBE is not supported; use GROUP BY CUBE (…)",
+        ),
+        (
+            "clickhouse",
+            "SELECT k, count(*) FROM t GROUP BY k WITH TOTALS",
+            "WITH TOTALS is not supported; use GROUP BY GROUPING SETS ((…), ())",
+        ),
+        (
+            "generic",
+            "SELECT k, count(*) FROM t GROUP BY k GROUPING SETS (k, ())",
+            "GROUPING SETS behind columns is not supported; use GROUP BY GROUPING SETS (…) without them",
+        ),
+        ("generic", "EXPLAIN SELECT k, count(*) FROM t GROUP BY k WITH ROLLUP", rollup),
+        ("generic", "CREATE VIEW w AS SELECT k FROM t GROUP BY k WITH ROLLUP", rollup),
+        ("generic", copy.as_str(), rollup),
+        ("generic", "DELETE FROM t WHERE id IN (SELECT max(id) FROM u GROUP BY k WITH ROLLUP)", rollup),
+        ("generic", "UPDATE t SET k = (SELECT max(k) FROM u GROUP BY ALL WITH ROLLUP)", rollup),
+        ("generic", "INSERT INTO t (id) SELECT id + 9000 FROM u GROUP BY id WITH ROLLUP", rollup),
+        ("generic", "INSERT INTO u SELECT id, k FROM u GROUP BY id, k WITH ROLLUP", rollup),
+        (
+            "generic",
+            "MERGE INTO t USING (SELECT id FROM u GROUP BY id WITH ROLLUP) AS n ON t.id = n.id WHEN MATCHED THEN DELETE",
+            rollup,
+        ),
+        ("duckdb", "SELECT k FROM t UNION ALL SELECT k FROM u ORDER BY ALL", all),
+        ("clickhouse", "SELECT * FROM (SELECT k FROM t UNION SELECT k FROM u ORDER BY ALL DESC LIMIT 1)", all),
+        ("duckdb", "DELETE FROM t WHERE id IN (SELECT id FROM t UNION SELECT id FROM u ORDER BY ALL LIMIT 1)", all),
+    ] {
+        speak(&session, dialect).await;
+        let error = run(&session, sql).await.expect_err(sql);
+        assert!(error.to_string().contains(says), "{sql}: {error}");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{sql}: {error}");
+        assert!(state(&session).await == before, "{sql} has changed something");
+    }
+    for (dialect, sql, expected) in [
+        ("generic", "SELECT id, count(*) FROM u GROUP BY ROLLUP (id) ORDER BY id", vec!["1|1", "NULL|1"]),
+        ("generic", "SELECT id, count(*) FROM u GROUP BY GROUPING SETS ((id), ()) ORDER BY id", vec!["1|1", "NULL|1"]),
+        ("generic", "SELECT id, count(*) FROM u GROUP BY ALL", vec!["1|1"]),
+        ("duckdb", "SELECT id FROM t WHERE id < 2 ORDER BY ALL DESC", vec!["1", "0"]),
+        ("duckdb", "SELECT id FROM t WHERE id < 2 UNION ALL SELECT id FROM u ORDER BY 1 DESC", vec!["1", "1", "0"]),
+    ] {
+        speak(&session, dialect).await;
+        assert_eq!(rows(&session, sql).await, expected, "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn views_and_queries_are_not_changed() {
     let (_folder, session) = session().await;
     let before = state(&session).await;
@@ -327,6 +390,31 @@ async fn names_of_columns_are_folded_everywhere_or_nowhere() {
     assert_eq!(state(&session).await, before);
     run(&session, "UPDATE t SET k = 87 WHERE id = 1").await.unwrap();
     assert_eq!(rows(&session, "SELECT k FROM t WHERE id = 1").await, ["87"]);
+}
+
+#[tokio::test]
+async fn a_column_whose_name_needs_quotes_is_told_from_one_that_is_missing() {
+    let place = TempDir::new().unwrap();
+    let columns = batch(0).project(&[0, 1]).unwrap().columns().to_vec();
+    let named = RecordBatch::try_from_iter(["id", "FlightNum"].into_iter().zip(columns)).unwrap();
+    write(&place.path().join("part-0.parquet"), &named);
+    let table = open(place.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = LakemarkSession::new();
+    session.register("t", table).await.unwrap();
+    for sql in [
+        "UPDATE t SET FlightNum = 5 WHERE id = 1",
+        "INSERT INTO t (id, FlightNum) VALUES (9000, 5)",
+        "INSERT INTO t (id, FlightNum) SELECT 9000, 5",
+        "MERGE INTO t USING (SELECT 1 AS id) AS n ON t.id = n.id WHEN MATCHED THEN UPDATE SET FlightNum = 5",
+        "DELETE FROM t WHERE FlightNum = 5",
+    ] {
+        let error = run(&session, sql).await.expect_err(sql).to_string();
+        assert!(error.contains("You can use double quotes to refer to the"), "{sql}: {error}");
+        assert!(error.contains("\"FlightNum\" column"), "{sql}: {error}");
+    }
+    run(&session, "UPDATE t SET \"FlightNum\" = 5 WHERE id = 1").await.unwrap();
+    assert_eq!(rows(&session, "SELECT \"FlightNum\" FROM t WHERE id = 1").await, ["5"]);
 }
 
 #[tokio::test]

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
-use lakemark_datafusion::{LakemarkSession, LakemarkTable};
+use datafusion::prelude::SessionConfig;
+use lakemark_datafusion::{ErrorKind, LakemarkSession, LakemarkTable};
 use lakemark_table::{BuildOptions, Table};
 use tempfile::TempDir;
 
-use crate::fixture::{folder, open, rows};
+use crate::fixture::{FILE_ROWS, batch, folder, open, rows, session, write};
 
 /// A folder with the key `id`, and the version of the store that nothing is changed in.
 async fn keyed() -> (TempDir, Arc<Table>, u64) {
@@ -102,4 +104,116 @@ async fn the_default_schema_may_be_another_one() {
     let create = format!("CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}'", folder.path().display());
     run(&session, &create).await;
     change(&session, "t", version).await;
+}
+
+/// The columns of a table or view, as the session lists them.
+async fn columns(session: &LakemarkSession, table: &str) -> Vec<String> {
+    let sql = format!("SELECT column_name FROM information_schema.columns WHERE table_name = '{table}' ORDER BY 1");
+    let shown = run(session, &format!("SHOW COLUMNS FROM {table}")).await;
+    let listed = run(session, &sql).await;
+    assert_eq!(shown.len(), listed.len(), "{table}");
+    listed
+}
+
+/// The first columns of a file's rows.
+fn narrow(columns: usize) -> RecordBatch {
+    batch(0).project(&(0..columns).collect::<Vec<_>>()).unwrap()
+}
+
+#[tokio::test]
+async fn a_view_of_columns_that_changed_is_listed_dropped_and_made_again() {
+    let folder = folder(1);
+    let session = session(folder.path()).await;
+    let view = "VIEW v AS SELECT id, s FROM t";
+    run(&session, &format!("CREATE {view}")).await;
+    let file = folder.path().join("part-0.parquet");
+    write(&file, &narrow(3));
+    let copy = format!("COPY (SELECT * FROM v) TO '{}'", folder.path().join("copy.csv").display());
+    for sql in [
+        "SELECT * FROM v",
+        "SELECT k FROM v",
+        "SELECT s + 1 FROM v",
+        "SELECT * FROM t WHERE id IN (SELECT id FROM v)",
+        "WITH w AS (SELECT nothing FROM v) SELECT * FROM w",
+        "EXPLAIN SELECT * FROM v",
+        "EXPLAIN ANALYZE SELECT k FROM v",
+        "PREPARE p AS SELECT * FROM v WHERE id = $1",
+        "CREATE VIEW w AS SELECT k FROM v",
+        "CREATE TABLE w AS SELECT * FROM v",
+        copy.as_str(),
+    ] {
+        let error = session.sql(sql).await.expect_err(sql);
+        assert!(error.to_string().contains("create the view again"), "{sql}: {error}");
+        assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{sql}: {error}");
+    }
+    let error = session.context().sql("SELECT id FROM v").await.unwrap().collect().await.unwrap_err();
+    assert!(error.to_string().contains("create the view again"), "{error}");
+    assert_eq!(columns(&session, "t").await, ["f", "id", "k"]);
+    assert_eq!(columns(&session, "v").await, ["id", "s"]);
+    let error = session.sql(&format!("CREATE {view}")).await.unwrap_err().to_string();
+    assert!(error.contains("No field named s"), "{error}");
+    let error = session.sql("CREATE VIEW v AS SELECT id FROM t").await.unwrap_err().to_string();
+    assert!(error.contains("'v' already exists"), "{error}");
+    run(&session, "CREATE OR REPLACE VIEW v AS SELECT id, k FROM t WHERE id < 3").await;
+    assert_eq!(run(&session, "SELECT count(*) FROM v").await, ["3"]);
+    write(&file, &narrow(2));
+    assert!(session.sql("SELECT * FROM v").await.is_err());
+    run(&session, "DROP VIEW v").await;
+    let error = session.sql("SELECT * FROM v").await.unwrap_err().to_string();
+    assert!(error.contains("not found"), "{error}");
+    assert_eq!(run(&session, "SELECT count(*) FROM t").await, ["1000"]);
+}
+
+#[tokio::test]
+async fn a_table_whose_folder_is_gone_is_listed_dropped_and_made_again() {
+    let (folder, gone) = (folder(1), TempDir::new().unwrap());
+    let session = session(folder.path()).await;
+    let create =
+        |place: &std::path::Path| format!("EXTERNAL TABLE gone STORED AS LAKEMARK LOCATION '{}'", place.display());
+    for (statement, name) in [("CREATE OR REPLACE", "one"), ("DROP", "two")] {
+        let place = gone.path().join(name);
+        write(&place.join("part-0.parquet"), &narrow(2));
+        run(&session, &format!("CREATE {}", create(&place))).await;
+        assert_eq!(run(&session, "SELECT count(*) FROM gone").await, ["1000"]);
+        std::fs::remove_dir_all(&place).unwrap();
+        let error = session.table(&"gone".into()).await.unwrap_err();
+        assert!(error.to_string().contains(&place.display().to_string()), "{error}");
+        for sql in ["SELECT * FROM gone", "SELECT nothing FROM gone", "UPDATE gone SET k = 1", "DELETE FROM gone"] {
+            let same = session.sql(sql).await.expect_err(sql);
+            assert_eq!((same.kind(), same.to_string()), (error.kind(), error.to_string()), "{sql}");
+        }
+        assert_eq!(columns(&session, "t").await.len(), 6);
+        assert_eq!(columns(&session, "gone").await, ["id", "k"]);
+        if statement != "DROP" {
+            run(&session, &format!("{statement} {}", create(folder.path()))).await;
+            assert_eq!(columns(&session, "gone").await.len(), 6);
+        }
+        run(&session, "DROP TABLE gone").await;
+        let error = session.sql("SELECT * FROM gone").await.unwrap_err().to_string();
+        assert!(error.contains("not found"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn folders_of_a_location_are_tables_that_pin_their_states() {
+    let place = TempDir::new().unwrap();
+    write(&place.path().join("one/part-0.parquet"), &batch(0));
+    let mut config = SessionConfig::new().with_information_schema(true);
+    config.options_mut().catalog.location = Some(format!("file://{}", place.path().display()));
+    config.options_mut().catalog.format = Some("LAKEMARK".to_owned());
+    let session = LakemarkSession::with_config(config);
+    session.refresh_catalogs().await.unwrap();
+    assert_eq!(run(&session, "SELECT count(*) FROM \"default\".one").await, ["1000"]);
+    write(&place.path().join("one/part-1.parquet"), &batch(FILE_ROWS));
+    write(&place.path().join("two/part-0.parquet"), &narrow(2));
+    session.refresh_catalogs().await.unwrap();
+    assert_eq!(run(&session, "SELECT count(*) FROM \"default\".one").await, ["2000"]);
+    assert_eq!(run(&session, "SELECT count(k) FROM \"default\".two WHERE id < 3").await, ["3"]);
+    let two = open(&place.path().join("two")).await;
+    two.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    for value in ["7", "8"] {
+        let sql = format!("UPDATE \"default\".two SET k = {value} WHERE id = 1");
+        assert_eq!(run(&session, &sql).await, ["1"], "{sql}");
+        assert_eq!(run(&session, "SELECT k FROM \"default\".two WHERE id = 1").await, [value], "{sql}");
+    }
 }
