@@ -7,6 +7,7 @@ nanoseconds of pandas, a zone. What fits a column of the table is told afterward
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from operator import index
@@ -21,6 +22,13 @@ __all__ = ["MISFITS", "array"]
 MISFITS = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 _MIDNIGHT = dt.time()
+
+#: Values that are numbers to Arrow: what they are called, and their types in Python and numpy.
+_COUNTED = (
+    ("dates or datetimes", dt.date, "datetime64"),
+    ("timedeltas", dt.timedelta, "timedelta64"),
+    ("times of day", dt.time, ""),
+)
 
 
 def array(given: Any) -> pa.Array:  # noqa: ANN401 - whatever callers have
@@ -82,7 +90,7 @@ def _is_ndarray(kind: type) -> bool:
 
 
 def _is_null(value: object, *, nan_is_null: bool) -> bool:
-    return value is None or (nan_is_null and isinstance(value, float) and value != value)  # noqa: PLR0124
+    return value is None or (nan_is_null and isinstance(value, float | Decimal) and math.isnan(value))
 
 
 def _of_structs(values: list[Any], *, nan_is_null: bool) -> pa.Array:
@@ -128,6 +136,7 @@ def _of_lists(values: list[Any], kinds: set[type], *, nan_is_null: bool) -> pa.A
 def _of_leaves(values: list[Any], kinds: set[type], *, nan_is_null: bool) -> pa.Array:
     import pyarrow as pa
 
+    _check_company(values, kinds, nan_is_null=nan_is_null)
     of: pa.DataType | None = None
     if any(issubclass(kind, dt.datetime) for kind in kinds):
         values, of = _timestamps(values)
@@ -153,22 +162,40 @@ def _of_leaves(values: list[Any], kinds: set[type], *, nan_is_null: bool) -> pa.
         return pa.array(integers, pa.decimal256(76, 0))
 
 
+def _check_company(values: list[Any], kinds: set[type], *, nan_is_null: bool) -> None:
+    """Refuses others beside values that are numbers to Arrow: pyarrow takes 7.9 for 7 days or 7 microseconds."""
+    for name, of_python, of_numpy in _COUNTED:
+        others = {
+            kind
+            for kind in kinds
+            if not issubclass(kind, of_python) and not (kind.__name__ == of_numpy and _is_of(kind, "numpy"))
+        }
+        if len(others) == len(kinds):
+            continue
+        for value in values:
+            if type(value) in others and not _is_null(value, nan_is_null=nan_is_null):
+                raise TypeError(f"{value!r} stands beside {name}; make it one of them first")
+
+
 def _timestamps(values: list[Any]) -> tuple[list[Any], pa.DataType]:
     """Dates and datetimes as datetimes, and the type that holds all of them."""
     import pyarrow as pa
 
-    first: dt.datetime | None = None
-    has_nanoseconds = False
+    first: Any = None
+    is_zoned = has_nanoseconds = False
     stamps: list[Any] = []
     for value in values:
         is_day = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
         stamp = dt.datetime.combine(value, _MIDNIGHT) if is_day else value
         stamps.append(stamp)
-        if not isinstance(stamp, dt.datetime):
+        if _is_null(stamp, nan_is_null=True):
             continue
-        first = first or stamp
-        if (stamp.utcoffset() is None) != (first.utcoffset() is None):
+        # Those of numpy have no zone.
+        has_zone = isinstance(stamp, dt.datetime) and stamp.utcoffset() is not None
+        if first is None:
+            first, is_zoned = stamp, has_zone
+        if has_zone != is_zoned:
             raise ValueError(f"of {first} and {value} only one has a zone; give all of them one, or none")
         has_nanoseconds = has_nanoseconds or getattr(stamp, "nanosecond", 0) != 0
-    zone = pa.infer_type([first]).tz
+    zone = pa.infer_type([first]).tz if is_zoned else None
     return stamps, pa.timestamp("ns" if has_nanoseconds else "us", zone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -250,6 +251,45 @@ def test_what_python_values_would_lose_is_an_error(typed: lakemark.Table, form: 
             with pytest.raises(kind, match=says):
                 change(FORMS[form](name, values))
     assert typed.scan().to_arrow() == before
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_is_no_date_no_time_and_no_timedelta(typed: lakemark.Table, form: str) -> None:
+    before = typed.scan().to_arrow()
+    hour = dt.timedelta(hours=1)
+    for name, beside, called, numbers in [
+        ("t", NOON, "dates or datetimes", [0, 7, 45000.5, decimal.Decimal("7.9"), np.float64(7.9), hour]),
+        ("z", NOON.replace(tzinfo=UTC), "dates or datetimes", [7, 45000.5]),
+        ("n", NANOS, "dates or datetimes", [7, 45000.5]),
+        ("n", np.datetime64(NANOS.value, "ns"), "dates or datetimes", [np.int32(7), np.bool_(True), 7.9]),
+        ("d", DAY, "dates or datetimes", [7, 45000.5, decimal.Decimal("7.9"), np.int32(7), np.float16(7.5)]),
+        ("d", DAY, "dates or datetimes", [np.timedelta64(7, "ns"), np.bool_(True)]),
+        ("u", hour, "timedeltas", [0, 7.9, decimal.Decimal("7.9")]),
+        ("u", pd.Timedelta(5, "ns"), "timedeltas", [7, 7.9]),
+        ("u", np.timedelta64(7, "ns"), "timedeltas", [7]),
+        ("c", dt.time(1), "times of day", [7, 7.9, decimal.Decimal("7.9"), np.int32(7), np.bool_(True)]),
+    ]:
+        for number in numbers:
+            for values in ([beside, number], [None, number, beside]):
+                says = rf"those of {name}: {re.escape(repr(number))} stands beside {called}; make it one of them first"
+                with pytest.raises(lakemark.InvalidInputError, match=says):
+                    typed.upsert(FORMS[form](name, values))
+    for name, values in [("p", [{"t": NOON}, {"t": 7.9}]), ("l", [[NOON], [7.9]]), ("l", [[NOON, 7]])]:
+        with pytest.raises(lakemark.InvalidInputError, match=f"those of {name}: 7.* stands beside dates or datetimes"):
+            typed.upsert(FORMS[form](name, values))
+    with pytest.raises(lakemark.InvalidInputError, match="only one has a zone"):
+        typed.upsert(FORMS[form]("z", [NOON.replace(tzinfo=UTC), np.datetime64("2024-05-06T12:00:00", "us")]))
+    assert typed.scan().to_arrow() == before
+
+
+def test_nan_in_a_frame_is_null_beside_dates_and_times(typed: lakemark.Table) -> None:
+    for name, value in [("t", NOON), ("d", DAY), ("c", dt.time(1))]:
+        for nan in (float("nan"), np.nan, decimal.Decimal("nan"), pd.NaT, pd.NA):
+            typed.upsert(FORMS["frame"](name, [nan, value]))
+            rows = typed.scan(columns=["id", name]).to_arrow().sort_by("id")
+            assert rows[name].to_pylist() == [None, value]
+    with pytest.raises(lakemark.InvalidInputError, match="nan stands beside dates or datetimes"):
+        typed.upsert([{"id": 0, "t": NOON}, {"id": 1, "t": float("nan")}])
 
 
 def test_names_of_columns_are_texts_and_different(typed: lakemark.Table) -> None:

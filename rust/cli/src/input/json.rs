@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::de::StrRead;
 
 /// A value.
 #[derive(Debug, PartialEq)]
@@ -24,9 +25,10 @@ pub(super) type Object = Vec<(String, Json)>;
 /// Objects one after the other, or arrays of them.
 pub(super) fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
     let text = std::str::from_utf8(bytes).map_err(serde_json::Error::custom)?;
-    let (mut parser, mut numbers) = (serde_json::Deserializer::from_str(text), Numbers(text));
+    let (mut unread, mut numbers) = (StrRead::new(text), Numbers(text));
     let mut objects = Vec::new();
-    while parser.end().is_err() {
+    while has_value(text, &mut unread) {
+        let mut parser = serde_json::Deserializer::new(&mut unread);
         let values = match (Part { numbers: &mut numbers }).deserialize(&mut parser)? {
             Json::List(values) => values,
             value => vec![value],
@@ -39,6 +41,15 @@ pub(super) fn objects(bytes: &[u8]) -> serde_json::Result<Vec<Object>> {
         }
     }
     Ok(objects)
+}
+
+/// Whether more than white space is unread.
+///
+/// `Deserializer::end` tells it, too, but its error counts the lines from the start of the text, for each object.
+fn has_value<'t>(text: &'t str, unread: &mut StrRead<'t>) -> bool {
+    let read = serde_json::Deserializer::new(unread).into_iter::<IgnoredAny>().byte_offset();
+    let rest = text.as_bytes().get(read..).unwrap_or_default();
+    rest.iter().any(|byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
 }
 
 /// The numbers of a text that has not been read yet, in their order.
@@ -191,11 +202,27 @@ mod tests {
             (b"{\"a\": 01}", "invalid number"),
             (b"{\"a\": 1e999}", "number out of range"),
             (b"{\"a\": 1", "EOF"),
+            (b"{\"a\": 1}\n\n {\"a\": 01}", "invalid number at line 3 column 9"),
+            (b"{\"a\": 1} \x0b", "expected value at line 1 column 10"),
             (b"{\"a\": \"\xff\"}", "utf-8"),
         ] {
             let error = objects(text).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
+    }
+
+    /// Done at once where the time grows with the text, and after minutes where it grows with its square.
+    #[test]
+    fn a_hundred_thousand_lines_are_as_many_objects() {
+        let lines = 0..100_000;
+        let text =
+            lines.clone().map(|line| format!("{{\"id\": {line}, \"x\": [{line}.50]}}\r\n \n")).collect::<String>();
+        let number = |number: String| Json::Number(number);
+        let expected = lines.map(|line| {
+            let list = Json::List(vec![number(format!("{line}.50"))]);
+            vec![("id".to_owned(), number(line.to_string())), ("x".to_owned(), list)]
+        });
+        assert!(objects(text.as_bytes()).unwrap().into_iter().eq(expected));
     }
 
     #[test]

@@ -4,7 +4,9 @@ import io.lakemark.spark.extension.KeptRowGroups.ByteRange;
 import io.lakemark.spark.extension.KeptRowGroups.RowGroup;
 import java.io.IOException;
 import java.io.Serializable;
+import java.time.Instant;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -30,6 +32,10 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
   private static final long serialVersionUID = 1L;
 
   private static final Logger LOG = LoggerFactory.getLogger(RowGroupReader.class);
+  private static final long SECOND = 1000;
+
+  /** Whether this process has warned of a file that is not the one that was listed. */
+  private static final AtomicBoolean HAS_WARNED = new AtomicBoolean();
 
   private final Function1<PartitionedFile, Iterator<InternalRow>> reader;
   private final Broadcast<SerializableConfiguration> hadoop;
@@ -78,7 +84,11 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
     try {
       Path path = split.toPath();
       FileStatus now = path.getFileSystem(hadoop.value().value()).getFileStatus(path);
-      return isListed(now, split) ? kept.parts(whole, rowGroups(now), openCost) : List.of(whole);
+      if (isListed(now, split)) {
+        return kept.parts(whole, rowGroups(now), openCost);
+      }
+      warnOnce(now, split);
+      return List.of(whole);
     } catch (IOException | RuntimeException | LinkageError e) {
       LOG.warn("Lakemark's marks are not used for {}, which is read whole", split.filePath(), e);
       return List.of(whole);
@@ -91,7 +101,29 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
    */
   private static boolean isListed(FileStatus now, PartitionedFile split) {
     return now.getLen() == split.fileSize()
-        && now.getModificationTime() == split.modificationTime();
+        && isOneTime(now.getModificationTime(), split.modificationTime());
+  }
+
+  /**
+   * Whether two times of modification, in milliseconds, may be of one file: a store may list
+   * milliseconds and answer in whole seconds where it is asked about the file alone.
+   */
+  static boolean isOneTime(long one, long other) {
+    boolean isCut = one % SECOND == 0 || other % SECOND == 0;
+    return one == other || isCut && Math.floorDiv(one, SECOND) == Math.floorDiv(other, SECOND);
+  }
+
+  private static void warnOnce(FileStatus now, PartitionedFile split) {
+    if (HAS_WARNED.compareAndSet(false, true)) {
+      LOG.warn(
+          "Lakemark's marks are not used for {}, which is read whole: {} bytes modified at {} were"
+              + " listed, and {} bytes modified at {} are there now. This is logged once",
+          split.filePath(),
+          split.fileSize(),
+          Instant.ofEpochMilli(split.modificationTime()),
+          now.getLen(),
+          Instant.ofEpochMilli(now.getModificationTime()));
+    }
   }
 
   private List<RowGroup> rowGroups(FileStatus listed) throws IOException {
