@@ -57,25 +57,26 @@ SPEEDS = (2000, 4000, 6000, 8000, 10_000)
 # Pages of a run that one entry of its index stands for: the thesis calls these coarse and fine.
 PAGES = {"coarse": 64 << 10, "fine": 4 << 10}
 IN_PLACE_BATCH = 1000
-# A merge writes the whole table: the files before the last one are removed, those of the last one may still be read.
+# A merge writes the whole table. Files that it replaced stay until the next one, and for seconds: readers may be slow.
 IN_PLACE = """
-import sys
+import sys, time
 from pathlib import Path
 import deltalake
 import numpy as np
 from updates_table import records
 place, rows, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-current, replaced = set(deltalake.DeltaTable(place).file_uris()), set()
+current, replaced = set(deltalake.DeltaTable(place).file_uris()), []
 print("ready", flush=True)
 for number in range(10**9):
     keys = np.random.default_rng([number, 1]).choice(2 * rows, min(batch, rows), replace=False)
     merge = deltalake.DeltaTable(place).merge(records(keys, number), "t.k = s.k", source_alias="s", target_alias="t")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     print(number + 1, flush=True)
-    for path in replaced:
-        Path(path).unlink()
+    while replaced and replaced[0][0] < time.monotonic() - 5:
+        for path in replaced.pop(0)[1]:
+            Path(path).unlink()
     before, current = current, set(deltalake.DeltaTable(place).file_uris())
-    replaced = before - current
+    replaced.append((time.monotonic(), before - current))
 """
 BUFFERED = """
 import sys, time
