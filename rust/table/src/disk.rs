@@ -9,6 +9,7 @@ pub mod gate;
 use std::fs::{self, File};
 use std::io::{Result, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 use tokio::task::JoinHandle;
 
@@ -89,6 +90,14 @@ pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
         return tokio::spawn(async move { done });
     }
     tokio::task::spawn_blocking(work)
+}
+
+/// The time that ages of files are told by.
+pub(crate) fn now() -> SystemTime {
+    #[cfg(feature = "failpoints")]
+    return SystemTime::now() + gate::ahead();
+    #[cfg(not(feature = "failpoints"))]
+    SystemTime::now()
 }
 
 /// Waits for the lock of a file.

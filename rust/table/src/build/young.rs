@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use object_store::ObjectMeta;
 
+use crate::disk;
 use crate::footer::modified_ns;
 use crate::local::changed_ns;
 
@@ -71,7 +72,7 @@ fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
 }
 
 fn now_ns() -> i128 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = disk::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 

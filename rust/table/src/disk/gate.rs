@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::io::Result;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Step;
 use super::faults::of;
@@ -61,6 +62,9 @@ pub trait Gate: Send + Sync {
 
     /// Whether the actor was stopped, so that nothing that it does has an effect any more.
     fn is_gone(&self) -> bool;
+
+    /// By how much the actor's clock is ahead, so that nothing depends on how long its steps take: what it finds has that age at least.
+    fn ahead(&self) -> Duration;
 }
 
 thread_local! {
@@ -78,6 +82,10 @@ fn here() -> Option<Arc<dyn Gate>> {
 
 pub(super) fn is_here() -> bool {
     GATE.with(|here| here.borrow().is_some())
+}
+
+pub(super) fn ahead() -> Duration {
+    here().map_or(Duration::ZERO, |gate| gate.ahead())
 }
 
 pub(super) fn is_gone() -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lakemark_table::gate::Kind;
 use rand::rngs::StdRng;
@@ -87,6 +88,16 @@ impl Decider for Listed {
             return (place, *verdict);
         }
         (current.and_then(place).unwrap_or(0), Verdict::Go)
+    }
+}
+
+/// Decides as another does, and takes time for it.
+pub struct Slow(pub Box<dyn Decider>, pub Duration);
+
+impl Decider for Slow {
+    fn decide(&mut self, at: usize, current: Option<usize>, open: &[(usize, &Step)]) -> (usize, Verdict) {
+        std::thread::sleep(self.1);
+        self.0.decide(at, current, open)
     }
 }
 

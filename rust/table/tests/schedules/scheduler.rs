@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use lakemark_table::gate::{Gate, Kind};
 
@@ -244,6 +245,9 @@ impl Actor {
     }
 }
 
+/// Longer than any file is young: whether one is would depend on how long a step takes.
+const CLOCK_AHEAD: Duration = Duration::from_secs(60);
+
 /// The gate of the local disk. A step that fails after it was made is remembered until then.
 pub struct DiskGate {
     pub actor: Actor,
@@ -266,5 +270,9 @@ impl Gate for DiskGate {
 
     fn is_gone(&self) -> bool {
         self.actor.scheduler.met(self.actor.number).1
+    }
+
+    fn ahead(&self) -> Duration {
+        CLOCK_AHEAD
     }
 }
