@@ -9,7 +9,7 @@
 //!
 //! - `key` and `rows`: what tells rows apart, and rows of changes; `change`: changes as callers give them
 //! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
-//! - `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
+//! - `log_file` and `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
 //! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
@@ -40,6 +40,7 @@ mod key;
 mod level;
 mod lineage;
 mod locks;
+mod log_file;
 mod merge;
 mod migrate;
 mod moved;

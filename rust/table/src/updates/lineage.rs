@@ -13,14 +13,15 @@
 
 use std::sync::Arc;
 
-use lakemark_format::log::{LOG_START, check_log_header, read_log};
 use lakemark_format::{Manifest, ManifestDelta, ManifestUpdates};
 use uuid::Uuid;
 
 use super::flush::new_log;
 use super::locks::{MigrationLock, WriterLock};
+use super::log_file::{Position, path_of, read_on};
 use super::write::no_key;
 use crate::delta::DeltaState;
+use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -152,20 +153,10 @@ async fn number_of(state: &DeltaState, application: &str) -> Result<Option<u64>>
 
 /// The number behind that of the last change in the log, whatever columns it is about.
 async fn next_sequence(store: &Store, updates: &ManifestUpdates) -> Result<u64> {
-    let log = &updates.log;
-    let bytes = store
-        .object_store()
-        .get_opts(&store.object_path(&log.path), object_store::GetOptions::default())
-        .await?
-        .bytes()
-        .await?;
-    let start = usize::try_from(LOG_START).unwrap_or(usize::MAX);
-    let read = check_log_header(&log.id, bytes.get(..start).unwrap_or(&bytes))
-        .and_then(|()| read_log(&log.id, LOG_START, log.first_sequence, bytes.get(start..).unwrap_or_default()));
-    let read = read.map_err(|error| {
-        Error::corrupt(format!("the log of updates {} is damaged: restore it from a copy", log.path)).with_source(error)
-    })?;
-    Ok(read.commits.last().map_or(log.first_sequence, |(sequence, _)| sequence + 1))
+    let (path, id, start) = (path_of(store, &updates.log)?, updates.log.id, Position::start(&updates.log));
+    let read = disk::on_a_thread(move || read_on(&path, &id, start)).await.map_err(|error| Error::task(&error))?;
+    let (_, read) = read?;
+    Ok(read.commits.last().map_or(start.next, |(sequence, _)| sequence + 1))
 }
 
 fn parted(table: &Table, store: &Store, why: &str) -> Error {

@@ -19,6 +19,7 @@ use object_store::ObjectMeta;
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Level, LevelRows, chosen, identity};
+use super::log_file;
 use super::pages::KeyPages;
 use super::parameters::Parameters;
 use super::partitions::{LogTypes, typed_otherwise};
@@ -233,9 +234,7 @@ impl<'a> Updated<'a> {
         let names = names_of(base);
         let is_same = |tail: &Tail| tail.log == log.id && tail.names == names && *tail.fold.schema() == self.schema;
         let mut tail = known.filter(is_same).unwrap_or_else(|| Tail::new(log, names, &self.schema, &self.key));
-        let Some(path) = self.store.local_path(&log.path) else {
-            return Err(Error::unsupported("a table with pending changes needs its store on a local file system"));
-        };
+        let path = log_file::path_of(self.store, log)?;
         let (schema, names) = (Arc::clone(&self.schema), base.column_names().cloned());
         disk::on_a_thread(move || {
             tail.read_on(&path, &schema, names.as_deref())?;

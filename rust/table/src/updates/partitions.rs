@@ -5,18 +5,17 @@
 //! type than the folders, the column is text, which has integers and dates as their folders are called.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use arrow::datatypes::{DataType, Field, Schema};
-use lakemark_format::log::{LOG_START, check_log_header, read_log};
 use lakemark_format::{ManifestLog, ManifestUpdates};
 
 use super::level::LevelRows;
+use super::log_file::{self, Position};
 use super::overlay::OverlayCache;
 use super::phase::Phase;
-use super::tail::{damaged, open, schema_of, unreadable};
+use super::tail::schema_of;
 use crate::disk;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
@@ -26,11 +25,10 @@ use crate::store::Store;
 type Types = BTreeMap<String, BTreeSet<DataType>>;
 
 /// The types that partition columns have in a log, as far as it was read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Seen {
     log: [u8; 16],
-    end: u64,
-    next: u64,
+    read: Position,
     columns: BTreeSet<String>,
     types: Types,
 }
@@ -75,13 +73,11 @@ pub(crate) async fn typed_otherwise(
 
 /// Those of a log, read on from where it was read before.
 async fn of_log(store: &Store, log: &ManifestLog, columns: BTreeSet<String>, cache: &OverlayCache) -> Result<Types> {
-    let path = store
-        .local_path(&log.path)
-        .ok_or_else(|| Error::unsupported("a table with pending changes needs its store on a local file system"))?;
+    let path = log_file::path_of(store, log)?;
     let known = cache.types.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let known = known.filter(|seen| seen.log == log.id && seen.columns == columns);
-    let (end, next) = (LOG_START, log.first_sequence);
-    let mut seen = known.unwrap_or(Seen { log: log.id, end, next, columns, types: Types::new() });
+    let nothing = || Seen { log: log.id, read: Position::start(log), columns, types: Types::new() };
+    let mut seen = known.unwrap_or_else(nothing);
     let seen =
         disk::on_a_thread(move || seen.read_on(&path).map(|()| seen)).await.map_err(|error| Error::task(&error))??;
     let types = seen.types.clone();
@@ -91,24 +87,14 @@ async fn of_log(store: &Store, log: &ManifestLog, columns: BTreeSet<String>, cac
 
 impl Seen {
     fn read_on(&mut self, path: &Path) -> Result<()> {
-        let io = |error| unreadable(path, error);
-        let corrupt = |error| damaged(path).with_source(error);
-        let mut file = open(path)?;
-        let mut bytes = Vec::new();
-        if self.end == LOG_START {
-            let mut header = vec![0; usize::try_from(LOG_START).unwrap_or(0)];
-            file.read_exact(&mut header).map_err(io)?;
-            check_log_header(&self.log, &header).map_err(corrupt)?;
-        }
-        file.seek(SeekFrom::Start(self.end)).and_then(|_| file.read_to_end(&mut bytes)).map_err(io)?;
-        let read = read_log(&self.log, self.end, self.next, &bytes).map_err(corrupt)?;
+        let (_, read) = log_file::read_on(path, &self.log, self.read)?;
         for (sequence, commit) in &read.commits {
             for change in &commit.changes {
                 self.add(&*schema_of(&change.rows)?);
             }
-            self.next = sequence + 1;
+            self.read.next = sequence + 1;
         }
-        self.end = read.end;
+        self.read.end = read.end;
         Ok(())
     }
 

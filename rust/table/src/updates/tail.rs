@@ -1,8 +1,6 @@
 //! The log as it is read: its commits, folded. It is the buffer of MaSM, and the newest of the levels.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,16 +8,16 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
-use lakemark_format::log::{LOG_START, check_log_header, read_log};
+use lakemark_format::log::LOG_START;
 use lakemark_format::{LogCommit, ManifestLog};
 
 use super::change::Transaction;
 use super::fold::Fold;
 use super::key::KeyColumns;
+use super::log_file::{self, Position, damaged, unreadable};
 use super::rows::changes;
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::local;
 use crate::names::ColumnNames;
 
 /// What was read of a log.
@@ -78,26 +76,7 @@ impl Tail {
 
     /// Reads on, up to the end of the file. Frames that another process wrote and died before syncing are synced first.
     pub(crate) fn read_on(&mut self, path: &Path, schema: &SchemaRef, names: Option<&ColumnNames>) -> Result<()> {
-        disk::attempt(disk::Step::Read(path)).map_err(|error| unreadable(path, error))?;
-        let mut file = open(path)?;
-        let length = file.metadata().map_err(|error| unreadable(path, error))?.len();
-        if self.end == LOG_START {
-            let mut header = vec![0; usize::try_from(LOG_START.min(length)).unwrap_or(0)];
-            file.read_exact(&mut header).map_err(|error| unreadable(path, error))?;
-            check_log_header(&self.log, &header).map_err(|error| damaged(path).with_source(error))?;
-        }
-        if length < self.end {
-            return Err(damaged(path));
-        }
-        if length == self.end {
-            self.torn = false;
-            return Ok(());
-        }
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(self.end)).map_err(|error| unreadable(path, error))?;
-        file.read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
-        let read =
-            read_log(&self.log, self.end, self.next, &bytes).map_err(|error| damaged(path).with_source(error))?;
+        let (file, read) = log_file::read_on(path, &self.log, Position { end: self.end, next: self.next })?;
         if !read.commits.is_empty() {
             disk::sync_bytes(&file, path).map_err(|error| unreadable(path, error))?;
         }
@@ -141,31 +120,6 @@ impl Tail {
         }
         self.next = sequence + 1;
     }
-}
-
-pub(super) fn open(path: &Path) -> Result<File> {
-    local::open(path).map(|(file, _)| file).map_err(|error| unreadable(path, error))
-}
-
-pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
-    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
-    let path = path.display();
-    let said = match error.kind() {
-        NotFound | UnexpectedEof | InvalidData => Error::corrupt(format!(
-            "the log of updates {path} cannot be read; it holds changes that are nowhere else: restore it"
-        )),
-        _ => Error::io(format!(
-            "the log of updates {path} cannot be read now: mend the disk or its permissions, and try again"
-        )),
-    };
-    said.with_source(error)
-}
-
-pub(super) fn damaged(path: &Path) -> Error {
-    Error::corrupt(format!(
-        "the log of updates {} is damaged; it holds changes that are nowhere else: restore it from a copy",
-        path.display()
-    ))
 }
 
 /// Rows as the bytes of a log, under their stored names.

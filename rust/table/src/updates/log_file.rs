@@ -1,0 +1,75 @@
+//! The log of updates on the disk. Its writers lengthen it and change nothing of it, so that whoever has read a part reads on from there.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use lakemark_format::log::{LOG_START, LogRead, check_log_header, read_log};
+use lakemark_format::{FormatError, ManifestLog};
+
+use crate::disk;
+use crate::error::{Error, Result};
+use crate::local;
+use crate::store::Store;
+
+/// Up to where a log was read, and the sequence number of the commit that comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub end: u64,
+    pub next: u64,
+}
+
+impl Position {
+    /// That of a log of which nothing was read.
+    pub(super) fn start(log: &ManifestLog) -> Self {
+        Self { end: LOG_START, next: log.first_sequence }
+    }
+}
+
+/// Where the log of a store is.
+pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
+    store
+        .local_path(&log.path)
+        .ok_or_else(|| Error::unsupported("a table with pending changes needs its store on a local file system"))
+}
+
+/// Reads the commits from a position on. Waits for the disk.
+pub(super) fn read_on(path: &Path, log: &[u8; 16], from: Position) -> Result<(File, LogRead)> {
+    let io = |error| unreadable(path, error);
+    let corrupt = |error: FormatError| damaged(path).with_source(error);
+    disk::attempt(disk::Step::Read(path)).map_err(io)?;
+    let (mut file, metadata) = local::open(path).map_err(io)?;
+    if from.end == LOG_START {
+        let mut header = vec![0; usize::try_from(LOG_START.min(metadata.len())).unwrap_or(0)];
+        file.read_exact(&mut header).map_err(io)?;
+        check_log_header(log, &header).map_err(corrupt)?;
+    }
+    if metadata.len() < from.end {
+        return Err(damaged(path));
+    }
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from.end)).and_then(|_| file.read_to_end(&mut bytes)).map_err(io)?;
+    let read = read_log(log, from.end, from.next, &bytes).map_err(corrupt)?;
+    Ok((file, read))
+}
+
+pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    let path = path.display();
+    let said = match error.kind() {
+        NotFound | UnexpectedEof | InvalidData => Error::corrupt(format!(
+            "the log of updates {path} cannot be read; it holds changes that are nowhere else: restore it"
+        )),
+        _ => Error::io(format!(
+            "the log of updates {path} cannot be read now: mend the disk or its permissions, and try again"
+        )),
+    };
+    said.with_source(error)
+}
+
+pub(super) fn damaged(path: &Path) -> Error {
+    Error::corrupt(format!(
+        "the log of updates {} is damaged; it holds changes that are nowhere else: restore it from a copy",
+        path.display()
+    ))
+}
