@@ -90,9 +90,7 @@ impl Log<'_> {
 
     /// Commits as the version after `version`, or after ones of others that go together with ours.
     pub(super) async fn commit(&self, version: u64, actions: &[Value], admission: &Admission<'_>) -> Outcome {
-        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
-        let bytes = lines.join("\n").into_bytes();
-        let mut version = version;
+        let (bytes, mut version) = (lines_of(actions), version);
         loop {
             version += 1;
             let put = match self.put(version, bytes.clone()).await {
@@ -120,8 +118,7 @@ impl Log<'_> {
     /// Takes the version after `version`, so that a commit of the transaction which was sent to be that one comes no more; says whether
     /// it has not come.
     pub(super) async fn keep_out(&self, version: u64, actions: &[Value]) -> Result<bool> {
-        let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
-        match self.put(version + 1, lines.join("\n").into_bytes()).await? {
+        match self.put(version + 1, lines_of(actions)).await? {
             Put::Made => Ok(true),
             Put::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
             Put::Refused(cause) | Put::Missing(cause) | Put::Unknown(cause) => Err(self.unwritable(cause)),
@@ -166,6 +163,12 @@ impl Log<'_> {
             format!("others changed the Delta table {} at the same time; run it again", self.location.text),
         )
     }
+}
+
+/// A commit as its file has it: an action a line.
+fn lines_of(actions: &[Value]) -> Vec<u8> {
+    let lines: Vec<String> = actions.iter().map(Value::to_string).collect();
+    lines.join("\n").into_bytes()
 }
 
 fn commit_name(version: u64) -> String {
