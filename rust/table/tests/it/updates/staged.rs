@@ -398,3 +398,55 @@ async fn staged_rows_have_the_types_that_pending_changes_need() {
     let folders: Vec<_> = folders.files().iter().filter_map(|file| file.path.rsplit('/').nth(1)).collect();
     assert_eq!(folders, ["part=7", "part=z"]);
 }
+
+/// Many rows of two partitions.
+fn numbered(parts: [i32; 2], rows: i64) -> RecordBatch {
+    let of = |part: i32| (0..rows).map(move |row| (part, row));
+    let (part, k): (Vec<i32>, Vec<i64>) = parts.into_iter().flat_map(of).unzip();
+    let columns: [(&str, ArrayRef); 2] =
+        [("k", Arc::new(Int64Array::from(k))), ("part", Arc::new(Int32Array::from(part)))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// The order of numbers is not that of texts: the parts of a large call would not be in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_call_whose_key_gets_another_type_before_its_turn_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |part: &str| write(&folder.path().join(format!("part={part}/f.parquet")), &keys(&[1]));
+    put("7");
+    let table = open(folder.path()).await;
+    let options = [("page_bytes", "512"), ("cache_bytes", "2000000"), ("alpha", "0.4")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    table.declare_key(&["part".to_owned(), "k".to_owned()], &options, BuildOptions::default()).await.unwrap();
+    let staged = [stage(&table, Operation::Upsert, &[numbered([9, 10], 40_000)]).await.unwrap()];
+    let sequence = table.snapshot().await.unwrap().sequence();
+    let open_files = || {
+        let opened = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let is_staged = |path: &PathBuf| path.extension().is_some_and(|of| of == "arrows");
+        opened.filter(|path| path.starts_with(folder.path()) && is_staged(path)).count()
+    };
+    while open_files() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let lock = File::options().append(true).open(folder.path().join("_lakemark/updates/lock")).unwrap();
+    lock.lock().unwrap();
+    let call = tokio::spawn({
+        let (table, staged) = (Arc::clone(&table), staged.clone());
+        async move { take(&table, &staged).await }
+    });
+    // Where the file is open, the call has looked at the key; now it waits for its turn.
+    while open_files() == 0 {
+        assert!(!call.is_finished(), "{:?}", call.await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    put("x");
+    lock.unlock().unwrap();
+    let error = call.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("whose type was changed meanwhile; nothing was changed"), "{error}");
+    assert_eq!(table.snapshot().await.unwrap().sequence(), sequence);
+    // As long as the key has that type these rows are not in order.
+    assert_eq!(take(&table, &staged).await.unwrap_err().kind(), ErrorKind::Conflict);
+    fs::remove_dir_all(folder.path().join("part=x")).unwrap();
+    assert_eq!(take(&table, &staged).await.unwrap().rows, 80_000);
+}
