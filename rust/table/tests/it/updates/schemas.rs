@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{Int32Type, Int64Type};
-use lakemark_table::{MigrateOptions, Operation, Table};
+use arrow::datatypes::{DataType, Int32Type, Int64Type};
+use lakemark_table::{MigrateOptions, Operation, Snapshot, Table};
 
 use super::lake::{Lake, PLAIN};
 use super::{batch, keyed, make, numbers, row, rows};
@@ -199,12 +199,15 @@ async fn a_partition_of_a_delta_table_that_gets_another_type_is_not_held_as_text
         make(&table, Operation::Upsert, row).await.unwrap();
         let others = [Lake::removes("a.parquet"), columns("long"), add("b.parquet", "1")];
         crate::delta::commit(root, 1, &others);
+        let of_part = |snapshot: Arc<Snapshot>| snapshot.schema().field(1).data_type().clone();
+        let pending = table.snapshot().await.map(of_part);
+        assert_eq!(pending.ok(), is_left.then_some(DataType::Int64), "{part}, which is pending");
         let migrated = table.migrate(MigrateOptions::default()).await;
         assert_eq!(migrated.is_ok(), is_left, "{part}: {migrated:?}");
         if is_left {
             let snapshot = table.snapshot().await.unwrap();
-            assert_eq!(snapshot.schema().field(1).data_type(), &arrow::datatypes::DataType::Int64);
             assert_eq!(snapshot.files().len(), 2);
+            assert_eq!(of_part(snapshot), DataType::Int64);
         }
     }
 }
