@@ -71,6 +71,8 @@ async fn print_rows(table: &Table) {
         .collect();
     let stored = columns.iter().map(|column| (column.stored.clone(), column.id)).collect();
     let rows = Reader::default().rows_of(&table.snapshot().await.unwrap(), &columns, &stored).unwrap();
+    // On a single core the name of the test stands before the first line.
+    println!();
     lines_of(&rows).iter().for_each(|line| println!("{line}"));
 }
 
