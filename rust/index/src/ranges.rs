@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 use lakemark_format::key::Key;
 
+/// More keys than these become ranges where they follow each other.
+const MOST_POINTS: usize = 1024;
+/// So many of them in a range on average.
+const KEYS_OF_A_RUN: usize = 4;
+
 /// A set of keys: disjoint, ascending ranges that do not touch. Copies share them: a join may ask for many thousands of keys, and each
 /// segment is asked by a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -44,6 +49,12 @@ impl KeyRange {
             Bound::Included(high) => high < key,
             Bound::Excluded(high) => high <= key,
         }
+    }
+
+    /// Whether it is a single key.
+    #[must_use]
+    pub fn is_point(&self) -> bool {
+        matches!((&self.low, &self.high), (Bound::Included(low), Bound::Included(high)) if low == high)
     }
 
     fn is_empty(&self) -> bool {
@@ -92,11 +103,18 @@ impl KeyRanges {
         Self::between(Bound::Included(key.clone()), Bound::Included(key))
     }
 
-    /// The listed keys, in any order, repeated or not.
+    /// The listed keys, in any order, repeated or not. Of many number keys those that follow each other become ranges, if that makes them few.
     #[must_use]
     pub fn points(mut keys: Vec<Key>) -> Self {
-        keys.sort();
+        keys.sort_unstable();
         keys.dedup();
+        if keys.len() > MOST_POINTS && runs_of(&keys).count() * KEYS_OF_A_RUN <= keys.len() {
+            let range = |run: &[Key]| {
+                let (low, high) = (run.first()?.clone(), run.last()?.clone());
+                Some(KeyRange { low: Bound::Included(low), high: Bound::Included(high) })
+            };
+            return Self(runs_of(&keys).filter_map(range).collect());
+        }
         Self(
             keys.into_iter()
                 .map(|key| KeyRange { low: Bound::Included(key.clone()), high: Bound::Included(key) })
@@ -150,15 +168,13 @@ impl KeyRanges {
     /// Whether it is single keys, or none.
     #[must_use]
     pub fn are_points(&self) -> bool {
-        self.0.iter().all(
-            |range| matches!((&range.low, &range.high), (Bound::Included(low), Bound::Included(high)) if low == high),
-        )
+        self.0.iter().all(KeyRange::is_point)
     }
 
     /// Whether it is one key.
     #[must_use]
     pub fn is_point(&self) -> bool {
-        self.0.len() == 1 && self.are_points()
+        matches!(&*self.0, [only] if only.is_point())
     }
 
     /// Whether `key` is in the set.
@@ -166,6 +182,12 @@ impl KeyRanges {
     pub fn contains(&self, key: &Key) -> bool {
         let first = self.0.partition_point(|range| range.ends_before(key));
         self.0.get(first).is_some_and(|range| range.contains(key))
+    }
+
+    /// Begins to ask of ascending keys whether they are in the set.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor { ranges: &self.0, at: 0 }
     }
 
     /// Whether a key from `low` to `high` may be in the set.
@@ -239,6 +261,48 @@ impl KeyRanges {
     }
 }
 
+/// Asks of one key after the other, ascending, in the time of one pass over keys and ranges.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    ranges: &'a [KeyRange],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The ranges that do not end before `key`, which is none of those before the last one.
+    pub fn seek(&mut self, key: &Key) -> &'a [KeyRange] {
+        self.at = gallop(self.ranges, self.at, |range| range.ends_before(key));
+        self.ranges.get(self.at..).unwrap_or_default()
+    }
+
+    /// Whether `key`, which is no less than the last one, is in the set.
+    pub fn contains(&mut self, key: &Key) -> bool {
+        self.seek(key).first().is_some_and(|range| range.begins_at_or_before(key))
+    }
+}
+
+/// The first place from `from` on whose item is not `before`, of items of which those that are before come first. It takes the longer the
+/// farther that place is.
+pub(crate) fn gallop<T>(items: &[T], from: usize, before: impl Fn(&T) -> bool) -> usize {
+    let rest = items.get(from..).unwrap_or_default();
+    let mut reach = 1;
+    while rest.get(reach - 1).is_some_and(&before) {
+        reach *= 2;
+    }
+    // All of the first half are before.
+    let (known, end) = (reach / 2, reach.min(rest.len()));
+    from + known + rest.get(known..end).unwrap_or_default().partition_point(before)
+}
+
+/// Number keys that follow each other without a gap; others are alone.
+fn runs_of(keys: &[Key]) -> impl Iterator<Item = &[Key]> {
+    let follows = |one: &Key, next: &Key| match (one, next) {
+        (Key::Fixed(one), Key::Fixed(next)) => one.checked_add(1) == Some(*next),
+        _ => false,
+    };
+    keys.chunk_by(follows)
+}
+
 /// Whether no key lies between the end of a range and the beginning of another one, which begins no earlier.
 fn reaches(high: &Bound<Key>, low: &Bound<Key>) -> bool {
     match (high, low) {
@@ -289,4 +353,47 @@ fn high_order(a: &Bound<Key>, b: &Bound<Key>) -> std::cmp::Ordering {
         }
     }
     rank(a).cmp(&rank(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys() -> impl Strategy<Value = Vec<u64>> {
+        // Long runs, gaps and repeated keys.
+        proptest::collection::vec((0u64..60_000, 1u64..3_000), 0..12)
+            .prop_map(|runs| runs.into_iter().flat_map(|(first, length)| first..first + length).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_cursor_says_of_ascending_keys_what_the_set_says(listed in keys(), asked in proptest::collection::btree_set(0u64..66_000, 0..400)) {
+            let set = KeyRanges::points(listed.iter().copied().map(Key::Fixed).collect());
+            let mut cursor = set.cursor();
+            for key in asked {
+                let is_in = listed.contains(&key);
+                let key = Key::Fixed(key);
+                prop_assert_eq!((set.contains(&key), cursor.contains(&key)), (is_in, is_in));
+            }
+        }
+
+        #[test]
+        fn galloping_finds_what_halving_finds(length in 0usize..200, edge in 0usize..220, from in 0usize..220) {
+            let items: Vec<usize> = (0..length).collect();
+            let expected = edge.min(length);
+            prop_assert_eq!(gallop(&items, from.min(expected), |item| *item < edge), expected);
+        }
+    }
+
+    #[test]
+    fn many_numbers_that_follow_each_other_are_ranges() {
+        let dense = |count: u64| KeyRanges::points((0..count).map(Key::Fixed).collect());
+        assert_eq!((dense(1024).ranges().len(), dense(1025).ranges().len()), (1024, 1));
+        let every_other = KeyRanges::points((0..5_000).map(|number| Key::Fixed(number * 2)).collect());
+        assert!(every_other.are_points() && every_other.ranges().len() == 5_000);
+        let texts = KeyRanges::points((0..2_000u32).map(|text| Key::Bytes(text.to_be_bytes().to_vec())).collect());
+        assert!(texts.are_points() && texts.ranges().len() == 2_000);
+    }
 }

@@ -71,15 +71,16 @@ impl<'a> Count<'a> {
     /// Bytes that are not what the directory says.
     pub fn second_ranges(&mut self, first: &[Vec<u8>]) -> Result<Vec<Range<u64>>> {
         let mut wanted = Vec::new();
+        let mut keys = self.ranges.cursor();
         for (bytes, &number) in first.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(number) else { continue };
             if self.directory.encoding == Encoding::Packed {
-                self.known += leaves::count_rows(bytes, block, self.directory, &self.ranges)?;
+                self.known += leaves::count_rows(bytes, block, self.directory, &mut keys)?;
                 continue;
             }
             if self.directory.encoding != Encoding::Binned {
                 let values = decode_block(bytes, block, self.directory)?;
-                let passing = values.iter().filter(|value| self.ranges.contains(&value.key));
+                let passing = values.iter().filter(|value| keys.contains(&value.key));
                 self.known += passing.map(|value| u64::from(value.rows)).sum::<u64>();
                 continue;
             }

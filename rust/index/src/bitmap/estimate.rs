@@ -3,7 +3,7 @@
 //! The directory has the rows and the posting bytes of every value block. Blocks that lie in the ranges as a whole count as
 //! they are; a block at an edge gives bounds, and its bytes, if they are read, the number. Nothing here is an answer.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use lakemark_format::bin_block::Bin;
 use lakemark_format::segment::encoding::Encoding;
@@ -12,10 +12,13 @@ use lakemark_format::value_block;
 
 use super::bins;
 use super::leaves;
-use super::place::Place;
+use super::place::{Place, blocks_of_range};
 
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
+
+/// Of more keys than this what passes is told by the directory alone.
+const MANY_KEYS: usize = 1024;
 
 /// An estimate of one test of one segment.
 #[derive(Debug)]
@@ -27,7 +30,15 @@ pub struct Estimate<'a> {
     /// The last of these blocks.
     last_inside: Option<usize>,
     /// Blocks of which some values may be in the ranges, ascending.
-    edges: Vec<usize>,
+    edges: Vec<EdgeBlock>,
+}
+
+/// A block of which some values may be asked for.
+#[derive(Debug)]
+struct EdgeBlock {
+    number: usize,
+    /// How many single keys are asked for, if nothing else is.
+    points: Option<u32>,
 }
 
 /// Rows, and bytes and number of their postings. Rows that lie together take few bytes, however many they are.
@@ -75,36 +86,37 @@ impl<'a> Estimate<'a> {
         };
         match test {
             Test::IsNull => {
-                let nulls = directory.nulls;
-                estimate.inside = Weight::new(f64::from(nulls.rows), f64::from(nulls.length), 1.0);
+                estimate.inside = estimate.nulls();
             }
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 estimate.ranges = ranges.clone();
-                ranges.ranges().iter().for_each(|range| estimate.add(range));
+                ranges.ranges().iter().fold(0, |from, range| estimate.add(range, from));
             }
         }
         estimate
     }
 
-    fn add(&mut self, range: &KeyRange) {
+    /// Adds a range that touches no block before `from`, and gives the first that the next range may touch.
+    fn add(&mut self, range: &KeyRange, from: usize) -> usize {
         let blocks = &self.directory.blocks;
-        let first = match &range.low {
-            Bound::Unbounded => 0,
-            // The block before the first that begins above the bound may reach over it.
-            Bound::Included(low) | Bound::Excluded(low) => {
-                blocks.partition_point(|block| block.first_key <= *low).saturating_sub(1)
-            }
-        };
-        let end = blocks.partition_point(|block| !range.ends_before(&block.first_key));
-        for (index, block) in blocks.iter().enumerate().take(end).skip(first) {
+        let touched = blocks_of_range(self.directory, range, from);
+        for (index, block) in blocks.iter().enumerate().take(touched.end).skip(touched.start) {
             let last = blocks.get(index + 1).map(|next| &next.first_key).or(self.directory.max_key.as_ref());
             let whole = range.contains(&block.first_key) && last.is_some_and(|last| !range.ends_before(last));
             if whole {
                 self.inside = self.inside.plus(Weight::of(block, self.directory.encoding));
                 self.last_inside = Some(index);
-            } else if self.edges.last() != Some(&index) && self.last_inside != Some(index) {
-                self.edges.push(index);
+            } else if self.last_inside != Some(index) {
+                self.add_edge(index, range.is_point());
             }
+        }
+        touched.start
+    }
+
+    fn add_edge(&mut self, number: usize, is_point: bool) {
+        match self.edges.last_mut().filter(|edge| edge.number == number) {
+            Some(edge) => edge.points = edge.points.filter(|_| is_point).map(|points| points.saturating_add(1)),
+            None => self.edges.push(EdgeBlock { number, points: is_point.then_some(1) }),
         }
     }
 
@@ -112,6 +124,13 @@ impl<'a> Estimate<'a> {
     #[must_use]
     pub fn rows(&self) -> f64 {
         self.directory.rows() as f64
+    }
+
+    /// All rows without a value.
+    #[must_use]
+    pub fn nulls(&self) -> Weight {
+        let nulls = self.directory.nulls;
+        Weight::new(f64::from(nulls.rows), f64::from(nulls.length), 1.0)
     }
 
     /// All rows with a value; endless of lists, as the rows of other elements may be rows of those asked for, too, and are never
@@ -125,11 +144,26 @@ impl<'a> Estimate<'a> {
         self.directory.blocks.iter().map(weight).fold(Weight::default(), Weight::plus)
     }
 
-    /// At least these rows pass, and no more than those.
+    /// At least these rows pass, and no more than those. Of very many keys it is what they would be if each were there and had as many rows as
+    /// others of its block: to look for all of them would take as long as the search.
     #[must_use]
     pub fn bounds(&self) -> (Weight, Weight) {
-        let edges = self.edges.iter().map(|&number| self.whole(number)).fold(Weight::default(), Weight::plus);
+        if self.ranges.ranges().len() > MANY_KEYS {
+            let likely = self.edges.iter().map(|edge| self.likely(edge)).fold(self.inside, Weight::plus);
+            return (likely, likely);
+        }
+        let edges = self.edges.iter().map(|edge| self.whole(edge.number)).fold(Weight::default(), Weight::plus);
         (self.inside, self.inside.plus(edges))
+    }
+
+    /// What likely passes of a block.
+    fn likely(&self, edge: &EdgeBlock) -> Weight {
+        let whole = self.whole(edge.number);
+        let values = self.directory.blocks.get(edge.number).map_or(1, |block| block.values.max(1));
+        let share = edge.points.map_or(1.0, |points| (f64::from(points) / f64::from(values)).min(1.0));
+        // Any key of a leaf needs all of its bytes.
+        let bytes = if self.directory.encoding == Encoding::Packed { whole.bytes } else { whole.bytes * share };
+        Weight { rows: whole.rows * share, bytes, postings: whole.postings * share }
     }
 
     /// Logical ranges of the edge blocks, to be given to [`Self::exactly`] in this order.
@@ -161,21 +195,23 @@ impl<'a> Estimate<'a> {
     }
 
     fn edge_blocks(&self) -> impl Iterator<Item = &'a ValueBlockRef> + '_ {
-        self.edges.iter().filter_map(|&index| self.directory.blocks.get(index))
+        self.edges.iter().filter_map(|edge| self.directory.blocks.get(edge.number))
     }
 
     /// What passes, told by the bytes of the edge blocks; a block that cannot be decoded counts as a whole.
     #[must_use]
     pub fn exactly(&self, bytes: &[Vec<u8>]) -> Weight {
         let mut found = self.inside;
-        for ((bytes, block), &number) in bytes.iter().zip(self.edge_blocks()).zip(&self.edges) {
+        let mut keys = self.ranges.cursor();
+        for ((bytes, block), edge) in bytes.iter().zip(self.edge_blocks()).zip(&self.edges) {
+            let number = edge.number;
             if self.directory.encoding == Encoding::Binned {
                 let bins = bins::decode_block(bytes, number, self.directory);
                 found = found.plus(bins.map_or_else(|_| self.whole(number), |bins| self.bins_passing(&bins)));
                 continue;
             }
             if self.directory.encoding == Encoding::Packed {
-                let rows = leaves::count_rows(bytes, block, self.directory, &self.ranges);
+                let rows = leaves::count_rows(bytes, block, self.directory, &mut keys);
                 let rows = rows.map_or_else(|_| block.rows as f64, |rows| rows as f64);
                 // The whole leaf is read for any of its rows, and the keys asked for are decoded.
                 let leaf = Weight::of(block, Encoding::Packed);
@@ -186,7 +222,7 @@ impl<'a> Estimate<'a> {
                 found = found.plus(Weight::of(block, self.directory.encoding));
                 continue;
             };
-            for value in values.iter().filter(|value| self.ranges.contains(&value.key)) {
+            for value in values.iter().filter(|value| keys.contains(&value.key)) {
                 found = found.plus(Weight::new(f64::from(value.rows), f64::from(value.posting_length), 1.0));
             }
         }

@@ -95,6 +95,7 @@ impl<'a> Groups<'a> {
             return Err(FormatError::invalid("the encoding of a segment whose values are listed", "packed", "another"));
         }
         let mut found = Vec::new();
+        let mut keys = self.ranges.cursor();
         for (bytes, &index) in bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(index) else { continue };
             if self.directory.encoding == Encoding::Binned {
@@ -106,7 +107,7 @@ impl<'a> Groups<'a> {
             for (rank, value) in (before..).zip(decode_block(bytes, block, self.directory)?) {
                 let posting = offset..offset + u64::from(value.posting_length);
                 offset = posting.end;
-                if self.ranges.contains(&value.key) {
+                if keys.contains(&value.key) {
                     found.push(GroupValue { key: value.key, rank, rows: value.rows, posting });
                 }
             }

@@ -20,7 +20,7 @@ use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
 use super::bins::Counted;
 use super::place::Place;
-use crate::ranges::KeyRanges;
+use crate::ranges::{Cursor, KeyRanges};
 use crate::rows::RowSet;
 
 /// Which leaves are read, and what was found in them.
@@ -61,11 +61,11 @@ impl LeafPlan {
         bytes: &[Vec<u8>],
     ) -> Result<Vec<Range<u64>>> {
         let mut ranges = Vec::new();
-        let mut decoder = Decoder::default();
+        let (mut keys, mut decoder) = (self.found.cursor(), Decoder::default());
         for (&number, bytes) in leaves.iter().zip(bytes) {
             let Some(block) = directory.blocks.get(number) else { continue };
             let leaf = decode_leaf(bytes, block, directory)?;
-            each_held(&leaf, &self.found, |rows, held| {
+            each_held(&leaf, &mut keys, |rows, held| {
                 match held {
                     Held::Run(first) => match self.runs.last_mut() {
                         // Keys in the order of rows.
@@ -120,13 +120,12 @@ pub(super) fn decode_leaf<'a>(
 /// only the embedded segments that the ranges touch, and none of their keys where a range holds the next segment's first one as well.
 fn each_held<'a>(
     leaf: &Leaf<'a>,
-    ranges: &KeyRanges,
+    keys: &mut Cursor<'_>,
     mut visit: impl FnMut(u32, Held<'a>) -> Result<()>,
 ) -> Result<()> {
     let heads = leaf.heads();
     for (number, head) in heads.iter().enumerate() {
-        let mut rest = ranges.ranges().iter().skip(ranges.ranges().partition_point(|range| range.ends_before(head)));
-        let Some(first) = rest.next() else { return Ok(()) };
+        let Some(first) = keys.seek(head).first() else { return Ok(()) };
         let next = heads.get(number + 1);
         if next.is_some_and(|next| first.contains(head) && first.contains(next)) {
             leaf.rows_of_segment(number)?.into_iter().try_for_each(|(rows, held)| visit(rows, held))?;
@@ -137,7 +136,7 @@ fn each_held<'a>(
             _ => true,
         };
         if touched {
-            for entry in leaf.segment(number)?.into_iter().filter(|entry| ranges.contains(&entry.key)) {
+            for entry in leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key)) {
                 visit(entry.rows, entry.held)?;
             }
         }
@@ -145,15 +144,15 @@ fn each_held<'a>(
     Ok(())
 }
 
-/// Rows of a leaf whose keys are in the ranges.
+/// Rows of a leaf whose keys are asked for.
 pub(super) fn count_rows(
     bytes: &[u8],
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
-    ranges: &KeyRanges,
+    keys: &mut Cursor<'_>,
 ) -> Result<u64> {
     let mut count = 0;
-    each_held(&decode_leaf(bytes, block, directory)?, ranges, |rows, _| {
+    each_held(&decode_leaf(bytes, block, directory)?, keys, |rows, _| {
         count += u64::from(rows);
         Ok(())
     })?;

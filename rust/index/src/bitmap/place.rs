@@ -5,7 +5,7 @@ use std::ops::{Bound, Range};
 use lakemark_format::key::Key;
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
-use crate::ranges::{KeyRange, KeyRanges};
+use crate::ranges::{KeyRange, KeyRanges, gallop};
 
 /// How the values of a block lie to the keys asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,10 @@ pub(super) enum Place {
 /// How each value block lies to the ranges.
 pub(super) fn places(directory: &SegmentDirectory, ranges: &KeyRanges) -> Vec<Place> {
     let mut places = vec![Place::Outside; directory.blocks.len()];
+    let mut from = 0;
     for range in ranges.ranges() {
-        let found = blocks_of_range(directory, range);
+        let found = blocks_of_range(directory, range, from);
+        from = from.max(found.start);
         for block in found.clone() {
             // Between the first block and the last one there is nothing else.
             let inner = found.start < block && block + 1 < found.end;
@@ -113,20 +115,21 @@ pub(super) fn first_ranks(directory: &SegmentDirectory) -> Vec<u64> {
     ranks.collect()
 }
 
-fn blocks_of_range(directory: &SegmentDirectory, range: &KeyRange) -> Range<usize> {
+/// The blocks that may have keys of a range, which are none before `from`.
+pub(super) fn blocks_of_range(directory: &SegmentDirectory, range: &KeyRange, from: usize) -> Range<usize> {
     let blocks = &directory.blocks;
     let start = match &range.low {
-        Bound::Unbounded => 0,
+        Bound::Unbounded => from,
         // The block before the first that begins above the bound may reach over it.
         Bound::Included(low) | Bound::Excluded(low) => {
             if directory.max_key.as_ref().is_some_and(|max| max < low) {
-                return 0..0;
+                return from..from;
             }
-            blocks.partition_point(|block| block.first_key <= *low).saturating_sub(1)
+            gallop(blocks, from, |block| block.first_key <= *low).saturating_sub(1).max(from)
         }
     };
-    let end = blocks.partition_point(|block| !range.ends_before(&block.first_key));
-    start..end.max(start)
+    let end = gallop(blocks, start, |block| !range.ends_before(&block.first_key));
+    start..end
 }
 
 /// Whether every key of a block is in the range.

@@ -183,6 +183,7 @@ impl Plan {
     ) {
         let bins = Bins::new(directory);
         let first_ranks = first_ranks(directory);
+        let mut keys = keys.cursor();
         for (number, values) in read {
             let Some(block) = directory.blocks.get(number) else { continue };
             let mut offset = block.postings_offset;
@@ -226,6 +227,7 @@ fn exact_costs(
 ) -> Vec<Cost> {
     let bins = Bins::new(directory);
     let mut costs = vec![Cost::default(); bins.len()];
+    let mut keys = keys.cursor();
     let mut read = read.iter().peekable();
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
         if let Some((_, values)) = read.next_if(|(block, _)| *block == number) {
@@ -358,6 +360,7 @@ fn ranks_asked_for(
         Some(last) if last.end == ranks.start => last.end = ranks.end,
         _ => found.push(ranks),
     };
+    let mut keys = keys.cursor();
     let mut read = read.iter().peekable();
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
         let values = read.next_if(|(block, _)| *block == number);
@@ -387,5 +390,6 @@ fn rows_asked_for(
         blocks(directory, places).filter(|(_, place, _)| *place == Place::Inside).map(|(block, ..)| block.rows).sum();
     let is_edge = |number: &usize| places.get(*number) == Some(&Place::Edge);
     let edges = read.iter().filter(|(number, _)| is_edge(number)).flat_map(|(_, values)| values);
+    let mut keys = keys.cursor();
     inside + edges.filter(|value| keys.contains(&value.key)).map(|value| u64::from(value.rows)).sum::<u64>()
 }
