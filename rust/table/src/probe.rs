@@ -80,7 +80,7 @@ pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &
     (report.index_reads, report.index_bytes) = counter.totals();
     report.seconds = started.elapsed().as_secs_f64();
     let left_out = choice.left_out.contains(&true);
-    Ok(Probe { files, pending, left_out, report })
+    Ok(Probe { files, pending, left_out, share_left: choice.share_left, report })
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
@@ -98,6 +98,7 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
         files,
         pending: snapshot.pending().cloned(),
         left_out: false,
+        share_left: None,
         report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
     }
 }

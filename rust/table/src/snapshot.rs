@@ -58,6 +58,8 @@ pub struct Probe {
     pub pending: Option<Arc<PendingRows>>,
     /// Whether searches were left out as reading is cheaper.
     pub left_out: bool,
+    /// The share of the rows found that the conditions left out are true of, likely; none if nobody knows.
+    pub share_left: Option<f64>,
     /// How it came about and what it cost.
     pub report: ProbeReport,
 }
@@ -321,6 +323,13 @@ impl Snapshot {
     #[must_use]
     pub fn has_indexes(&self) -> bool {
         self.manifest.as_ref().is_some_and(|manifest| !manifest.indexes.is_empty())
+    }
+
+    /// Whether an index is on a column, alone or with others.
+    #[must_use]
+    pub fn is_indexed(&self, column: &str) -> bool {
+        let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
+        indexes.into_iter().any(|index| self.shown_columns(index).iter().any(|own| own == column))
     }
 
     /// The indexes and how much of this snapshot they cover.

@@ -27,6 +27,7 @@ use crate::snapshot::Snapshot;
 
 /// Tables with fewer rows are read in about a millisecond, whatever is chosen.
 const MIN_ROWS: f64 = 65_536.0;
+const MIN_NANOSECONDS: f64 = 1_000_000.0;
 /// Bounds on a share that are this near to one another tell enough.
 const NEAR: f64 = 0.01;
 /// Between the bounds of shares the choice is made so many times: where it is the same each time, the bounds tell enough as well.
@@ -47,6 +48,8 @@ const READ_BYTE: f64 = 1.0;
 /// To find a posting, whatever it holds: to decode its value and length, and to begin with it. It took 90 to 170 in a column in
 /// which nearly every row has a value of its own.
 const DECODE_POSTING: f64 = 120.0;
+/// To begin with a segment, whatever is found.
+const BEGIN_SEGMENT: f64 = 2_000.0;
 /// To find the rows of a key of a packed tree, whose leaves are decoded as a whole and mostly without their keys.
 const DECODE_KEY: f64 = 30.0;
 /// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
@@ -82,6 +85,8 @@ pub(super) struct Guess {
     pub passing: Weight,
     /// Rows with a value.
     pub all: Weight,
+    /// Rows without one.
+    pub nulls: Weight,
     /// Rows of the segments.
     pub rows: f64,
     /// Segments that would be searched.
@@ -106,9 +111,13 @@ impl Guess {
         if self.rows > 0.0 { (self.passing.rows / self.rows).clamp(0.0, 1.0) } else { 1.0 }
     }
 
-    /// Of the rows that pass and those that do not, a search decodes the fewer.
+    /// Of the rows that pass and those that do not, a search decodes the fewer: whether these are the latter.
+    fn is_opposite(&self) -> bool {
+        self.passing.rows * 2.0 > self.all.rows
+    }
+
     fn decoded(&self) -> Weight {
-        if self.passing.rows * 2.0 <= self.all.rows {
+        if !self.is_opposite() {
             return self.passing;
         }
         Weight {
@@ -118,21 +127,24 @@ impl Guess {
         }
     }
 
-    /// Runs of consecutive rows, no more than bytes.
+    /// Runs of consecutive rows, no more than bytes. Where most rows pass, those without a value lie between them, too.
     fn runs(&self) -> f64 {
         let Weight { rows, bytes, postings } = self.decoded();
+        let gaps = if self.is_opposite() { self.nulls.bytes.min(self.nulls.rows) } else { 0.0 };
         // Keys in the order of rows take a bit or two each, rows anywhere a byte at least.
         let in_order = self.packed && bytes * 4.0 < rows;
         let are_runs = in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
-        if are_runs { bytes.min(self.segments as f64) } else { bytes }
+        gaps + if are_runs { bytes.min(self.segments as f64) } else { bytes }
     }
 
     /// A segment is searched by one core.
     fn search_cost(&self, cores: f64) -> f64 {
-        let decoded = self.decoded();
+        // Rows without a value are taken away, too.
+        let decoded = if self.is_opposite() { self.decoded().plus(self.nulls) } else { self.decoded() };
         let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
         let find = decoded.postings * if self.packed { DECODE_KEY } else { DECODE_POSTING };
-        (find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
+        let begin = self.segments as f64 * BEGIN_SEGMENT;
+        (begin + find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
     }
 }
 
@@ -143,6 +155,8 @@ pub(crate) struct Choice {
     pub left_out: Vec<bool>,
     /// The share of rows that it is true of, or the most that it may be; none of a leaf that no index answers for every row.
     pub shares: Vec<Option<f64>>,
+    /// The share of the rows found by the other searches that all conditions left out are true of, likely.
+    pub share_left: Option<f64>,
 }
 
 /// Weighs the searches of a predicate's leaves.
@@ -166,9 +180,13 @@ pub(super) async fn choose(
     }
     let cores = *CORES as f64;
     let left_out = |guesses: &[Option<Guess>]| Question { predicate, guesses, reading, cores }.leave_out();
+    let share_left = |guesses: &[Option<Guess>], left_out: &[bool]| {
+        Question { predicate, guesses, reading, cores }.share_left(left_out)
+    };
     if let Some(left_out) = decided(&bounds, left_out) {
         let most = bounds.iter().map(|bounds| bounds.map(|(_, most)| most.share()));
-        return Choice { left_out, shares: most.collect() };
+        let half: Vec<_> = bounds.iter().map(|bounds| bounds.map(|bounds| Guess::between(bounds, 0.5))).collect();
+        return Choice { shares: most.collect(), share_left: share_left(&half, &left_out), left_out };
     }
     let mut guesses = Vec::with_capacity(leaves.len());
     for (segments, bounds) in searched.iter().zip(bounds) {
@@ -181,7 +199,8 @@ pub(super) async fn choose(
         });
     }
     let left_out = left_out(&guesses);
-    Choice { left_out, shares: guesses.iter().map(|guess| guess.as_ref().map(Guess::share)).collect() }
+    let shares = guesses.iter().map(|guess| guess.as_ref().map(Guess::share)).collect();
+    Choice { shares, share_left: share_left(&guesses, &left_out), left_out }
 }
 
 /// What is left out, if that is the same between the bounds: where all conditions are true of more and more rows, and where each is true of
@@ -248,7 +267,8 @@ async fn guess(
                 estimate.bounds()
             };
             let packed = opened.directory.encoding == Encoding::Packed;
-            let guess = |passing| Guess { passing, all: estimate.all(), rows: estimate.rows(), segments: 1, packed };
+            let (all, nulls, rows) = (estimate.all(), estimate.nulls(), estimate.rows());
+            let guess = |passing| Guess { passing, all, nulls, rows, segments: 1, packed };
             Some((guess(least), guess(most)))
         })
         .buffer_unordered(CONCURRENT_SEGMENTS)
@@ -258,6 +278,7 @@ async fn guess(
     let sum = |one: Guess, other: Guess| Guess {
         passing: one.passing.plus(other.passing),
         all: one.all.plus(other.all),
+        nulls: one.nulls.plus(other.nulls),
         rows: one.rows + other.rows,
         segments: one.segments + other.segments,
         packed: one.packed && other.packed,
@@ -291,7 +312,9 @@ impl Question<'_> {
         let mut skip = vec![false; self.guesses.len()];
         let rows = self.guesses.iter().flatten().map(|guess| guess.rows).fold(0.0, f64::max);
         if rows < MIN_ROWS {
-            return skip;
+            // But a search for thousands of keys takes longer.
+            let is_long = |guess: &Option<Guess>| guess.is_some_and(|guess| guess.search_cost(1.0) > MIN_NANOSECONDS);
+            return self.guesses.iter().map(is_long).collect();
         }
         let mut parts = self.parts();
         parts.sort_by(|one, other| one.share.total_cmp(&other.share));
@@ -307,6 +330,15 @@ impl Question<'_> {
             }
         }
         skip
+    }
+
+    /// The share of rows that the conjuncts left out are true of; none if nothing is left out, or if nobody knows.
+    fn share_left(&self, left_out: &[bool]) -> Option<f64> {
+        let is_left = |part: &Part| left_out.get(part.leaves.clone()).unwrap_or_default().contains(&true);
+        let parts = self.parts();
+        let shares = parts.iter().filter(|part| is_left(part)).map(|part| part.certain.then_some(part.share));
+        let share = shares.collect::<Option<Vec<f64>>>()?.into_iter().product();
+        parts.iter().all(|part| part.certain).then_some(share).filter(|_| left_out.contains(&true))
     }
 
     /// The conjuncts, with what their searches find and cost.

@@ -15,7 +15,8 @@ fn leaf(column: &str) -> Predicate {
 }
 
 fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<Guess> {
-    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), rows: ROWS, segments: 8, packed: false })
+    let nulls = Weight::default();
+    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), nulls, rows: ROWS, segments: 8, packed: false })
 }
 
 /// Every row on its own, 200 rows a value: a row is a byte and a bit.
@@ -96,8 +97,10 @@ fn a_posting_for_each_row_makes_a_search_dear() {
     let beside = |guess| left_out(&both, &[spread(0.000_1), guess], &columns(4.0, 4.0));
     assert_eq!([beside(spread(0.000_5)), beside(unique(0.3))], [[false, false], [false, true]]);
     let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
-    assert_eq!(cost(unique(0.01)), (100_000.0 * (DECODE_POSTING + DECODE_ROW) + 120_000.0 * READ_BYTE) / 2.0);
-    assert_eq!(cost(spread(0.01)), (500.0 * DECODE_POSTING + 100_000.0 * DECODE_ROW + 110_000.0 * READ_BYTE) / 2.0);
+    let begin = 8.0 * BEGIN_SEGMENT;
+    let unique_cost = begin + 100_000.0 * (DECODE_POSTING + DECODE_ROW) + 120_000.0 * READ_BYTE;
+    let spread_cost = begin + 500.0 * DECODE_POSTING + 100_000.0 * DECODE_ROW + 110_000.0 * READ_BYTE;
+    assert_eq!([cost(unique(0.01)), cost(spread(0.01))], [unique_cost / 2.0, spread_cost / 2.0]);
 }
 
 #[test]
@@ -111,7 +114,8 @@ fn values_of_one_run_each_follow_each_other() {
     assert_eq!([runs(keys(0.1)), runs(keys(5.0))], [8.0, 5_000_000.0]);
     assert_eq!(left_out(&leaf("a"), &[keys(0.1)], &columns(4.0, 4.0)), [false]);
     let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
-    assert_eq!(cost(keys(0.1)), (1_000_000.0 * DECODE_KEY + 100_000.0 * (DECODE_BYTE + READ_BYTE)) / 2.0);
+    let found = 8.0 * BEGIN_SEGMENT + 1_000_000.0 * DECODE_KEY + 100_000.0 * (DECODE_BYTE + READ_BYTE);
+    assert_eq!(cost(keys(0.1)), found / 2.0);
     // Rows that lie together need no second search for the columns that are tested in them.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     assert_eq!(left_out(&both, &[sorted(0.005), spread(0.4)], &columns(4.0, 8.0)), [false, true]);
@@ -169,8 +173,13 @@ fn beside_a_selective_conjunct_an_unselective_one_is_tested() {
 
 #[test]
 fn small_tables_and_unmarked_columns_are_left_as_they_are() {
-    let small = Guess { rows: 1_000.0, ..spread(0.5).unwrap() };
-    assert_eq!(left_out(&leaf("a"), &[Some(small)], &columns(4.0, 4.0)), [false]);
+    let small = |rows: f64, postings: f64| {
+        let weight = |rows: f64| Weight { rows, bytes: rows, postings };
+        Some(Guess { passing: weight(rows / 2.0), all: weight(rows), rows, ..spread(0.5).unwrap() })
+    };
+    assert_eq!(left_out(&leaf("a"), &[small(1_000.0, 100.0)], &columns(4.0, 4.0)), [false]);
+    // But not where thousands of keys would have to be found.
+    assert_eq!(left_out(&leaf("a"), &[small(50_000.0, 20_000.0)], &columns(4.0, 4.0)), [true]);
     assert_eq!(left_out(&leaf("a"), &[None], &columns(4.0, 4.0)), [false]);
     let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(a)".into() };
     let both = Predicate::And(vec![unknown, leaf("b")]);
@@ -197,4 +206,15 @@ fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(b)".into() };
     let both = Predicate::And(vec![leaf("a"), unknown]);
     assert_eq!(left_out(&both, &[spread(0.2)], &told(1.0)), [true], "the rows have to be read for the other condition");
+}
+
+#[test]
+fn a_search_that_finds_all_values_is_left_out_where_many_rows_have_none() {
+    // A twentieth of the rows have no value: to leave them out takes a mask over all others.
+    let all = Weight { rows: ROWS * 0.95, bytes: ROWS * 0.95, postings: 12.0 };
+    let nulls = Weight { rows: ROWS * 0.05, bytes: ROWS * 0.05, postings: 1.0 };
+    let guess = |nulls: Weight| Some(Guess { passing: all, all, nulls, rows: ROWS, segments: 1, packed: false });
+    assert_eq!(left_out(&leaf("a"), &[guess(nulls)], &columns(8.0, 0.0)), [true]);
+    // In one run they are stepped over.
+    assert_eq!(left_out(&leaf("a"), &[guess(Weight { bytes: 8.0, ..nulls })], &columns(8.0, 0.0)), [false]);
 }

@@ -37,7 +37,13 @@ impl Snapshot {
             };
             add_file(&mut report, file, row_groups);
         }
-        Probe { files, pending: planned.pending.clone(), left_out: planned.left_out, report }
+        Probe {
+            files,
+            pending: planned.pending.clone(),
+            left_out: planned.left_out,
+            share_left: planned.share_left,
+            report,
+        }
     }
 }
 
