@@ -167,7 +167,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
         answer = Arc::new(dynamic::narrowed(pinned, &answer, filter, keys, &schema).await?);
     }
     if let Some(request) = wanted.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
-        && let Some(files) = snapshot.cut_to_first(&answer.files, &request).await?
+        && let Some(files) = snapshot.cut_to_first(&answer.files, &request, &ProbeOptions::default()).await?
     {
         answer = Arc::new(Answer { files, pending: answer.pending.clone() });
     }

@@ -22,7 +22,7 @@ use crate::snapshot::{FileProbe, Probe, Snapshot};
 const CONCURRENT_SEGMENTS: usize = 32;
 /// If the rows up to a bound are too few, as others do not count, so many times as many are looked for.
 const GROWTH: u64 = 8;
-/// With more than this share of the rows there is nothing to be saved.
+/// Up to a bound with more than this share of the rows nothing is looked for.
 const MOST: u64 = 4;
 
 /// Which rows come first.
@@ -59,31 +59,43 @@ impl TopRequest {
 
 impl Snapshot {
     /// What is left to read of `planned` when only the first of its rows are wanted; none if that saves nothing or nobody knows. Rows
-    /// that are not certain of `planned` are read and do not count.
+    /// that are not certain of `planned` are read and do not count. Its searches are made with `options`.
     ///
     /// # Errors
     /// As for [`Snapshot::probe`].
-    pub async fn cut_to_first(&self, planned: &Probe, request: &TopRequest) -> Result<Option<Probe>> {
-        let steps = self.steps(request).await;
-        let all: u64 = steps.iter().map(|(_, rows)| rows).sum();
-        let mut bounds = Vec::new();
+    pub async fn cut_to_first(
+        &self,
+        planned: &Probe,
+        request: &TopRequest,
+        options: &ProbeOptions,
+    ) -> Result<Option<Probe>> {
+        let (certain, read) = rows_of(planned);
+        if certain < request.rows.max(1) {
+            return Ok(None);
+        }
         if request.nulls_first {
-            bounds.push(None);
-        }
-        let mut wanted = request.rows.max(1);
-        while wanted <= all / MOST {
-            bounds.push(Some(wanted));
-            wanted = wanted.saturating_mul(GROWTH);
-        }
-        for wanted in bounds {
-            let bound = wanted.and_then(|wanted| bound(&steps, wanted));
-            if wanted.is_some() && bound.is_none() {
-                break;
-            }
-            let first = self.probe(&request.up_to(bound), &ProbeOptions::default()).await?;
+            let first = self.probe(&request.up_to(None), options).await?;
             if common_rows(planned, &first) >= request.rows {
                 return Ok(Some(self.cut_down(planned, &first)));
             }
+        }
+        let steps = self.steps(request).await;
+        let all: u64 = steps.iter().map(|(_, rows)| rows).sum();
+        // To look for as many rows as are read anyway saves nothing.
+        let most = (all / MOST).min(read);
+        // If the rows of the plan are anywhere, there are enough of them among so many.
+        let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
+        let mut asked = None;
+        while let Some((bound, _)) = bound(&steps, wanted).filter(|(_, rows)| *rows <= most) {
+            wanted = wanted.saturating_mul(GROWTH);
+            if asked.as_ref() == Some(&bound) {
+                continue;
+            }
+            let first = self.probe(&request.up_to(Some(bound.clone())), options).await?;
+            if common_rows(planned, &first) >= request.rows {
+                return Ok(Some(self.cut_down(planned, &first)));
+            }
+            asked = Some(bound);
         }
         Ok(None)
     }
@@ -126,13 +138,25 @@ impl Snapshot {
     }
 }
 
-/// The value up to which there are so many rows.
-fn bound(steps: &[(Key, u64)], wanted: u64) -> Option<Key> {
+/// The value up to which there are so many rows, and how many there are.
+fn bound(steps: &[(Key, u64)], wanted: u64) -> Option<(Key, u64)> {
     let mut rows = 0;
     steps.iter().find_map(|(last, more)| {
         rows += more;
-        (rows >= wanted).then(|| last.clone())
+        (rows >= wanted).then(|| (last.clone(), rows))
     })
+}
+
+/// How many rows of a probe are certain, and how many are read for it.
+fn rows_of(probe: &Probe) -> (u64, u64) {
+    let of_file = |file: &FileProbe| match file {
+        FileProbe::Known { certain, uncertain, .. } => {
+            (u64::from(certain.len()), u64::from(certain.len()) + u64::from(uncertain.len()))
+        }
+        FileProbe::Counted { .. } | FileProbe::Unknown => (0, u64::MAX),
+    };
+    let add = |(certain, read): (u64, u64), (more, other): (u64, u64)| (certain + more, read.saturating_add(other));
+    probe.files.iter().map(of_file).fold((0, 0), add)
 }
 
 /// Rows that are certain in both.

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
-use lakemark_index::{KeyRanges, Predicate, Truth};
-use lakemark_table::{BuildOptions, FileProbe, Probe, Snapshot, Table, TopRequest};
+use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
+use lakemark_table::{BuildOptions, FileProbe, Probe, ProbeOptions, Snapshot, Table, TopRequest};
 
 use crate::fixture::{int_key, leaf, open, probe, spec_with, write};
 
@@ -55,7 +55,7 @@ fn first(chosen: impl Fn(Option<i32>) -> bool, request: &TopRequest) -> Vec<usiz
 }
 
 async fn cut(snapshot: &Snapshot, filter: &Predicate, request: &TopRequest) -> Option<Probe> {
-    snapshot.cut_to_first(&probe(snapshot, filter).await, request).await.unwrap()
+    snapshot.cut_to_first(&probe(snapshot, filter).await, request, &ProbeOptions::default()).await.unwrap()
 }
 
 #[tokio::test]
@@ -110,4 +110,17 @@ async fn where_nothing_is_known_or_saved_the_plan_stays() {
         FileProbe::Known { certain, .. } => assert!(certain.is_full()),
         other => panic!("expected all rows, got {other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_filter_that_leaves_few_rows_is_not_outdone_by_a_search() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = table(folder.path(), "equality").await.snapshot().await.unwrap();
+    let few = |most: i64| leaf("k", KeyRanges::less_than(int_key(most), false));
+    // Fewer rows than are wanted, and just as many as would be looked for.
+    assert!(cut(&snapshot, &few(5), &request(true, false, 10)).await.is_none());
+    assert!(cut(&snapshot, &few(200), &request(true, false, 10)).await.is_none());
+    // Nobody knows which rows a filter leaves that no index can answer.
+    let unknown = Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: "f(k)".to_owned() };
+    assert!(cut(&snapshot, &unknown, &request(false, false, 10)).await.is_none());
 }
