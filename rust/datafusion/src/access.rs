@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
 use lakemark_index::RowSet;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
@@ -14,35 +16,113 @@ pub(crate) struct Piece {
     pub(crate) rows: u64,
 }
 
-/// Cuts the chosen rows of a file into pieces of about `rows_per_piece` rows, at row groups.
+/// Fewer rows than these of a row group are not cut: two readers would open the same pages.
+const LEAST_ROWS: u64 = 1 << 15;
+
+/// Nor are others cut into more parts: where a file has no index of its pages, each of them reads the whole row group.
+const MOST_PARTS: u64 = 2;
+
+/// Cuts the chosen rows of a file into pieces of about `rows_per_piece` rows.
 pub(crate) fn pieces(row_groups: &[u32], rows: &RowSet, rows_per_piece: u64) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut plan = vec![RowGroupAccess::Skip; row_groups.len()];
-    let (mut chosen, mut start) = (0u64, 0u32);
-    for (ordinal, &length) in row_groups.iter().enumerate() {
+    cut(plan_of(row_groups, rows), row_groups, rows_per_piece)
+}
+
+/// The chosen rows of each row group.
+fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
+    let mut start = 0u32;
+    let accesses = row_groups.iter().map(|&length| {
         let end = start.saturating_add(length);
-        let selected = rows.count_in(start, end);
-        if selected > 0
-            && let Some(access) = plan.get_mut(ordinal)
-        {
-            *access = if selected == length {
-                RowGroupAccess::Scan
-            } else {
-                RowGroupAccess::Selection(selection(&rows.slice(start, end)))
-            };
-            chosen += u64::from(selected);
-        }
-        if chosen >= rows_per_piece.max(1) {
-            let done = std::mem::replace(&mut plan, vec![RowGroupAccess::Skip; row_groups.len()]);
-            pieces.push(Piece { plan: ParquetAccessPlan::new(done), rows: chosen });
-            chosen = 0;
-        }
+        let access = match rows.count_in(start, end) {
+            0 => RowGroupAccess::Skip,
+            selected if selected == length => RowGroupAccess::Scan,
+            _ => RowGroupAccess::Selection(selection(&rows.slice(start, end))),
+        };
         start = end;
+        access
+    });
+    ParquetAccessPlan::new(accesses.collect())
+}
+
+/// Cuts what is read of a file into pieces of about `rows_per_piece` rows: at row groups, and within those that have many times as many.
+pub(crate) fn cut(plan: ParquetAccessPlan, row_groups: &[u32], rows_per_piece: u64) -> Vec<Piece> {
+    let nothing = || vec![RowGroupAccess::Skip; row_groups.len()];
+    let (mut pieces, mut open, mut chosen) = (Vec::new(), nothing(), 0u64);
+    let mut close = |open: &mut Vec<RowGroupAccess>, chosen: &mut u64| {
+        let plan = ParquetAccessPlan::new(std::mem::replace(open, nothing()));
+        pieces.push(Piece { plan, rows: std::mem::take(chosen) });
+    };
+    let per_piece = rows_per_piece.max(1);
+    for ((ordinal, access), &length) in plan.into_inner().into_iter().enumerate().zip(row_groups) {
+        let rows = rows_of(&access, length);
+        let parts = (rows.saturating_add(per_piece / 2) / per_piece).min(rows / LEAST_ROWS).clamp(1, MOST_PARTS);
+        for (number, part) in parts_of(access, length, parts).into_iter().enumerate() {
+            // A piece has one part of a row group.
+            if number > 0 && chosen > 0 {
+                close(&mut open, &mut chosen);
+            }
+            chosen += rows_of(&part, length);
+            if let Some(access) = open.get_mut(ordinal) {
+                *access = part;
+            }
+            if chosen >= per_piece {
+                close(&mut open, &mut chosen);
+            }
+        }
     }
     if chosen > 0 {
-        pieces.push(Piece { plan: ParquetAccessPlan::new(plan), rows: chosen });
+        close(&mut open, &mut chosen);
     }
     pieces
+}
+
+/// How many rows a plan reads of a file.
+pub(crate) fn rows_of_plan(plan: &ParquetAccessPlan, row_groups: &[u32]) -> u64 {
+    plan.inner().iter().zip(row_groups).map(|(access, &length)| rows_of(access, length)).sum()
+}
+
+/// How many rows are read of a row group of so many.
+fn rows_of(access: &RowGroupAccess, length: u32) -> u64 {
+    match access {
+        RowGroupAccess::Skip => 0,
+        RowGroupAccess::Scan => length.into(),
+        RowGroupAccess::Selection(rows) => rows.row_count() as u64,
+    }
+}
+
+/// What is read of a row group in parts of about as many rows each, none of which begins before another one ends.
+fn parts_of(access: RowGroupAccess, length: u32, parts: u64) -> Vec<RowGroupAccess> {
+    if parts < 2 {
+        return vec![access];
+    }
+    let per_part = usize::try_from(rows_of(&access, length).div_ceil(parts)).unwrap_or(usize::MAX);
+    let selectors: Vec<RowSelector> = match access {
+        RowGroupAccess::Skip => return vec![access],
+        RowGroupAccess::Scan => vec![RowSelector::select(length as usize)],
+        RowGroupAccess::Selection(rows) => rows.into(),
+    };
+    let (mut found, mut open, mut passed, mut chosen) = (Vec::new(), Vec::new(), 0, 0);
+    let mut close = |open: &mut Vec<RowSelector>, passed: usize| {
+        let mut rows = std::mem::replace(open, vec![RowSelector::skip(passed)]);
+        rows.push(RowSelector::skip(length as usize - passed));
+        rows.retain(|selector| selector.row_count > 0);
+        found.push(RowGroupAccess::Selection(RowSelection::from(rows)));
+    };
+    for selector in selectors {
+        let mut left = selector.row_count;
+        while !selector.skip && chosen + left >= per_part {
+            let taken = per_part - chosen;
+            open.push(RowSelector::select(taken));
+            (passed, left, chosen) = (passed + taken, left - taken, 0);
+            close(&mut open, passed);
+        }
+        open.push(RowSelector { row_count: left, ..selector });
+        passed += left;
+        chosen += if selector.skip { 0 } else { left };
+    }
+    if chosen > 0 {
+        close(&mut open, passed);
+    }
+    found
 }
 
 /// The rows of a set as alternating skips and selects over its universe.
@@ -80,6 +160,31 @@ pub(crate) fn first_rows(rows: &RowSet, limit: u64) -> RowSet {
     first.finish()
 }
 
+/// Deals weighted files out to at most `groups` groups, largest first, so that each has about the
+/// same number of rows; within a group the order of the files is kept.
+pub(crate) fn balance(parts: Vec<(PartitionedFile, u64)>, groups: usize) -> Vec<FileGroup> {
+    let groups = groups.min(parts.len()).max(1);
+    let mut by_size: Vec<usize> = (0..parts.len()).collect();
+    by_size.sort_by_key(|&part| std::cmp::Reverse(parts.get(part).map_or(0, |(_, rows)| *rows)));
+    let mut loads = vec![(0u64, Vec::new()); groups];
+    for part in by_size {
+        let rows = parts.get(part).map_or(0, |(_, rows)| *rows);
+        if let Some((load, members)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
+            *load += rows;
+            members.push(part);
+        }
+    }
+    let mut files: Vec<Option<PartitionedFile>> = parts.into_iter().map(|(file, _)| Some(file)).collect();
+    loads
+        .into_iter()
+        .map(|(_, mut members)| {
+            members.sort_unstable();
+            let group = members.into_iter().filter_map(|part| files.get_mut(part).and_then(Option::take)).collect();
+            FileGroup::new(group)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +219,32 @@ mod tests {
         assert_eq!(scans(&cut[0]), [true, true, false]);
         assert_eq!(scans(&cut[1]), [false, false, true]);
         assert_eq!(pieces(&[10, 10, 10], &RowSet::empty(30), 15).len(), 0);
+    }
+
+    #[test]
+    fn row_groups_with_many_rows_are_cut() {
+        let length = 10 * LEAST_ROWS as u32;
+        let every_other: Vec<u32> = (0..length).filter(|row| row % 2 == 0).collect();
+        for rows in [RowSet::full(length), RowSet::from_rows(every_other, length)] {
+            let cut = pieces(&[length], &rows, u64::from(rows.len()) / 2 + 1000);
+            let counts: Vec<u64> = cut.iter().map(|piece| piece.rows).collect();
+            assert_eq!((counts.len(), counts.iter().sum::<u64>()), (2, u64::from(rows.len())));
+            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 3, "{counts:?}");
+            let mut read = Vec::new();
+            for piece in &cut {
+                let RowGroupAccess::Selection(rows) = &piece.plan.inner()[0] else { panic!("a part") };
+                let selectors: Vec<RowSelector> = rows.clone().into();
+                assert_eq!(selectors.iter().map(|selector| selector.row_count).sum::<usize>(), length as usize);
+                let mut at = 0;
+                for selector in selectors {
+                    let end = at + selector.row_count as u32;
+                    read.extend((at..end).filter(|_| !selector.skip));
+                    at = end;
+                }
+            }
+            assert_eq!(read, rows.iter().collect::<Vec<_>>());
+        }
+        assert_eq!(pieces(&[1000], &RowSet::full(1000), 10).len(), 1);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod sums;
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -37,6 +38,8 @@ use question::Question;
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) snapshot: Arc<Snapshot>,
+    /// The table's columns as the scan gives them.
+    pub(crate) schema: SchemaRef,
     pub(crate) predicate: Predicate,
     /// One entry per file of the snapshot.
     pub(crate) files: Vec<FileProbe>,
@@ -48,12 +51,12 @@ impl Facts {
     /// The facts of a scan; none if it reads no column that an index could tell more of.
     pub(crate) fn of_scan(
         snapshot: &Arc<Snapshot>,
+        schema: &SchemaRef,
         predicate: Predicate,
         probe: &Probe,
         projection: Option<&Vec<usize>>,
         options: &ProbeOptions,
     ) -> Option<Arc<Self>> {
-        let schema = snapshot.schema();
         let known =
             |column: usize| schema.fields().get(column).is_some_and(|field| snapshot.can_tell_part(field.name()));
         if !projection?.iter().any(|column| known(*column)) {
@@ -63,7 +66,8 @@ impl Facts {
         let is_decided =
             predicate.unknowns().is_empty() && predicate.leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column));
         let left_out = (probe.left_out && is_decided).then_some(*options);
-        Some(Arc::new(Self { snapshot: Arc::clone(snapshot), predicate, files: probe.files.clone(), left_out }))
+        let (snapshot, schema) = (Arc::clone(snapshot), Arc::clone(schema));
+        Some(Arc::new(Self { snapshot, schema, predicate, files: probe.files.clone(), left_out }))
     }
 
     /// Whether the index may know rows of these files at all.
@@ -86,9 +90,10 @@ impl Facts {
         let reading = options.reading.map(|reading| Reading { told: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
-        let (snapshot, predicate) = (Arc::clone(&self.snapshot), self.predicate.clone());
+        let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));
+        let predicate = self.predicate.clone();
         let is_known = files.iter().any(has_rows) || files.iter().all(|file| matches!(file, FileProbe::Known { .. }));
-        Ok((is_known.then_some(Self { snapshot, predicate, files, left_out: None }), probe.report))
+        Ok((is_known.then_some(Self { snapshot, schema, predicate, files, left_out: None }), probe.report))
     }
 }
 

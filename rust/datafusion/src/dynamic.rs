@@ -9,10 +9,12 @@
 //! And nothing waits for a filter to be finished: a join whose other side is read ahead of time has not spoken yet, and the
 //! scan then reads what was planned.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::array::ArrayRef;
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
@@ -24,11 +26,12 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self as physical, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use lakemark_format::column;
-use lakemark_index::{Predicate, RowSet, Truth};
-use lakemark_table::{FileProbe, ProbeOptions, ProbeReport, Reading, Snapshot};
+use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, Truth, encode_literals};
+use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, TopRequest};
 use object_store::path::Path;
 
-use crate::access::selection;
+use crate::access::{balance, cut, rows_of_plan, selection};
+use crate::build_keys::{BuildKeys, without_nulls};
 use crate::error::to_engine;
 use crate::fields::{access_of, expression, type_of};
 use crate::translate::translate;
@@ -37,13 +40,19 @@ use crate::translate::translate;
 #[derive(Debug, Clone)]
 pub(crate) struct Prober {
     pub(crate) snapshot: Arc<Snapshot>,
+    /// The table's columns as the scan gives them.
+    pub(crate) schema: SchemaRef,
     /// What reading a row of the scan costs.
     pub(crate) reading: Reading,
+    /// What the scan probed already.
+    pub(crate) predicate: Predicate,
+    /// Whether answers may be taken from memory, and are kept there.
+    pub(crate) use_cache: bool,
 }
 
 /// Rows that may pass, by file.
 pub(crate) struct Narrowing {
-    files: HashMap<Path, (Vec<u32>, RowSet)>,
+    files: HashMap<Path, (Arc<[u32]>, Arc<RowSet>)>,
     pub(crate) report: ProbeReport,
     /// Rows and row groups that were planned and are not read.
     pub(crate) rows: u64,
@@ -51,28 +60,114 @@ pub(crate) struct Narrowing {
 }
 
 impl Prober {
-    /// Probes with the filters as they are now; none if they say nothing that an index knows.
-    pub(crate) async fn narrow(&self, filters: &[Arc<dyn PhysicalExpr>], output: &Schema) -> Result<Option<Narrowing>> {
-        let schema = self.snapshot.schema();
-        let known: Vec<Expr> = filters.iter().filter_map(|filter| superset(filter, output)).collect();
-        let predicate = translate(&known, &schema);
+    /// Probes with the filters as they are now, and with the keys of joins in the place of theirs; none if they say nothing that an index knows.
+    pub(crate) async fn narrow(
+        &self,
+        filters: &[Arc<dyn PhysicalExpr>],
+        keys: &HashMap<u64, Arc<BuildKeys>>,
+        output: &Schema,
+    ) -> Result<Option<Narrowing>> {
+        let (mut keyed, mut known) = (Vec::new(), Vec::new());
+        for filter in filters {
+            let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
+            let asked = keys.map(|keys| self.keyed(filter, keys, output)).transpose()?.flatten();
+            keys.iter().for_each(|keys| keys.told_one());
+            match asked {
+                Some(asked) => keyed.push(asked),
+                None => known.extend(superset(filter, output)),
+            }
+        }
+        let are_few = keyed.is_empty();
+        keyed.push(translate(&known, &self.schema));
+        let predicate = Predicate::And(keyed).simplify();
         if matches!(predicate, Predicate::Const(Truth::True)) || predicate.leaves().is_empty() {
             return Ok(None);
         }
-        let options = ProbeOptions { reading: Some(self.reading), ..ProbeOptions::default() };
+        // Nobody asks for the same thousands of keys once more.
+        let use_cache = self.use_cache && are_few;
+        let options = ProbeOptions { reading: Some(self.reading), use_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        let mut files = HashMap::new();
-        for (file, found) in self.snapshot.files().iter().zip(probe.files) {
-            if let FileProbe::Known { row_groups, certain, uncertain } = found {
-                files.insert(file.meta.location.clone(), (row_groups, certain.or(&uncertain)));
-            }
-        }
-        Ok((!files.is_empty()).then_some(Narrowing { files, report: probe.report, rows: 0, row_groups: 0 }))
+        Ok(Narrowing::to(&self.snapshot, probe))
+    }
+
+    /// What is left to read where only the first rows in some order are wanted; none if the index does not tell.
+    pub(crate) async fn first_rows(&self, request: &TopRequest) -> Result<Option<Narrowing>> {
+        let options =
+            ProbeOptions { reading: Some(self.reading), use_cache: self.use_cache, ..ProbeOptions::default() };
+        let planned = self.snapshot.probe(&self.predicate, &options).await.map_err(to_engine)?;
+        let cut = self.snapshot.cut_to_first(&planned, request, &options).await.map_err(to_engine)?;
+        Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut)))
     }
 }
 
+impl Prober {
+    /// That the columns of a join's filter have one of the keys; none if the keys are not all there, or no column is one that has an index.
+    fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Option<Predicate>> {
+        let Some(keys) = keys.all()? else { return Ok(None) };
+        let columns = filter.children().into_iter().map(|child| self.column(child, output));
+        let pairs = columns.zip(&keys).filter_map(|(column, keys)| Some((column?, keys)));
+        let (mut names, mut values) = (Vec::new(), Vec::new());
+        for ((name, data_type), keys) in pairs {
+            if let Some(held) = held(keys, data_type)? {
+                names.push(name);
+                values.push(held);
+            }
+        }
+        let values = without_nulls(values)?;
+        if let Some(together) = self.snapshot.keyed(&names, &values) {
+            return Ok(Some(together));
+        }
+        let leaf = |(name, keys): (&String, &ArrayRef)| {
+            let text = format!("{} is one of {} keys", column::shown(name), keys.len());
+            let test = Test::Ranges(KeyRanges::points(encode_literals(keys)?));
+            Some(Predicate::Leaf(Leaf { column: name.clone(), test, text }))
+        };
+        let each: Vec<Predicate> = names.iter().zip(&values).filter_map(leaf).collect();
+        Ok((!each.is_empty()).then_some(Predicate::And(each)))
+    }
+
+    /// Whether an index may know a column of a filter.
+    pub(crate) fn knows_any(&self, filter: &Arc<dyn PhysicalExpr>, output: &Schema) -> bool {
+        filter.children().into_iter().any(|child| self.column(child, output).is_some())
+    }
+
+    /// The column of the table that an expression over the scan's columns has the values of, and its type.
+    fn column<'a>(&'a self, expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<(String, &'a DataType)> {
+        let plain = match expr.downcast_ref::<physical::CastExpr>() {
+            Some(cast) if cast.cast_type().is_integer() => cast.expr(),
+            _ => expr,
+        };
+        let column = plain.downcast_ref::<physical::Column>()?;
+        let name = output.fields().get(column.index()).filter(|field| self.snapshot.is_indexed(field.name()))?.name();
+        let data_type = self.schema.field_with_name(name).ok()?.data_type();
+        let is_whole = Arc::ptr_eq(plain, expr) || data_type.is_integer();
+        (is_whole && !data_type.is_floating()).then(|| (name.clone(), data_type))
+    }
+}
+
+/// The keys as values of a column; those that its type does not have are in no row. None of keys of another kind.
+fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
+    if keys.data_type() == data_type {
+        return Ok(Some(Arc::clone(keys)));
+    }
+    let are_integers = keys.data_type().is_integer() && data_type.is_integer();
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    Ok(if are_integers { Some(cast_with_options(keys, data_type, &options)?) } else { None })
+}
+
 impl Narrowing {
-    /// The same scan of fewer rows, in the same partitions.
+    /// To the rows that a probe leaves; none if it knows no file.
+    fn to(snapshot: &Snapshot, probe: Probe) -> Option<Self> {
+        let mut files = HashMap::new();
+        for (file, found) in snapshot.files().iter().zip(probe.files) {
+            if let FileProbe::Known { row_groups, certain, uncertain } = found {
+                files.insert(file.meta.location.clone(), (row_groups.into(), Arc::new(certain.or(&uncertain))));
+            }
+        }
+        (!files.is_empty()).then_some(Self { files, report: probe.report, rows: 0, row_groups: 0 })
+    }
+
+    /// The same scan of fewer rows, which as many partitions share evenly.
     pub(crate) fn apply(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if let [child] = plan.children().as_slice() {
             let below = self.apply(child)?;
@@ -84,42 +179,69 @@ impl Narrowing {
             .and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
             .ok_or_else(|| internal_datafusion_err!("{} is no scan of Parquet files", plan.name()))?;
         let mut narrowed = config.clone();
-        for group in &mut narrowed.file_groups {
-            let files = std::mem::take(group).into_inner();
-            *group = FileGroup::new(files.into_iter().filter_map(|file| self.file(file)).collect());
-        }
+        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups));
         Ok(DataSourceExec::from_data_source(narrowed))
     }
 
-    /// The part of a file that is left; none if nothing is.
-    fn file(&mut self, file: PartitionedFile) -> Option<PartitionedFile> {
-        let Some((row_groups, kept)) = self.files.get(&file.object_meta.location) else { return Some(file) };
-        if kept.is_empty() && row_groups.is_empty() {
-            return None;
+    /// What is left of files, in as many groups. Files of which nothing is known stay in theirs.
+    fn groups(&mut self, groups: Vec<FileGroup>) -> Vec<FileGroup> {
+        let partitions = groups.len().max(1);
+        let (mut others, mut left, mut ranged) = (Vec::with_capacity(partitions), Vec::new(), HashSet::new());
+        for group in groups {
+            let mut own = Vec::new();
+            for mut file in group.into_inner() {
+                let Some((planned, row_groups, kept)) = self.planned(&file) else {
+                    own.push(file);
+                    continue;
+                };
+                // A file that is cut into byte ranges comes once for each of them, with the same rows.
+                if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
+                    let (plan, dropped) = narrowed(planned, &row_groups, &kept);
+                    self.rows += dropped.0;
+                    self.row_groups += dropped.1;
+                    left.push((file, plan, row_groups));
+                }
+            }
+            others.push(own);
         }
+        let rows: u64 = left.iter().map(|(_, plan, row_groups)| rows_of_plan(plan, row_groups)).sum();
+        let per_piece = rows.div_ceil(partitions as u64);
+        let pieces = left.into_iter().flat_map(|(file, plan, row_groups)| {
+            let pieces = cut(plan, &row_groups, per_piece).into_iter();
+            pieces.map(move |piece| (file.clone().with_extension(piece.plan), piece.rows))
+        });
+        let mut shared = balance(pieces.collect(), partitions).into_iter();
+        let with_share = |own: Vec<PartitionedFile>| {
+            let share = shared.next().map(FileGroup::into_inner).unwrap_or_default();
+            FileGroup::new(own.into_iter().chain(share).collect())
+        };
+        others.into_iter().map(with_share).collect()
+    }
+
+    /// What was planned to be read of a file, the lengths of its row groups, and the rows that are left; none if nothing is known of it.
+    fn planned(&self, file: &PartitionedFile) -> Option<(ParquetAccessPlan, Arc<[u32]>, Arc<RowSet>)> {
+        let (row_groups, kept) = self.files.get(&file.object_meta.location)?;
         let planned = match file.extension::<ParquetAccessPlan>() {
-            Some(plan) if plan.len() == row_groups.len() => plan.clone(),
-            Some(_) => return Some(file),
+            Some(plan) => (plan.len() == row_groups.len()).then(|| plan.clone())?,
             None => ParquetAccessPlan::new_all(row_groups.len()),
         };
-        let mut narrowed = Vec::with_capacity(row_groups.len());
-        let (mut rows, mut groups, mut start) = (0, 0, 0u32);
-        for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
-            let end = start.saturating_add(*length);
-            let (left, dropped) = intersect(access, &kept.slice(start, end));
-            rows += dropped;
-            groups += u64::from(left == RowGroupAccess::Skip && dropped > 0);
-            narrowed.push(left);
-            start = end;
-        }
-        // A file that is cut into byte ranges comes once for each of them, with the same rows.
-        if file.range.as_ref().is_none_or(|range| range.start == 0) {
-            self.rows += rows;
-            self.row_groups += groups;
-        }
-        let any = narrowed.iter().any(RowGroupAccess::should_scan);
-        any.then(|| file.with_extension(ParquetAccessPlan::new(narrowed)))
+        Some((planned, Arc::clone(row_groups), Arc::clone(kept)))
     }
+}
+
+/// What is left of a plan by these rows, and how many rows and row groups are not.
+fn narrowed(planned: ParquetAccessPlan, row_groups: &[u32], kept: &RowSet) -> (ParquetAccessPlan, (u64, u64)) {
+    let mut left = Vec::with_capacity(row_groups.len());
+    let (mut rows, mut groups, mut start) = (0, 0, 0u32);
+    for (access, length) in planned.into_inner().into_iter().zip(row_groups) {
+        let end = start.saturating_add(*length);
+        let (access, dropped) = intersect(access, &kept.slice(start, end));
+        rows += dropped;
+        groups += u64::from(access == RowGroupAccess::Skip && dropped > 0);
+        left.push(access);
+        start = end;
+    }
+    (ParquetAccessPlan::new(left), (rows, groups))
 }
 
 /// What is left of a row group, and how many planned rows are not.

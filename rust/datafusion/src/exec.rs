@@ -6,19 +6,20 @@
 //! of dynamic filters narrows those scans when they begin (see [`crate::dynamic`]). Filters come by the rule of
 //! [`crate::pushdown`] and by no other way: DataFusion's own may hand a scan the filter of another table.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::filter_pushdown::{ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase};
 use datafusion::physical_plan::limit::LimitStream;
@@ -29,16 +30,19 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    SortOrderPushdownResult,
 };
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use lakemark_table::ProbeReport;
+use lakemark_table::{ProbeReport, TopRequest};
 use tokio::sync::OnceCell;
 
 use crate::aggregate::Facts;
+use crate::build_keys::BuildKeys;
 use crate::damage::NamedRows;
 use crate::dynamic::Prober;
 use crate::held::Held;
+use crate::statistics::share_of;
 
 /// Metrics that every operator has; those of the scans inside would be counted twice.
 const OWN_METRICS: [&str; 7] = [
@@ -60,8 +64,8 @@ pub(crate) struct ScanParts {
     pub(crate) schema: SchemaRef,
     /// Rows of which only the number matters.
     pub(crate) counted: u64,
-    /// Rows that are in the answer for sure, the counted ones included.
-    pub(crate) certain_rows: u64,
+    /// What is known of the rows and their columns.
+    pub(crate) statistics: Statistics,
     /// The scan of certain rows.
     pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
     /// The scan of all other rows, with a filter if there is a predicate.
@@ -111,6 +115,10 @@ pub struct LakemarkScanExec {
     filtered: bool,
     /// These filters, over the output's columns.
     filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// The keys of joins, by the identity of the filters that these have.
+    keys: HashMap<u64, Arc<BuildKeys>>,
+    /// The only rows that are wanted of the output, if a sort with a limit is above.
+    first_rows: Option<TopRequest>,
     /// The scans inside, as the filters left them when the first partition was asked for a row; all partitions take the
     /// same ones, since the partitions of a scan may share its files.
     narrowed: Arc<OnceCell<Inner>>,
@@ -137,7 +145,16 @@ impl LakemarkScanExec {
             let most = MetricValue::Gauge { name: PENDING_BYTES_HELD.into(), gauge: parts.held.most().clone() };
             MetricBuilder::new(&metrics).build(most);
         }
-        Self { parts, filtered: false, filters: Vec::new(), narrowed: Arc::default(), properties, metrics }
+        Self {
+            parts,
+            filtered: false,
+            filters: Vec::new(),
+            keys: HashMap::new(),
+            first_rows: None,
+            narrowed: Arc::default(),
+            properties,
+            metrics,
+        }
     }
 
     /// How the probe went that this scan follows.
@@ -156,18 +173,26 @@ impl LakemarkScanExec {
         Inner { certain, checked, pending }
     }
 
-    /// The scans inside, cut down to the rows that the filters let through as they are now.
+    /// The scans inside, cut down to the rows that the filters let through as they are now, and to those that come first if others are not wanted.
     async fn narrow(&self) -> Result<Inner> {
-        let planned = self.planned();
-        let Some(prober) = &self.parts.prober else { return Ok(planned) };
-        let Some(mut narrowing) = prober.narrow(&self.filters, &self.parts.schema).await? else { return Ok(planned) };
-        let certain = planned.certain.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
-        let checked = planned.checked.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
-        count(&self.metrics, "dynamic_rows_pruned", narrowing.rows);
-        count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
-        count(&self.metrics, "index_reads", narrowing.report.index_reads);
-        count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
-        Ok(Inner { certain, checked, pending: planned.pending })
+        let mut inner = self.planned();
+        let Some(prober) = &self.parts.prober else { return Ok(inner) };
+        let mut narrowings = Vec::new();
+        if !self.filters.is_empty() {
+            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.schema).await?);
+        }
+        if let Some(request) = &self.first_rows {
+            narrowings.extend(prober.first_rows(request).await?);
+        }
+        for mut narrowing in narrowings {
+            inner.certain = inner.certain.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
+            inner.checked = inner.checked.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
+            count(&self.metrics, "dynamic_rows_pruned", narrowing.rows);
+            count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
+            count(&self.metrics, "index_reads", narrowing.report.index_reads);
+            count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
+        }
+        Ok(inner)
     }
 
     fn with_inner(
@@ -180,6 +205,32 @@ impl LakemarkScanExec {
         changed.parts.checked = self.parts.checked.as_ref().map(&mut change).transpose()?;
         changed.parts.pending = self.parts.pending.iter().map(&mut change).collect::<Result<_>>()?;
         Ok(changed)
+    }
+
+    /// The filters that are asked of the index when the query runs.
+    pub(crate) fn asked_filters(&self) -> impl Iterator<Item = u64> {
+        let prober = self.parts.prober.as_ref();
+        let knows = move |filter: &&Arc<dyn PhysicalExpr>| {
+            prober.is_some_and(|prober| prober.knows_any(filter, &self.parts.schema))
+        };
+        self.filters.iter().filter(knows).filter_map(|filter| filter.expression_id())
+    }
+
+    /// The same scan with the keys of those joins whose filters it has; none if there are none.
+    pub(crate) fn with_keys(&self, kept: &HashMap<u64, Arc<BuildKeys>>) -> Option<Self> {
+        let own = self.asked_filters().filter_map(|filter| Some((filter, Arc::clone(kept.get(&filter)?))));
+        let keys: HashMap<u64, Arc<BuildKeys>> = own.collect();
+        keys.values().for_each(|keys| keys.wanted_by_one());
+        (!keys.is_empty()).then(|| Self { keys, ..self.clone() })
+    }
+
+    /// The same scan of which only the first rows in the order of a column are wanted; none if no index may know them.
+    pub(crate) fn with_first_rows(&self, column: usize, order: SortOptions, rows: u64) -> Option<Self> {
+        let column = self.parts.schema.fields().get(column)?.name().clone();
+        let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
+        let SortOptions { descending, nulls_first } = order;
+        let first_rows = Some(TopRequest { column, descending, nulls_first, rows });
+        (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, narrowed: Arc::default(), ..self.clone() })
     }
 
     /// The same scan with filters that operators above learn while the query runs: they prune row groups inside and are asked of the
@@ -202,23 +253,6 @@ impl LakemarkScanExec {
         narrowed.filters.extend(filters);
         narrowed.filtered = true;
         Ok(Some(narrowed))
-    }
-
-    /// The number of rows, if it is known before the first is read.
-    fn row_count(&self) -> Precision<usize> {
-        let Ok(rows) = usize::try_from(self.parts.certain_rows) else {
-            return Precision::Absent;
-        };
-        let known = self.parts.checked.is_none() && self.parts.pending.is_empty() && !self.filtered;
-        match (known, self.parts.fetch) {
-            (true, None) => Precision::Exact(rows),
-            (true, Some(fetch)) if rows <= fetch => Precision::Exact(rows),
-            (true, Some(fetch)) => Precision::Inexact(fetch),
-            (false, _) if self.parts.report.files_unknown == 0 => {
-                Precision::Inexact(rows + usize::try_from(self.parts.report.rows_uncertain).unwrap_or(0))
-            }
-            (false, _) => Precision::Absent,
-        }
     }
 }
 
@@ -266,6 +300,9 @@ impl DisplayAs for LakemarkScanExec {
         write!(f, "LakemarkScanExec: {}, projection=[{}]", self.parts.summary, columns.join(", "))?;
         if let Some(fetch) = self.parts.fetch {
             write!(f, ", fetch={fetch}")?;
+        }
+        if let Some(TopRequest { column, descending, rows, .. }) = &self.first_rows {
+            write!(f, ", first_rows={rows} by {column}{}", if *descending { " DESC" } else { "" })?;
         }
         Ok(())
     }
@@ -320,6 +357,7 @@ impl ExecutionPlan for LakemarkScanExec {
         let mut fresh = self.with_inner(|plan| reset(Arc::clone(plan)))?;
         // What a join learned in one round of a recursive query says nothing about the next round.
         fresh.filters.clear();
+        fresh.keys.clear();
         Ok(Arc::new(fresh))
     }
 
@@ -331,7 +369,7 @@ impl ExecutionPlan for LakemarkScanExec {
             let batch_rows = context.session_config().batch_size();
             streams.push(counted_rows(&schema, self.parts.counted, batch_rows).boxed());
         }
-        if self.filters.is_empty() || self.parts.prober.is_none() {
+        if self.filters.is_empty() && self.first_rows.is_none() || self.parts.prober.is_none() {
             streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
         } else {
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
@@ -367,11 +405,32 @@ impl ExecutionPlan for LakemarkScanExec {
     }
 
     fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
-        let mut statistics = Statistics::new_unknown(&self.parts.schema);
-        if args.partition().is_none() {
-            statistics.num_rows = self.row_count();
+        let mut statistics = self.parts.statistics.clone();
+        if self.filtered {
+            statistics = statistics.to_inexact();
         }
-        Ok(Arc::new(statistics))
+        let partitions = self.properties.output_partitioning().partition_count();
+        if args.partition().is_some() && partitions > 1 {
+            statistics = share_of(&statistics, 1.0 / partitions as f64);
+        }
+        let cut = statistics.with_fetch(self.parts.fetch, 0, 1)?;
+        // Each partition ends by itself.
+        Ok(Arc::new(if self.parts.fetch.is_some() && partitions > 1 { cut.to_inexact() } else { cut }))
+    }
+
+    /// Scans inside read files and row groups in the order of their bounds, so that a top-k soon knows what it can do without. The sort stays:
+    /// certain and pending rows come one after the other.
+    fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let mut any = false;
+        let ordered = self.with_inner(|plan| {
+            let ordered = in_order(plan, order)?;
+            any |= ordered.is_some();
+            Ok(ordered.unwrap_or_else(|| Arc::clone(plan)))
+        })?;
+        Ok(match any {
+            true => SortOrderPushdownResult::Inexact { inner: Arc::new(ordered) },
+            false => SortOrderPushdownResult::Unsupported,
+        })
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -422,6 +481,22 @@ fn hand_on(
     let offered = ChildPushdownResult { parent_filters, self_filters: Vec::new() };
     let answer = plan.handle_child_pushdown_result(phase, offered, config)?;
     Ok(answer.updated_node.unwrap_or_else(|| Arc::clone(plan)))
+}
+
+/// The Parquet scan that `plan` is or holds, which reads what comes first in this order first; none if it cannot.
+fn in_order(plan: &Arc<dyn ExecutionPlan>, order: &[PhysicalSortExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if let [child] = plan.children().as_slice() {
+        let Some(below) = in_order(child, order)? else { return Ok(None) };
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        return Arc::clone(plan).replace_children(vec![below], options).map(Some);
+    }
+    let schema = plan.schema();
+    let own = order.iter().map(|key| {
+        let expr = reassign_expr_columns(Arc::clone(&key.expr), &schema)?;
+        Ok(PhysicalSortExpr { expr, options: key.options })
+    });
+    let own = own.collect::<Result<Vec<_>>>()?;
+    Ok(plan.try_pushdown_sort(&own)?.into_inner())
 }
 
 fn reset(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

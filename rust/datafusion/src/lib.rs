@@ -10,6 +10,7 @@
 mod access;
 pub mod advise;
 mod aggregate;
+mod build_keys;
 pub mod config;
 mod damage;
 mod dml;
@@ -33,8 +34,10 @@ mod schema;
 mod session;
 mod shortcut;
 pub mod statement;
+mod statistics;
 pub mod summaries;
 pub mod translate;
+mod types;
 mod unreadable;
 mod versions;
 

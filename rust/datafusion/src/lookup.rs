@@ -28,6 +28,7 @@ use crate::fields::expression;
 use crate::query::{Query, QueryOptions};
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
+use crate::types::Types;
 
 /// The rows with one of these keys, in no particular order: the named columns, or all of them. A key is a value of one column, or field of a struct, or a
 /// struct of values of several: by name if the names are those of the columns, else in their order. The columns are those of the one index of the kind `key`, or without any that of the
@@ -76,6 +77,8 @@ pub async fn lookup(
     let request = ScanRequest {
         location: table.location(),
         snapshot,
+        types: Types::Declared,
+        is_joined: false,
         projection: columns.as_ref(),
         filters: &filters,
         limit: None,

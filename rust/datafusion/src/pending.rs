@@ -12,6 +12,7 @@ use lakemark_index::{Predicate, Truth};
 use lakemark_table::{Probe, Snapshot};
 
 use crate::scan::{ScanRequest, plan_scan};
+use crate::types::Types;
 
 /// The number of rows for which `filter` is true, if the probe that asked for it as `asked` knows those of every data file.
 /// `task` makes what the scan of the pending rows runs in, if there is one.
@@ -38,6 +39,8 @@ pub(crate) async fn counted(
     let request = ScanRequest {
         location,
         snapshot,
+        types: Types::Declared,
+        is_joined: false,
         projection: Some(&projection),
         filters: &filters,
         limit: None,

@@ -19,6 +19,7 @@ use crate::error::to_engine;
 use crate::reading::reading;
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
+use crate::types::Types;
 
 /// A table whose scans use its marks.
 #[derive(Debug)]
@@ -27,25 +28,34 @@ pub struct LakemarkTable {
     snapshot: Arc<Snapshot>,
     /// Whether every scan takes this snapshot; otherwise each takes the newest.
     pinned: bool,
+    types: Types,
+    /// Whether it is joined with others, so that its statistics are worth opening files of which an index might tell everything.
+    is_joined: bool,
 }
 
 impl LakemarkTable {
     /// A provider whose schema is fixed now and whose scans see the newest state of the table.
     pub async fn new(table: Arc<Table>) -> Result<Self> {
         let snapshot = table.snapshot().await?;
-        Ok(Self { table, snapshot, pinned: false })
+        Ok(Self { table, snapshot, pinned: false, types: Types::Declared, is_joined: false })
     }
 
     /// A provider whose scans all see the newest state as of now.
     pub async fn pin(&self) -> Result<Self> {
         let snapshot = self.table.snapshot().await?;
-        Ok(Self { table: Arc::clone(&self.table), snapshot, pinned: true })
+        Ok(Self { table: Arc::clone(&self.table), snapshot, pinned: true, types: Types::Declared, is_joined: false })
     }
 
     /// A provider whose scans all see `snapshot`.
     #[must_use]
     pub fn pinned_to(table: Arc<Table>, snapshot: Arc<Snapshot>) -> Self {
-        Self { table, snapshot, pinned: true }
+        Self { table, snapshot, pinned: true, types: Types::Declared, is_joined: false }
+    }
+
+    /// The same provider with texts and bytes as views, in a statement that may join it with others.
+    pub(crate) fn of_views(&self, is_joined: bool) -> Self {
+        let (table, snapshot) = (Arc::clone(&self.table), Arc::clone(&self.snapshot));
+        Self { table, snapshot, pinned: self.pinned, types: Types::Views, is_joined }
     }
 
     /// The table.
@@ -66,7 +76,13 @@ impl LakemarkTable {
     /// # Errors
     /// The columns are others by now (`SchemaMismatch`).
     pub(crate) async fn pin_anew(&self, done: &str) -> Result<Self> {
-        Ok(Self { table: Arc::clone(&self.table), snapshot: self.newest(done).await?, pinned: true })
+        Ok(Self {
+            table: Arc::clone(&self.table),
+            snapshot: self.newest(done).await?,
+            pinned: true,
+            types: Types::Declared,
+            is_joined: false,
+        })
     }
 
     /// The state that scans see.
@@ -90,7 +106,7 @@ impl LakemarkTable {
 #[async_trait]
 impl TableProvider for LakemarkTable {
     fn schema(&self) -> SchemaRef {
-        self.snapshot.schema()
+        self.types.of_table(&self.snapshot)
     }
 
     fn table_type(&self) -> TableType {
@@ -109,23 +125,36 @@ impl TableProvider for LakemarkTable {
         limit: Option<usize>,
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let snapshot = self.current().await.map_err(to_engine)?;
-        let predicate = translate(filters, &snapshot.schema());
-        let reading = reading(&snapshot.schema(), projection, filters, limit);
+        let schema = self.types.of_table(&snapshot);
+        let predicate = translate(filters, &schema);
+        let reading = reading(&schema, projection, filters, limit);
         let options = ProbeOptions {
             count_only: projection.is_some_and(Vec::is_empty),
             reading: Some(reading),
             ..probe_options(state)
         };
         let probe = snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        let facts = options.use_index.then(|| Facts::of_scan(&snapshot, predicate, &probe, projection, &options));
-        let facts = facts.flatten();
-        let prober = options.reading.filter(|_| options.use_index && snapshot.has_indexes()).map(|reading| {
+        let known = options.use_index.then(|| predicate.clone());
+        let facts =
+            known.clone().and_then(|known| Facts::of_scan(&snapshot, &schema, known, &probe, projection, &options));
+        let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
             // What a join will not find is tested by the join: no column is read for that alone.
             let reading = Reading { filter: Columns::default(), limit: None, ..reading };
-            Prober { snapshot: Arc::clone(&snapshot), reading }
+            let (snapshot, schema, use_cache) = (Arc::clone(&snapshot), Arc::clone(&schema), options.use_cache);
+            Prober { snapshot, schema, reading, predicate, use_cache }
         });
         let location = self.table.location();
-        let request = ScanRequest { location, snapshot: &snapshot, projection, filters, limit, facts, prober };
+        let request = ScanRequest {
+            location,
+            snapshot: &snapshot,
+            types: self.types,
+            is_joined: self.is_joined,
+            projection,
+            filters,
+            limit,
+            facts,
+            prober,
+        };
         plan_scan(state, &request, probe).await
     }
 

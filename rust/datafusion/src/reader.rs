@@ -64,14 +64,21 @@ impl Footers {
         Self { store, root: format!("pending of {}", self.root).into(), held: Some(held), ..self.clone() }
     }
 
-    /// The footer of a file with its page index, if the file has one.
-    pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
+    /// Under which name caches of the session have what is read of a footer. They themselves go by size and time.
+    pub(crate) fn key_of(&self, meta: &ObjectMeta) -> Path {
         // A column that is renamed has another name in the same file from then on.
         let names = self.names.as_ref().map_or(0, |names| names.fingerprint());
-        // The cache itself goes by size and time.
         let tag = meta.e_tag.as_deref().unwrap_or_default();
-        let caught = self.caught.get(&meta.location).map_or(&[][..], |caught| caught);
-        let key = Path::from(format!("{}#{}#{names:x}#{tag}#{caught:?}", self.root, meta.location));
+        Path::from(format!("{}#{}#{names:x}#{tag}#{:?}", self.root, meta.location, self.caught_of(meta)))
+    }
+
+    fn caught_of(&self, meta: &ObjectMeta) -> &[u32] {
+        self.caught.get(&meta.location).map_or(&[][..], |caught| caught)
+    }
+
+    /// The footer of a file with its page index, if the file has one.
+    pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
+        let key = self.key_of(meta);
         if let Some(entry) = self.cache.get(&key)
             && entry.is_valid_for(meta)
             && let Some(cached) = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()
@@ -83,7 +90,7 @@ impl Footers {
             DFParquetMetadata::new(self.store.as_ref(), meta).with_page_index_policy(Some(PageIndexPolicy::Optional));
         let fetched = guarded_wait(of_listed(meta.e_tag.as_deref(), footer.fetch_metadata())).await?;
         let metadata = fetched.map_err(|error| named(error, meta.location.as_ref()))?;
-        let mut metadata = amended(Arc::unwrap_or_clone(metadata), caught)?;
+        let mut metadata = amended(Arc::unwrap_or_clone(metadata), self.caught_of(meta))?;
         if let Some(names) = &self.names {
             metadata = names.shown_footer(metadata)?;
         }

@@ -1,18 +1,22 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
 //! carry them say when DataFusion answers them as it should.
 
 mod barriers;
 mod columns_first;
 mod in_lists;
-mod null_counts;
+mod inexact;
+mod join_keys;
 mod pushdown;
 mod sort_limits;
+mod top_rows;
+mod views;
 
 use std::sync::Arc;
 
 use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -22,9 +26,20 @@ use barriers::Barriers;
 use columns_first::ColumnsFirst;
 use in_lists::InLists;
 pub(crate) use in_lists::without_losses;
-use null_counts::NullCounts;
+use inexact::Inexact;
+use join_keys::JoinKeys;
 pub use pushdown::PositionalPushdown;
 use sort_limits::SortLimits;
+use top_rows::TopRows;
+use views::Views;
+
+/// Rules for plans as they were written.
+pub(crate) fn analyzer() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    // Behind the coercion of types.
+    rules.push(Arc::new(Views));
+    rules
+}
 
 /// Rules for logical plans.
 pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -43,10 +58,14 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let place_of = |rules: &[Arc<dyn PhysicalOptimizerRule + Send + Sync>], name: &str| {
         rules.iter().position(|rule| rule.name() == name)
     };
+    let filters = place_of(&rules, "FilterPushdown(Post)");
+    let behind = filters.map_or(rules.len(), |place| place + 1);
+    rules.insert(behind, Arc::new(TopRows));
+    rules.insert(behind, Arc::new(JoinKeys));
     // What statistics answer is answered; the aggregates that are left still have one phase.
     let statistics = place_of(&rules, "aggregate_statistics");
     rules.insert(statistics.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
-    rules.insert(statistics.unwrap_or(0), Arc::new(NullCounts));
+    rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
     // It goes by what is known of rows, and moves limits.
     let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
     rules.insert(requirements, Arc::new(Barriers));

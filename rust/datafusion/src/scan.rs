@@ -9,10 +9,13 @@
 //! many narrow gaps         closed for the reader, and opened by row numbers behind it (see [`crate::gaps`])
 //! ```
 
+mod statistics;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::compute::cast;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
@@ -34,7 +37,7 @@ use lakemark_index::{Reason, RowSet};
 use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
-use crate::access::{Piece, first_rows, pieces};
+use crate::access::{Piece, balance, first_rows, pieces};
 use crate::aggregate::Facts;
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
@@ -43,6 +46,7 @@ use crate::gaps::ClosedGaps;
 use crate::held::Held;
 use crate::reader::Footers;
 use crate::rules::without_losses;
+use crate::types::Types;
 
 /// How many footers are fetched at once.
 const CONCURRENT_FOOTERS: usize = 16;
@@ -52,6 +56,10 @@ pub(crate) struct ScanRequest<'a> {
     /// The table's location, for EXPLAIN.
     pub(crate) location: &'a str,
     pub(crate) snapshot: &'a Snapshot,
+    /// Those of the output.
+    pub(crate) types: Types,
+    /// Whether its statistics are worth opening files.
+    pub(crate) is_joined: bool,
     /// Columns of the snapshot's schema; all of them if none are named.
     pub(crate) projection: Option<&'a Vec<usize>>,
     pub(crate) filters: &'a [Expr],
@@ -69,7 +77,7 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, pending, report, .. } = probe;
+    let Probe { files, pending, report, share_left, .. } = probe;
     let mut work = planner.sort_out(files, pending.as_deref()).await?;
     if planner.output.fields().is_empty() && planner.predicate.is_none() {
         work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
@@ -77,13 +85,14 @@ pub(crate) async fn plan_scan(
     if let Some(limit) = request.limit {
         work.cut(limit as u64);
     }
+    let statistics = planner.statistics(&work, &report, share_left).await?;
     let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
     let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
         schema: planner.output,
         counted: work.counted,
-        certain_rows: work.certain_rows(),
+        statistics,
         certain,
         checked,
         pending: of_pending,
@@ -195,14 +204,15 @@ struct Planner<'a> {
 impl<'a> Planner<'a> {
     fn try_new(state: &'a dyn Session, request: &'a ScanRequest<'a>) -> Result<Self> {
         let snapshot = request.snapshot;
-        let schema = snapshot.schema();
+        let schema = request.types.of_table(snapshot);
         let output = match request.projection {
             Some(projection) => Arc::new(schema.project(projection)?),
             None => schema,
         };
         let partitions: Vec<FieldRef> =
             snapshot.partition_columns().iter().map(|field| Arc::new(field.clone())).collect();
-        let table_schema = TableSchema::builder(snapshot.file_schema()).with_table_partition_cols(partitions).build();
+        let table_schema =
+            TableSchema::builder(request.types.of_files(snapshot)).with_table_partition_cols(partitions).build();
         let all = table_schema.table_schema();
         let columns =
             output.fields().iter().map(|field| Ok(all.index_of(field.name())?)).collect::<Result<Vec<_>>>()?;
@@ -526,8 +536,8 @@ fn reach(rows: &RowSet, gap: usize) -> u64 {
 
 /// The columns of a batch as this schema has them.
 fn in_order_of(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let places = schema.fields().iter().map(|field| batch.schema().index_of(field.name()));
-    let columns = batch.project(&places.collect::<Result<Vec<_>, _>>()?)?.columns().to_vec();
+    let column = |field: &FieldRef| Ok(cast(batch.column(batch.schema().index_of(field.name())?), field.data_type())?);
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
@@ -562,29 +572,4 @@ fn partitioned_file(file: &DataFile) -> Result<PartitionedFile> {
     let values =
         file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
     Ok(PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values))
-}
-
-/// Deals weighted files out to at most `groups` groups, largest first, so that each has about the
-/// same number of rows; within a group the order of the files is kept.
-fn balance(parts: Vec<(PartitionedFile, u64)>, groups: usize) -> Vec<FileGroup> {
-    let groups = groups.min(parts.len()).max(1);
-    let mut by_size: Vec<usize> = (0..parts.len()).collect();
-    by_size.sort_by_key(|&part| std::cmp::Reverse(parts.get(part).map_or(0, |(_, rows)| *rows)));
-    let mut loads = vec![(0u64, Vec::new()); groups];
-    for part in by_size {
-        let rows = parts.get(part).map_or(0, |(_, rows)| *rows);
-        if let Some((load, members)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
-            *load += rows;
-            members.push(part);
-        }
-    }
-    let mut files: Vec<Option<PartitionedFile>> = parts.into_iter().map(|(file, _)| Some(file)).collect();
-    loads
-        .into_iter()
-        .map(|(_, mut members)| {
-            members.sort_unstable();
-            let group = members.into_iter().filter_map(|part| files.get_mut(part).and_then(Option::take)).collect();
-            FileGroup::new(group)
-        })
-        .collect()
 }

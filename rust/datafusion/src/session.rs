@@ -34,6 +34,9 @@ const DEFAULT_TIME_ZONE: &str = "+00:00";
 /// groups of 15 columns. DataFusion's own 50 MB hold 5,000, and beyond that a lookup of a single row would decode a footer.
 const FOOTER_BYTES: usize = 256 << 20;
 
+/// Bytes of statistics of files that a session remembers: those of some 10,000 files of 20 columns. DataFusion's own 20 MB hold a third.
+const STATISTICS_BYTES: usize = 64 << 20;
+
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
 /// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
@@ -44,10 +47,13 @@ pub fn session_context(config: SessionConfig) -> SessionContext {
     session_in(config, runtime())
 }
 
-/// A runtime that remembers footers.
+/// A runtime that remembers footers and statistics.
 pub(crate) fn runtime() -> Arc<RuntimeEnv> {
     let runtime = RuntimeEnv::default();
     runtime.cache_manager.get_file_metadata_cache().update_cache_limit(FOOTER_BYTES);
+    if let Some(cache) = runtime.cache_manager.get_file_statistic_cache() {
+        cache.update_cache_limit(STATISTICS_BYTES);
+    }
     Arc::new(runtime)
 }
 
@@ -64,6 +70,7 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         .with_runtime_env(runtime)
         .with_catalog_list(Arc::new(catalogs))
         .with_default_features()
+        .with_analyzer_rules(rules::analyzer())
         .with_optimizer_rules(rules::logical())
         .with_physical_optimizer_rules(rules::physical())
         .with_table_factory(FORMAT.to_owned(), Arc::new(LakemarkTableFactory))

@@ -161,7 +161,8 @@ impl Asker {
             }
             for part in &tally.parts {
                 self.count("values", part.rows.len() as u64);
-                let states_of_part = of_values(&self.question, &self.input.schema(), columns, part, &mut magnitudes)?;
+                let states_of_part =
+                    of_values(&self.question, (&facts.schema, &self.input.schema()), columns, part, &mut magnitudes)?;
                 let Some(all) = states_of_part else {
                     return Ok(Default::default());
                 };

@@ -36,6 +36,7 @@ pub(super) fn rest_of(
             None => Ok(Transformed::no(node)),
             Some(scan) => {
                 let mut rest = scan.clone();
+                rest.parts.statistics = rest.parts.statistics.to_inexact();
                 rest.parts.certain = left_of(rest.parts.certain.take(), answered)?;
                 if told == Told::Files {
                     rest.parts.checked = left_of(rest.parts.checked.take(), answered)?;

@@ -13,19 +13,22 @@ use lakemark_table::{Bounds, BoundsRequest, ColumnBounds, FileProbe, TallyPart};
 
 use super::question::{Measure, Question};
 use super::sums::multiplied;
+use crate::fields::type_of;
 
-/// One row of states per value or pair of values of `columns`: the final aggregate puts those of one group together. None if a sum
+/// One row of states per value or pair of values of these `columns` of a `table`, in the `schema` of states: the final aggregate puts those of one group together. None if a sum
 /// of them would depend on the order of the rows; `magnitudes` has a number for each measure, which goes from part to part.
 pub(super) fn of_values(
     question: &Question,
-    schema: &SchemaRef,
+    (table, schema): (&Schema, &SchemaRef),
     columns: &[String],
     part: &TallyPart,
     magnitudes: &mut [f64],
 ) -> Result<Option<RecordBatch>> {
-    let fields = columns.iter().zip(&part.values);
+    let values = columns.iter().zip(&part.values).map(|(column, values)| as_scanned(values, type_of(table, column)));
+    let values = values.collect::<Result<Vec<_>>>()?;
+    let fields = columns.iter().zip(&values);
     let fields = fields.map(|(column, values)| Field::new(column, values.data_type().clone(), true));
-    let values = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), part.values.clone())?;
+    let values = RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), values)?;
     let rows = part.rows.iter().map(|&rows| to_count(rows)).collect::<Result<Vec<i64>>>()?;
     let groups = question.groups.iter().map(|group| evaluate(group, &values));
     let mut states = groups.collect::<Result<Vec<_>>>()?;
@@ -47,6 +50,14 @@ pub(super) fn of_values(
         states.extend(told);
     }
     batch(schema, states).map(Some)
+}
+
+/// Values of a column as a scan gives them.
+fn as_scanned(values: &ArrayRef, scanned: Option<&DataType>) -> Result<ArrayRef> {
+    match scanned {
+        Some(view @ (DataType::Utf8View | DataType::BinaryView)) => Ok(cast(values, view)?),
+        _ => Ok(Arc::clone(values)),
+    }
 }
 
 /// The states of one measure, a row for each value; none if they cannot be told from values.

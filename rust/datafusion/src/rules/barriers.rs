@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, Result, Statistics, internal_datafusion_err};
+use datafusion::common::{ColumnStatistics, JoinType, Result, Statistics, internal_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::equivalence::EquivalenceClass;
 use datafusion::physical_expr::expressions::Column;
@@ -193,8 +193,8 @@ pub(super) struct BarrierExec {
 }
 
 impl BarrierExec {
-    /// A barrier that hides nothing, and above which numbers of different values are estimates.
-    pub(super) fn of_distinct_counts(input: Plan) -> Result<Self> {
+    /// A barrier that hides nothing, and above which bounds and numbers of different values are estimates.
+    pub(super) fn of_estimates(input: Plan) -> Result<Self> {
         Self::try_new(input, Above::Keeps)
     }
 
@@ -256,8 +256,9 @@ impl ExecutionPlan for BarrierExec {
         let input = inputs.first().ok_or_else(|| internal_datafusion_err!("BarrierExec has an input"))?;
         let mut statistics = Statistics::clone(input);
         for column in &mut statistics.column_statistics {
+            let null_count = column.null_count;
             // NULL may be counted, or be added above.
-            column.distinct_count = column.distinct_count.to_inexact();
+            *column = ColumnStatistics { null_count, ..std::mem::take(column).to_inexact() };
         }
         Ok(Arc::new(statistics))
     }

@@ -126,3 +126,107 @@ async fn without_marks_nothing_is_asked() {
     let (plan, count) = ran(&session, "SELECT t.id FROM d JOIN t ON t.id = d.did").await;
     assert_eq!((count, sum(&plan, "dynamic_rows_pruned"), sum(&plan, "index_reads")), (1, 0, 0));
 }
+
+/// Keys of a dimension that are more than the engine names in its own filter.
+async fn with_many_keys(folder: &std::path::Path) -> LakemarkSession {
+    let keys: Vec<i64> = (0..4000).filter(|key| key % 9 == 4).collect();
+    let session = with_dimension(folder, &vec![Some(1); keys.len()], &keys).await;
+    let texts = "CREATE TABLE e AS SELECT did AS key, CAST(did % 7 AS INT) AS small, CAST(did AS VARCHAR) AS text, \
+                 CASE WHEN did % 2 = 0 THEN did END AS holey, did * 1000000000000 AS far FROM d";
+    session.sql(texts).await.unwrap().collect().await.unwrap();
+    session
+}
+
+#[tokio::test]
+async fn all_keys_of_a_build_side_are_asked_of_the_index() {
+    let folder = folder(4);
+    mark(folder.path(), &["id", "k"]).await;
+    let session = with_many_keys(folder.path()).await;
+    for (sql, rows) in [
+        ("SELECT count(t.f + 1), count(*) FROM e JOIN t ON t.id = e.key", 444),
+        ("SELECT t.s, count(*) FROM e JOIN t ON t.id = e.holey GROUP BY t.s", 222),
+        ("SELECT t.s, count(*) FROM t WHERE t.id IN (SELECT key FROM e) GROUP BY t.s", 444),
+        ("SELECT count(t.f) FROM e JOIN t ON t.id = e.key AND t.k = e.small", 444),
+    ] {
+        let (plan, _) = ran(&session, sql).await;
+        let read = 4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
+        assert!(read <= rows, "{read} rows are read: {sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    // No value of the column is as large as these keys, and keys of another kind say nothing.
+    for sql in [
+        "SELECT t.s FROM e JOIN t ON t.id = e.far",
+        "SELECT t.s FROM e JOIN t ON CAST(t.id AS VARCHAR) = e.text",
+        "SELECT t.s FROM e JOIN t ON t.k = e.far",
+        "SELECT t.s FROM e JOIN t ON t.s = e.text",
+        "SELECT t.id, e.key FROM e LEFT JOIN t ON t.id = e.key",
+        "SELECT t.id, e.key FROM t LEFT JOIN e ON t.id = e.key",
+        "SELECT t.id FROM t WHERE t.id NOT IN (SELECT key FROM e)",
+        "SELECT n FROM (SELECT count(*) + key AS n FROM e GROUP BY key) d WHERE n NOT IN (SELECT k FROM t)",
+        "SELECT n FROM (SELECT count(*) + key AS n FROM e GROUP BY key) d WHERE n NOT IN (SELECT k FROM t WHERE k IS NOT NULL)",
+        "SELECT t.id FROM t JOIN e ON t.id IS NOT DISTINCT FROM e.holey",
+    ] {
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_do_not_fit_into_memory_are_not_kept() {
+    let folder = folder(4);
+    mark(folder.path(), &["id"]).await;
+    let session = with_many_keys(folder.path()).await;
+    let sql = "SELECT t.s, count(*) FROM e JOIN t ON t.id = e.key GROUP BY t.s";
+    let right = rows(&session, sql).await.len();
+    session.sql("SET datafusion.runtime.memory_limit = '2M'").await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&session, sql).await.len(), right);
+}
+
+#[tokio::test]
+async fn thousands_of_keys_are_asked_in_a_row_and_with_gaps() {
+    let folder = folder(4);
+    mark(folder.path(), &["id", "k"]).await;
+    let dense: Vec<i64> = (700..3_100).collect();
+    let sparse: Vec<i64> = (-100..4_500).filter(|key| key % 3 != 1).collect();
+    for keys in [dense, sparse] {
+        let inside = keys.iter().filter(|key| (0..4 * FILE_ROWS as i64).contains(*key)).count();
+        let session = with_dimension(folder.path(), &vec![Some(1); keys.len()], &keys).await;
+        let sql = "SELECT t.s, count(*), count(t.f) FROM d JOIN t ON t.id = d.did GROUP BY t.s";
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!(4 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned"), inside);
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without);
+    }
+}
+
+#[tokio::test]
+async fn the_first_rows_in_an_order_are_read() {
+    let folder = folder(8);
+    mark(folder.path(), &["id", "k", "s", "f"]).await;
+    let session = session(folder.path()).await;
+    for (sql, most) in [
+        ("SELECT id, s FROM t ORDER BY id LIMIT 7", 2_000),
+        ("SELECT id, s FROM t ORDER BY id DESC LIMIT 7", 2_000),
+        ("SELECT s FROM (SELECT s, id AS n FROM t) ORDER BY n DESC, s LIMIT 3 OFFSET 4", 2_000),
+        ("SELECT id, s FROM t WHERE k = 5 ORDER BY id LIMIT 5", 8 * FILE_ROWS),
+        ("SELECT id, k FROM t ORDER BY k NULLS FIRST, id LIMIT 20", 8 * FILE_ROWS),
+        ("SELECT id, k FROM t ORDER BY k DESC NULLS LAST, id LIMIT 20", 8 * FILE_ROWS),
+        ("SELECT id, f FROM t ORDER BY f DESC, id LIMIT 9", 8 * FILE_ROWS),
+        ("SELECT id, f FROM t ORDER BY f NULLS FIRST, id LIMIT 9", 8 * FILE_ROWS),
+        ("SELECT id, s FROM t WHERE abs(id) % 2 = 1 ORDER BY s, id LIMIT 9", 8 * FILE_ROWS),
+        ("SELECT id, s FROM t ORDER BY s || 'x', id LIMIT 9", 8 * FILE_ROWS),
+        ("SELECT id FROM t ORDER BY id LIMIT 100000", 8 * FILE_ROWS),
+        ("SELECT t.id FROM t JOIN (SELECT id + 3000 AS n FROM t) u ON t.id = n ORDER BY t.id LIMIT 5", 8 * FILE_ROWS),
+        ("SELECT k, count(*) FROM t GROUP BY k ORDER BY k LIMIT 2", 8 * FILE_ROWS),
+        ("SELECT id FROM (SELECT id FROM t LIMIT 100000) ORDER BY id LIMIT 2", 8 * FILE_ROWS),
+    ] {
+        let (plan, _) = ran(&session, sql).await;
+        let read = 8 * FILE_ROWS - sum(&plan, "dynamic_rows_pruned");
+        assert!(read <= most, "{read} rows are read: {sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+    let explained = rows(&session, "EXPLAIN SELECT id, s FROM t ORDER BY id DESC LIMIT 7").await.concat();
+    assert!(explained.contains("first_rows=7 by id DESC"), "{explained}");
+}

@@ -337,3 +337,32 @@ async fn nothing_is_changed_at_a_version_and_what_has_none_says_so() {
     }
     assert_eq!(ask(&session, "SELECT count(*) FROM t").await, "1990");
 }
+
+#[tokio::test]
+async fn the_first_rows_of_an_order_are_those_of_now() {
+    let folder = folder(2);
+    mark(folder.path(), &["k", "s"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    let session = session(&table).await;
+    // The first and the last rows are gone, others became first, and one is new.
+    let gone: Vec<(i64, i32, &str)> = [0, 1, 2, 1998, 1999].map(|id| (id, 0, "")).to_vec();
+    make(&table, Operation::Delete, rows(&gone).project(&[0]).unwrap()).await;
+    make(&table, Operation::Upsert, rows(&[(-5, 3, "new"), (4, -1, "least"), (900, 12, "most")])).await;
+    for (sql, expected) in [
+        ("SELECT id FROM t ORDER BY id LIMIT 4", "-5 3 4 5"),
+        ("SELECT id FROM t ORDER BY id DESC LIMIT 2", "1997 1996"),
+        ("SELECT k, id FROM t ORDER BY k, id LIMIT 3", "-1,4 0,20 0,30"),
+        ("SELECT k, id FROM t ORDER BY k DESC NULLS LAST, id LIMIT 2", "12,900 9,9"),
+        ("SELECT id FROM t WHERE k = 9 ORDER BY id LIMIT 1 OFFSET 1", "19"),
+    ] {
+        let (plan, _) = ran(&session, sql).await;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert!(shown.contains("first_rows="), "{shown}");
+        let told = ask(&session, sql).await;
+        session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
+        assert_eq!(told, ask(&session, sql).await, "{sql}");
+        session.sql("SET lakemark.use_index = true").await.unwrap().collect().await.unwrap();
+        assert_eq!(told, expected, "{sql}");
+    }
+}

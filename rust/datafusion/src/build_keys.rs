@@ -1,0 +1,311 @@
+//! The keys of a join's build side, kept as they pass on their way into its hash table.
+//!
+//! ```text
+//! HashJoinExec: on=[(d.key, f.key)]             HashJoinExec: on=[(d.key, f.key)]
+//!   d                                  ─▶         BuildKeysExec: keys=[key]
+//!   LakemarkScanExec: f, filter 7                   d
+//!                                                 LakemarkScanExec: f, filter 7 ─ asks for these keys
+//! ```
+//!
+//! Of more than some keys the engine's own filter names the least and the greatest alone. The scan on the other side asks the index for
+//! all of them (see [`crate::dynamic`]), as arrays and not as literals of an expression, which would take longer than the search.
+//! Whoever comes before the last batch has passed gets none, and goes by the filter.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::{and, concat, filter, is_not_null};
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_datafusion_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+
+/// More rows than this are not kept.
+const MOST_ROWS: usize = 1 << 20;
+/// Nor more bytes, or more than a share of the session's memory: the join wants it, too.
+const MOST_BYTES: usize = 64 << 20;
+const LEAST_SHARE: usize = 16;
+/// Of so few rows the engine's filter names the keys itself.
+const FEW_ROWS: usize = 150;
+
+/// The keys that passed.
+#[derive(Debug)]
+pub(crate) struct BuildKeys {
+    /// What they are computed by, over the build side's columns.
+    on: Vec<Arc<dyn PhysicalExpr>>,
+    passed: Mutex<Passed>,
+    /// How many scans want them.
+    scans: AtomicUsize,
+}
+
+#[derive(Debug)]
+enum Passed {
+    /// Partitions that were not executed, and those that have not ended.
+    Some {
+        to_come: usize,
+        open: usize,
+        kept: Kept,
+    },
+    All(Kept),
+    /// Too many, or of an execution that is not the first.
+    Nothing,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// For each batch an array for each key.
+    batches: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    memory: Option<MemoryReservation>,
+    pool: Option<Arc<dyn MemoryPool>>,
+    most_bytes: usize,
+}
+
+impl BuildKeys {
+    fn new(on: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Self {
+        let none = Passed::Some { to_come: partitions, open: 0, kept: Kept::default() };
+        Self { on, passed: Mutex::new(none), scans: AtomicUsize::new(0) }
+    }
+
+    /// An array for each key with a value for each row that has all of them; none before all have passed.
+    pub(crate) fn all(&self) -> Result<Option<Vec<ArrayRef>>> {
+        let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Passed::All(kept) = &*passed else { return Ok(None) };
+        if kept.rows == 0 || (self.on.len() == 1 && kept.rows <= FEW_ROWS) {
+            return Ok(None);
+        }
+        let one = |key: usize| {
+            let parts: Vec<&dyn Array> =
+                kept.batches.iter().filter_map(|batch| Some(batch.get(key)?.as_ref())).collect();
+            concat(&parts)
+        };
+        // What is too long for one array is left to the join.
+        let Ok(keys) = (0..self.on.len()).map(one).collect::<Result<Vec<_>, _>>() else { return Ok(None) };
+        without_nulls(keys).map(Some)
+    }
+
+    /// Lets go of the keys once every scan that wants them was told.
+    pub(crate) fn told_one(&self) {
+        if self.scans.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.change(|_| Passed::Nothing);
+        }
+    }
+
+    /// One more scan wants the keys.
+    pub(crate) fn wanted_by_one(&self) {
+        self.scans.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn change(&self, change: impl FnOnce(Passed) -> Passed) {
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        *passed = change(std::mem::replace(&mut *passed, Passed::Nothing));
+    }
+
+    fn begin(&self, context: &TaskContext) {
+        self.change(|passed| match passed {
+            Passed::Some { to_come, open, mut kept } if to_come > 0 => {
+                kept.within(context);
+                Passed::Some { to_come: to_come - 1, open: open + 1, kept }
+            }
+            // Other rows may pass the second time.
+            _ => Passed::Nothing,
+        });
+    }
+
+    fn pass(&self, batch: &RecordBatch) -> Result<()> {
+        if matches!(*self.passed.lock().unwrap_or_else(PoisonError::into_inner), Passed::Nothing) {
+            return Ok(());
+        }
+        let keys = self.on.iter().map(|key| Ok(compact(key.evaluate(batch)?.into_array(batch.num_rows())?)));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        self.change(|passed| match passed {
+            Passed::Some { to_come, open, mut kept } => match kept.add(keys, batch.num_rows()) {
+                true => Passed::Some { to_come, open, kept },
+                false => Passed::Nothing,
+            },
+            _ => Passed::Nothing,
+        });
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.change(|passed| match passed {
+            Passed::Some { to_come: 0, open: 1, kept } => Passed::All(kept),
+            Passed::Some { to_come, open, kept } => Passed::Some { to_come, open: open.saturating_sub(1), kept },
+            other => other,
+        });
+    }
+}
+
+impl Kept {
+    /// Takes the memory of a session.
+    fn within(&mut self, context: &TaskContext) {
+        let pool = context.memory_pool();
+        self.pool = Some(Arc::clone(pool));
+        self.memory.get_or_insert_with(|| MemoryConsumer::new("BuildKeysExec").register(pool));
+        self.most_bytes = match pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => MOST_BYTES.min(bytes / LEAST_SHARE),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_BYTES,
+        };
+    }
+
+    /// Whether these can be kept, too.
+    fn add(&mut self, keys: Vec<ArrayRef>, rows: usize) -> bool {
+        let bytes = keys.iter().map(|key| key.get_array_memory_size()).sum();
+        self.rows += rows;
+        self.batches.push(keys);
+        let Some(memory) = &self.memory else { return false };
+        // The join needs as much again for its table.
+        let is_short = self.pool.as_ref().is_some_and(|pool| match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => pool.reserved() > limit / 3,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => false,
+        });
+        !is_short
+            && self.rows <= MOST_ROWS
+            && memory.size() + bytes <= self.most_bytes
+            && memory.try_grow(bytes).is_ok()
+    }
+}
+
+/// Keys with bytes of their own: a view may hold those of whole batches.
+fn compact(keys: ArrayRef) -> ArrayRef {
+    match keys.data_type() {
+        DataType::Utf8View => Arc::new(keys.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(keys.as_binary_view().gc()),
+        _ => keys,
+    }
+}
+
+/// Rows of which no key is NULL: others are equal to none.
+pub(crate) fn without_nulls(keys: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+    let mut whole: Option<BooleanArray> = None;
+    for key in keys.iter().filter(|key| key.logical_null_count() > 0) {
+        let held = is_not_null(key)?;
+        whole = Some(whole.map_or(Ok(held.clone()), |others| and(&others, &held))?);
+    }
+    match whole {
+        None => Ok(keys),
+        Some(whole) => Ok(keys.iter().map(|key| filter(key, &whole)).collect::<Result<_, _>>()?),
+    }
+}
+
+/// Hands on the build side of a join, and keeps its keys.
+#[derive(Debug)]
+pub(crate) struct BuildKeysExec {
+    input: Arc<dyn ExecutionPlan>,
+    on: Vec<Arc<dyn PhysicalExpr>>,
+    /// None in an execution that nobody asks.
+    keys: Option<Arc<BuildKeys>>,
+}
+
+impl BuildKeysExec {
+    /// Over the build side of a join on these expressions, and what will have its keys.
+    pub(crate) fn over(input: Arc<dyn ExecutionPlan>, on: Vec<Arc<dyn PhysicalExpr>>) -> (Self, Arc<BuildKeys>) {
+        let keys = Arc::new(BuildKeys::new(on.clone(), input.output_partitioning().partition_count()));
+        (Self { input, on, keys: Some(Arc::clone(&keys)) }, keys)
+    }
+
+    fn with_input(&self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Self> {
+        let input = inputs.into_iter().next().ok_or_else(|| internal_datafusion_err!("BuildKeysExec has an input"))?;
+        Ok(Self { input, on: self.on.clone(), keys: self.keys.clone() })
+    }
+}
+
+impl DisplayAs for BuildKeysExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<String> = self.on.iter().map(ToString::to_string).collect();
+        write!(f, "BuildKeysExec: keys=[{}]", keys.join(", "))
+    }
+}
+
+impl ExecutionPlan for BuildKeysExec {
+    fn name(&self) -> &'static str {
+        "BuildKeysExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.with_input(inputs)?))
+    }
+
+    fn with_new_children(self: Arc<Self>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for key in &self.on {
+            if visit(key)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        // The scan on the other side forgets its filters, too.
+        Ok(Arc::new(Self { input: Arc::clone(&self.input), on: self.on.clone(), keys: None }))
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(keys) = self.keys.clone() else { return self.input.execute(partition, context) };
+        keys.begin(&context);
+        let rows = self.input.execute(partition, context)?;
+        let kept = Arc::clone(&keys);
+        let passing = rows.map(move |batch| {
+            let batch = batch?;
+            kept.pass(&batch)?;
+            Ok(batch)
+        });
+        let ended = futures::stream::poll_fn(move |_| {
+            keys.end();
+            std::task::Poll::Ready(None)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), passing.chain(ended))))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        inputs.first().cloned().ok_or_else(|| internal_datafusion_err!("BuildKeysExec has an input"))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}

@@ -1,0 +1,255 @@
+//! What the engine is told of scans before they run: what it knows of its own tables, and never anything exact that is wrong.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use lakemark_datafusion::LakemarkSession;
+use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
+
+use crate::fixture::{FILE_ROWS, folder, mark, open, rows, scans, session};
+
+fn statistics(plan: &dyn ExecutionPlan) -> Statistics {
+    Arc::unwrap_or_clone(StatisticsContext::new().compute(plan, &StatisticsArgs::new()).unwrap())
+}
+
+/// Of the scan of a statement, with whatever filters it.
+async fn ours(session: &LakemarkSession, sql: &str) -> Statistics {
+    let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    let found = scans(&plan);
+    assert_eq!(found.len(), 1, "{sql}");
+    statistics(found[0].as_ref())
+}
+
+/// The same of the engine's own table.
+async fn theirs(folder: &Path, sql: &str) -> Statistics {
+    let config = SessionConfig::new().set_bool("datafusion.execution.parquet.schema_force_view_types", false);
+    let context = SessionContext::new_with_config(config.with_target_partitions(1));
+    context.register_parquet("t", folder.to_str().unwrap(), ParquetReadOptions::default()).await.unwrap();
+    let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    statistics(plan.as_ref())
+}
+
+async fn without_index(session: &LakemarkSession) {
+    session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
+}
+
+/// Bounds of floats leave NaN out, so that ours are never exact.
+fn with_estimated_floats(mut statistics: Statistics, plan: &RecordBatch) -> Statistics {
+    for (column, field) in statistics.column_statistics.iter_mut().zip(plan.schema().fields()) {
+        if field.data_type().is_floating() {
+            column.min_value = column.min_value.clone().to_inexact();
+            column.max_value = column.max_value.clone().to_inexact();
+        }
+    }
+    statistics
+}
+
+#[tokio::test]
+async fn what_is_known_of_plain_files_is_what_the_engine_knows() {
+    let folder = folder(3);
+    let session = session(folder.path()).await;
+    without_index(&session).await;
+    for columns in ["*", "id, s", "s", "f, b", "k, \"Mixed Case\""] {
+        for filter in ["", "WHERE k > 5", "WHERE id = 7", "WHERE s = 'ab'", "WHERE id BETWEEN 100 AND 1500 AND b"] {
+            let sql = format!("SELECT {columns} FROM t {filter}");
+            let schema = session.sql(&format!("{sql} LIMIT 1")).await.unwrap().collect().await.unwrap().remove(0);
+            let (ours, theirs) = (ours(&session, &sql).await, theirs(folder.path(), &sql).await);
+            let theirs = with_estimated_floats(theirs, &schema);
+            // The engine calls some of what a filter leaves exact that is not.
+            let theirs = if filter.is_empty() { theirs } else { theirs.to_inexact() };
+            assert_eq!(ours, theirs, "{sql}");
+        }
+    }
+}
+
+const COLUMNS: [&str; 6] = ["id", "k", "f", "s", "b", "\"Mixed Case\""];
+
+/// Compares what is called exact with what is so; gives how much is called exact.
+async fn check(session: &LakemarkSession, columns: &[&str], filter: &str) -> usize {
+    let mut exact = 0;
+    for column in columns {
+        let told = ours(session, &format!("SELECT {column} FROM t {filter}")).await;
+        let context = SessionContext::new();
+        let frame = session.sql(&format!("SELECT {column} AS c FROM t {filter}")).await.unwrap();
+        let schema = Arc::new(frame.schema().as_arrow().clone());
+        let batches = frame.collect().await.unwrap();
+        let table = datafusion::datasource::MemTable::try_new(schema, vec![batches]).unwrap();
+        context.register_table("seen", Arc::new(table)).unwrap();
+        let sql = "SELECT count(*), count(*) - count(c), min(c), max(c), count(DISTINCT c) FROM seen";
+        let seen = context.sql(sql).await.unwrap().collect().await.unwrap().remove(0);
+        let seen: Vec<ScalarValue> =
+            seen.columns().iter().map(|column| ScalarValue::try_from_array(column, 0).unwrap()).collect();
+        let number = |told: Precision<usize>| match told {
+            Precision::Exact(number) => Some(ScalarValue::Int64(Some(number as i64))),
+            _ => None,
+        };
+        let value = |told: Precision<ScalarValue>| match told {
+            Precision::Exact(value) => Some(value),
+            _ => None,
+        };
+        let of = told.column_statistics[0].clone();
+        let told = [
+            number(told.num_rows),
+            number(of.null_count),
+            value(of.min_value),
+            value(of.max_value),
+            number(of.distinct_count),
+        ];
+        for (place, told) in told.into_iter().enumerate() {
+            if let Some(told) = told {
+                exact += 1;
+                assert_eq!(told, seen[place], "{column} {filter}, place {place}");
+            }
+        }
+    }
+    exact
+}
+
+const FILTERS: [&str; 9] = [
+    "",
+    "WHERE k = 4",
+    "WHERE k = 4 AND s = 'ab'",
+    "WHERE k = 4 AND s = 'none'",
+    "WHERE k = 4 AND id < 0",
+    "WHERE id < 900",
+    "WHERE f > 1",
+    "WHERE f > 1e300",
+    "WHERE k IS NULL OR b",
+];
+
+#[tokio::test]
+async fn nothing_exact_is_wrong() {
+    let folder = folder(3);
+    let files = session(folder.path()).await;
+    assert!(check(&files, &COLUMNS, "").await > 20);
+    mark(folder.path(), &["k", "s"]).await;
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    // A file that no index knows.
+    crate::fixture::write(&folder.path().join("part-9.parquet"), &crate::fixture::batch(9 * FILE_ROWS));
+    for changes in 0..3 {
+        let session = session(folder.path()).await;
+        for use_index in [true, false] {
+            if !use_index {
+                without_index(&session).await;
+            }
+            for filter in FILTERS {
+                check(&session, &COLUMNS, filter).await;
+            }
+        }
+        if changes == 0 {
+            // The smallest and the largest rows are no more, and others are larger.
+            let ids: ArrayRef = Arc::new(Int64Array::from(vec![0, 1, 9999, 9998]));
+            let rows = RecordBatch::try_from_iter([("id", ids)]).unwrap();
+            table.write(vec![Change { operation: Operation::Delete, rows }], WriteOptions::default()).await.unwrap();
+            let ids: ArrayRef = Arc::new(Int64Array::from(vec![-5, 20_000]));
+            let k: ArrayRef = Arc::new(Int32Array::from(vec![-50, 50]));
+            let s: ArrayRef = Arc::new(StringArray::from(vec!["~", ""]));
+            let rows = RecordBatch::try_from_iter([("id", ids), ("k", k), ("s", s)]).unwrap();
+            table.write(vec![Change { operation: Operation::Upsert, rows }], WriteOptions::default()).await.unwrap();
+        } else {
+            table.flush().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn bounds_and_counts_come_from_footers_without_an_index() {
+    let folder = folder(2);
+    let session = session(folder.path()).await;
+    let read = LakemarkSession::with_config(SessionConfig::new().with_collect_statistics(false));
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}'", folder.path().display());
+    read.sql(&create).await.unwrap();
+    for sql in ["SELECT count(*), min(id), max(id), min(k), max(b) FROM t", "SELECT max(f), min(f), max(s) FROM t"] {
+        assert_eq!(rows(&session, sql).await, rows(&read, sql).await, "{sql}");
+    }
+    let plan = session.sql("SELECT min(id), max(id) FROM t").await.unwrap().create_physical_plan().await.unwrap();
+    assert!(scans(&plan).is_empty(), "{plan:?}");
+    let plan = session.sql("SELECT max(f) FROM t").await.unwrap().create_physical_plan().await.unwrap();
+    assert_eq!(scans(&plan).len(), 1);
+    assert_eq!(rows(&session, "SELECT max(f) FROM t").await, ["NaN"]);
+}
+
+/// A copy of a Parquet file whose row groups come from two files in turn, with what each of them says of its columns.
+fn spliced(from: [&Path; 2], to: &Path) {
+    use parquet::column::writer::ColumnCloseResult;
+    use parquet::file::metadata::ParquetMetaDataReader;
+    use parquet::file::writer::SerializedFileWriter;
+    let files = from.map(|path| std::fs::File::open(path).unwrap());
+    let footers = [0, 1].map(|one: usize| ParquetMetaDataReader::new().parse_and_finish(&files[one]).unwrap());
+    let schema = footers[0].file_metadata().schema_descr().root_schema_ptr();
+    let mut writer = SerializedFileWriter::new(std::fs::File::create(to).unwrap(), schema, Arc::default()).unwrap();
+    for (file, footer) in files.iter().zip(&footers) {
+        let mut group = writer.next_row_group().unwrap();
+        let from = footer.row_group(0);
+        for column in from.columns() {
+            let close = ColumnCloseResult {
+                bytes_written: column.compressed_size() as u64,
+                rows_written: from.num_rows() as u64,
+                metadata: column.clone(),
+                bloom_filter: None,
+                column_index: None,
+                offset_index: None,
+            };
+            group.append_column(file, close).unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// Files as others write them, in folders of partitions.
+fn of_others(folder: &Path) {
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+    let silent = WriterProperties::builder().set_statistics_enabled(EnabledStatistics::None).build();
+    let put = |name: &str, batch: &RecordBatch| crate::fixture::write(&folder.join(name), batch);
+    let rows = crate::fixture::batch;
+    put("p=2/first.parquet", &rows(1000));
+    put("p=1/empty.parquet", &rows(0).slice(0, 0));
+    put("p=__HIVE_DEFAULT_PARTITION__/rest.parquet", &rows(0));
+    let nulls = rows(2000);
+    let k: ArrayRef = Arc::new(Int32Array::new_null(FILE_ROWS));
+    let columns = nulls.columns().iter().enumerate().map(|(place, column)| if place == 1 { &k } else { column });
+    put("p=3/nulls.parquet", &RecordBatch::try_new(nulls.schema(), columns.cloned().collect()).unwrap());
+    std::fs::create_dir_all(folder.join("p=4")).unwrap();
+    let path = folder.join("p=4/silent.parquet");
+    let batch = rows(5000);
+    let mut writer = ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), batch.schema(), Some(silent)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    // Its second row group has larger values than the first one, and says nothing.
+    spliced([&folder.join("p=2/first.parquet"), &path], &folder.join("p=2/half.parquet"));
+}
+
+#[tokio::test]
+async fn nothing_exact_of_the_files_of_others_is_wrong() {
+    let folder = tempfile::TempDir::new().unwrap();
+    of_others(folder.path());
+    let columns: Vec<&str> = COLUMNS.into_iter().chain(["p"]).collect();
+    for without in ["", "p=4", "p=2/half.parquet", "p=1", "p=3"] {
+        if !without.is_empty() {
+            let path = folder.path().join(without);
+            if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+        }
+        let session = session(folder.path()).await;
+        for filter in ["", "WHERE p = 2", "WHERE p IS NULL", "WHERE k = 4", "WHERE id < 900"] {
+            check(&session, &columns, filter).await;
+        }
+        assert!(check(&session, &columns, "").await > 6, "{without}");
+        let sql = "SELECT min(k), max(k), count(k), min(id), max(id), count(*), min(p), max(p), count(p) FROM t";
+        let (with, without) = crate::fixture::both(&session, sql).await;
+        let read = LakemarkSession::with_config(SessionConfig::new().with_collect_statistics(false));
+        let create = format!("CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{}'", folder.path().display());
+        read.sql(&create).await.unwrap();
+        let read = rows(&read, sql).await;
+        assert_eq!((with, without), (read.clone(), read));
+    }
+}
