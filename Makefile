@@ -56,13 +56,13 @@ DEBUG := $(CARGO_TARGET_DIR)/debug
 ARCH := $(subst x86_64,amd64,$(subst aarch64,arm64,$(shell uname -m)))
 MVN := mvn --batch-mode --no-transfer-progress --file spark-plugin/pom.xml -Dlakemark.build.dir=$(LAKEMARK_CACHE)/spark-plugin
 PART := .ci/part
-# Environments that only tests and benchmarks beside peers need: DuckDB's generator of TPC-H, and an older Spark.
-TPCH := $(LAKEMARK_CACHE)/venv-tpch
+# Environments that only tests and benchmarks beside peers need: DuckDB's generators of TPC-H and TPC-DS, and an older Spark.
+TPC := $(LAKEMARK_CACHE)/venv-tpc
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
-export LAKEMARK_TPCH_PYTHON := $(TPCH)/bin/python
+export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test readers-test ci
-.PHONY: bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
+.PHONY: bench-tpcds bench-tpch bench-ssb bench-clicks bench-joins bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -96,7 +96,7 @@ test: ## every test: Rust, Python, Java, Spark, README
 test-core: ## the three crates below the query engine; compiles no DataFusion
 	$(CARGO) test -p lakemark-format -p lakemark-index -p lakemark-table
 
-test-python: native $(TPCH)/.done ## Python tests, doctests and the README's Python and shell blocks
+test-python: native $(TPC)/.done ## Python tests, doctests and the README's Python and shell blocks
 	$(PY) -m pytest
 	$(PY) tests/readme/run.py shell python updates
 
@@ -156,7 +156,13 @@ bench-updates: native-release ## scans of UPDATED=2000000 records with pending u
 bench-updates-figures: native-release ## the figures of MaSM on UPDATED=2000000 records (100000000 are its 10 GB), beside rewriting by delta-rs
 	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_figures.py --rows $(UPDATED)
 
-bench-updates-tpch: native-release $(TPCH)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
+bench-tpcds bench-tpch bench-ssb bench-clicks: bench-%: native-release $(TPC)/.done ## every query at SCALE=1: Lakemark without and with indexes, beside DataFusion's own tables and DuckDB
+	LAKEMARK_PROFILE=release $(PY) benchmarks/suites.py $* --scale $(SCALE)
+
+bench-joins: native-release ## joins of 10,000 and of 1,000,000 keys with ROWS=100000000 rows beside DataFusion's own tables and DuckDB
+	LAKEMARK_PROFILE=release $(PY) benchmarks/joins.py --rows $(if $(filter command\ line,$(origin ROWS)),$(ROWS),100000000)
+
+bench-updates-tpch: native-release $(TPC)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
 	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_tpch.py --scale $(SCALE)
 
 # The jars of the formats that run beside us, for one version of Spark.
@@ -166,7 +172,7 @@ mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:c
   -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$(1)
 endef
 
-bench-spark: jar-release $(TPCH)/.done ## counts, lookups, joins, TPC-H and SSB in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
+bench-spark: jar-release $(TPC)/.done ## counts, lookups, joins, TPC-H and SSB in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
 	$(call spark_peers,4.1)
 	LAKEMARK_PROFILE=release $(PY) benchmarks/spark.py --rows $(SPARK_ROWS) --scale $(SCALE)
 
@@ -283,9 +289,9 @@ $(VENV)/.done-$(SPARK_VERSION): pyproject.toml .ci/setup
 	.ci/setup $(PYTHON) $(VENV) $(SPARK_VERSION)
 	touch $@
 
-$(TPCH)/.done: benchmarks/tpch-requirements.txt
-	[ -x $(TPCH)/bin/python ] || $(PYTHON) -m venv $(TPCH)
-	$(TPCH)/bin/pip install --quiet --requirement benchmarks/tpch-requirements.txt
+$(TPC)/.done: benchmarks/tpc-requirements.txt
+	[ -x $(TPC)/bin/python ] || $(PYTHON) -m venv $(TPC)
+	$(TPC)/bin/pip install --quiet --requirement benchmarks/tpc-requirements.txt
 	touch $@
 
 $(SPARK35)/.done: benchmarks/spark35-requirements.txt

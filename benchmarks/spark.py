@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 import spark_build
 import sqb_table
 import ssb
-import tpch
+import tpc
 from kept import kept
 from spark_formats import FORMATS, known_as, marked
 from updates_spark import session
@@ -198,8 +198,8 @@ def write_files(folder: Path, rows: int, of: Callable[[np.ndarray[Any, Any]], di
 def tpch_queries(formats: Formats, scale: float) -> dict[str, Query]:
     """TPC-H."""
     folder = CACHE / f"tpch-{scale:g}"
-    texts = {f"Q{number}": sql for number, sql in enumerate(tpch.generate(folder, scale), 1)}
-    return of_tables(formats, folder, tpch.TABLES, TPCH_MARKS, texts)
+    texts = {f"Q{number}": sql for number, sql in enumerate(tpc.generate("tpch", folder, scale), 1)}
+    return of_tables(formats, folder, tpc.tables(folder), TPCH_MARKS, texts)
 
 
 def ssb_queries(formats: Formats, scale: float) -> dict[str, Query]:

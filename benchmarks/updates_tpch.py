@@ -20,7 +20,7 @@ import duckdb
 import matplotlib as mpl
 import measure
 import pyarrow as pa
-import tpch
+import tpc
 from updates_table import CACHE, timed
 from updates_writer import Writer
 
@@ -105,9 +105,9 @@ def batch_of(folder: str, table: str, number: int, count: int) -> pa.Table:
 def session_of(folders: dict[str, Path], stores: dict[str, Path]) -> Callable[[str], list[Any]]:
     """Asks all tables in a session of its own."""
     session = lakemark.connect()
-    for name in tpch.TABLES:
+    for name, folder in folders.items():
         store = f"OPTIONS (store '{stores[name]}')" if name in stores else ""
-        session.sql(f"CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{folders[name]}' {store}")
+        session.sql(f"CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{folder}' {store}")
 
     def ask(sql: str) -> list[Any]:
         return [tuple(row.values()) for row in pa.table(session.sql(sql)).to_pylist()]
@@ -118,7 +118,7 @@ def session_of(folders: dict[str, Path], stores: dict[str, Path]) -> Callable[[s
 def judge(folder: Path, changed: dict[str, dict[str, pa.Table]]) -> Callable[[str], list[Any]]:
     """DuckDB over the tables, with the changes laid over two of them."""
     connection = duckdb.connect()
-    for name in tpch.TABLES:
+    for name in tpc.tables(folder):
         data = data_of(folder, name)
         if name in changed:
             parts, key = changed[name], ", ".join(KEYS[name])
@@ -150,8 +150,8 @@ def same(ours: list[Any], theirs: list[Any]) -> bool:
 
 def run(scale: float, share: float, rounds: int, folder: Path, scratch: Path) -> dict[str, Any]:
     """Seconds of every query by every scheme."""
-    queries = tpch.generate(folder, scale)
-    folders = {name: folder / name for name in tpch.TABLES}
+    queries = tpc.generate("tpch", folder, scale)
+    folders = {name: folder / name for name in tpc.tables(folder)}
     plain = {name: scratch / f"plain-{name}" for name in KEYS}
     stores = {name: scratch / f"pending-{name}" for name in KEYS}
     changed = {name: changes(folder, name, share) for name in KEYS}
