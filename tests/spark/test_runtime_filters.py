@@ -340,9 +340,10 @@ def test_more_keys_than_rows_are_not_searched(spark: SparkSession, tmp_path: Pat
     folder.mkdir()
     pq.write_table(pa.table({"id": pa.array(range(500), pa.int64())}), folder / "p.parquet")
     mark(folder, "id")
-    dim = dimension(spark, tmp_path / "d", id=pa.array(range(5_000), pa.int64()))
+    # Keys that follow each other would be one range.
+    dim = dimension(spark, tmp_path / "d", id=pa.array(range(0, 25_000, 5), pa.int64()))
     joined = spark.read.format("lakemark").load(str(folder)).join(dim.hint("broadcast"), "id")
-    assert len(joined.collect()) == 500
+    assert len(joined.collect()) == 100
     assert "id: scan_is_cheaper" in plan_of(joined)
 
 
