@@ -37,6 +37,8 @@ const MOST_ROWS: usize = 1 << 20;
 /// Nor more bytes, or more than a share of the session's memory: the join wants it, too.
 const MOST_BYTES: usize = 64 << 20;
 const LEAST_SHARE: usize = 16;
+/// Nor any once more than this share of the memory is taken: the join needs as much again for its table.
+const MOST_TAKEN: usize = 3;
 /// Of so few rows the engine's filter names the keys itself.
 const FEW_ROWS: usize = 150;
 
@@ -68,9 +70,8 @@ struct Kept {
     /// For each batch an array for each key.
     batches: Vec<Vec<ArrayRef>>,
     rows: usize,
-    memory: Option<MemoryReservation>,
-    pool: Option<Arc<dyn MemoryPool>>,
-    most_bytes: usize,
+    /// What they take of the memory of a session.
+    memory: Option<(Arc<dyn MemoryPool>, MemoryReservation)>,
 }
 
 impl BuildKeys {
@@ -153,29 +154,22 @@ impl Kept {
     /// Takes the memory of a session.
     fn within(&mut self, context: &TaskContext) {
         let pool = context.memory_pool();
-        self.pool = Some(Arc::clone(pool));
-        self.memory.get_or_insert_with(|| MemoryConsumer::new("BuildKeysExec").register(pool));
-        self.most_bytes = match pool.memory_limit() {
-            MemoryLimit::Finite(bytes) => MOST_BYTES.min(bytes / LEAST_SHARE),
-            MemoryLimit::Infinite | MemoryLimit::Unknown => MOST_BYTES,
-        };
+        let taken = || (Arc::clone(pool), MemoryConsumer::new("BuildKeysExec").register(pool));
+        self.memory.get_or_insert_with(taken);
     }
 
     /// Whether these can be kept, too.
     fn add(&mut self, keys: Vec<ArrayRef>, rows: usize) -> bool {
-        let bytes = keys.iter().map(|key| key.get_array_memory_size()).sum();
+        let bytes: usize = keys.iter().map(|key| key.get_array_memory_size()).sum();
         self.rows += rows;
         self.batches.push(keys);
-        let Some(memory) = &self.memory else { return false };
-        // The join needs as much again for its table.
-        let is_short = self.pool.as_ref().is_some_and(|pool| match pool.memory_limit() {
-            MemoryLimit::Finite(limit) => pool.reserved() > limit / 3,
-            MemoryLimit::Infinite | MemoryLimit::Unknown => false,
-        });
-        !is_short
-            && self.rows <= MOST_ROWS
-            && memory.size() + bytes <= self.most_bytes
-            && memory.try_grow(bytes).is_ok()
+        let Some((pool, memory)) = &self.memory else { return false };
+        let (most_bytes, is_short) = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => (MOST_BYTES.min(limit / LEAST_SHARE), pool.reserved() > limit / MOST_TAKEN),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => (MOST_BYTES, false),
+        };
+        let fits = self.rows <= MOST_ROWS && memory.size() + bytes <= most_bytes;
+        !is_short && fits && memory.try_grow(bytes).is_ok()
     }
 }
 

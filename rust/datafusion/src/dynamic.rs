@@ -98,9 +98,7 @@ impl Prober {
         let cut = self.snapshot.cut_to_first(&planned, request, &options).await.map_err(to_engine)?;
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut)))
     }
-}
 
-impl Prober {
     /// That the columns of a join's filter have one of the keys; none if the keys are not all there, or no column is one that has an index.
     fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Option<Predicate>> {
         let Some(keys) = keys.all()? else { return Ok(None) };

@@ -37,25 +37,28 @@ impl LakemarkTable {
     /// A provider whose schema is fixed now and whose scans see the newest state of the table.
     pub async fn new(table: Arc<Table>) -> Result<Self> {
         let snapshot = table.snapshot().await?;
-        Ok(Self { table, snapshot, pinned: false, types: Types::Declared, is_joined: false })
+        Ok(Self::of(table, snapshot, false))
+    }
+
+    fn of(table: Arc<Table>, snapshot: Arc<Snapshot>, pinned: bool) -> Self {
+        Self { table, snapshot, pinned, types: Types::Declared, is_joined: false }
     }
 
     /// A provider whose scans all see the newest state as of now.
     pub async fn pin(&self) -> Result<Self> {
-        let snapshot = self.table.snapshot().await?;
-        Ok(Self { table: Arc::clone(&self.table), snapshot, pinned: true, types: Types::Declared, is_joined: false })
+        Ok(Self::pinned_to(Arc::clone(&self.table), self.table.snapshot().await?))
     }
 
     /// A provider whose scans all see `snapshot`.
     #[must_use]
     pub fn pinned_to(table: Arc<Table>, snapshot: Arc<Snapshot>) -> Self {
-        Self { table, snapshot, pinned: true, types: Types::Declared, is_joined: false }
+        Self::of(table, snapshot, true)
     }
 
     /// The same provider with texts and bytes as views, in a statement that may join it with others.
     pub(crate) fn of_views(&self, is_joined: bool) -> Self {
-        let (table, snapshot) = (Arc::clone(&self.table), Arc::clone(&self.snapshot));
-        Self { table, snapshot, pinned: self.pinned, types: Types::Views, is_joined }
+        let declared = Self::of(Arc::clone(&self.table), Arc::clone(&self.snapshot), self.pinned);
+        Self { types: Types::Views, is_joined, ..declared }
     }
 
     /// The table.
@@ -76,13 +79,7 @@ impl LakemarkTable {
     /// # Errors
     /// The columns are others by now (`SchemaMismatch`).
     pub(crate) async fn pin_anew(&self, done: &str) -> Result<Self> {
-        Ok(Self {
-            table: Arc::clone(&self.table),
-            snapshot: self.newest(done).await?,
-            pinned: true,
-            types: Types::Declared,
-            is_joined: false,
-        })
+        Ok(Self::pinned_to(Arc::clone(&self.table), self.newest(done).await?))
     }
 
     /// The state that scans see.

@@ -180,13 +180,14 @@ pub(super) async fn choose(
     }
     let cores = *CORES as f64;
     let left_out = |guesses: &[Option<Guess>]| Question { predicate, guesses, reading, cores }.leave_out();
-    let share_left = |guesses: &[Option<Guess>], left_out: &[bool]| {
-        Question { predicate, guesses, reading, cores }.share_left(left_out)
+    let choice = |left_out: Vec<bool>, shares: Vec<Option<f64>>, guesses: &[Option<Guess>]| {
+        let share_left = Question { predicate, guesses, reading, cores }.share_left(&left_out);
+        Choice { left_out, shares, share_left }
     };
     if let Some(left_out) = decided(&bounds, left_out) {
         let most = bounds.iter().map(|bounds| bounds.map(|(_, most)| most.share()));
         let half: Vec<_> = bounds.iter().map(|bounds| bounds.map(|bounds| Guess::between(bounds, 0.5))).collect();
-        return Choice { shares: most.collect(), share_left: share_left(&half, &left_out), left_out };
+        return choice(left_out, most.collect(), &half);
     }
     let mut guesses = Vec::with_capacity(leaves.len());
     for (segments, bounds) in searched.iter().zip(bounds) {
@@ -198,9 +199,8 @@ pub(super) async fn choose(
             other => other.map(|(_, most)| most),
         });
     }
-    let left_out = left_out(&guesses);
     let shares = guesses.iter().map(|guess| guess.as_ref().map(Guess::share)).collect();
-    Choice { shares, share_left: share_left(&guesses, &left_out), left_out }
+    choice(left_out(&guesses), shares, &guesses)
 }
 
 /// What is left out, if that is the same between the bounds: where all conditions are true of more and more rows, and where each is true of
@@ -336,9 +336,8 @@ impl Question<'_> {
     fn share_left(&self, left_out: &[bool]) -> Option<f64> {
         let is_left = |part: &Part| left_out.get(part.leaves.clone()).unwrap_or_default().contains(&true);
         let parts = self.parts();
-        let shares = parts.iter().filter(|part| is_left(part)).map(|part| part.certain.then_some(part.share));
-        let share = shares.collect::<Option<Vec<f64>>>()?.into_iter().product();
-        parts.iter().all(|part| part.certain).then_some(share).filter(|_| left_out.contains(&true))
+        let is_known = left_out.contains(&true) && parts.iter().all(|part| part.certain);
+        is_known.then(|| parts.iter().filter(|part| is_left(part)).map(|part| part.share).product())
     }
 
     /// The conjuncts, with what their searches find and cost.

@@ -15,6 +15,7 @@ use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 
 use crate::error::Result;
 use crate::options::ProbeOptions;
+use crate::report::ProbeReport;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Probe, Snapshot};
 
@@ -69,7 +70,7 @@ impl Snapshot {
         request: &TopRequest,
         options: &ProbeOptions,
     ) -> Result<Option<Probe>> {
-        let (certain, read) = rows_of(planned);
+        let ProbeReport { rows_certain: certain, rows_uncertain, files_unknown, .. } = planned.report;
         if certain < request.rows.max(1) {
             return Ok(None);
         }
@@ -82,6 +83,7 @@ impl Snapshot {
         let steps = self.steps(request).await;
         let all: u64 = steps.iter().map(|(_, rows)| rows).sum();
         // To look for as many rows as are read anyway saves nothing.
+        let read = if files_unknown > 0 { all } else { certain + rows_uncertain };
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
         let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
@@ -145,18 +147,6 @@ fn bound(steps: &[(Key, u64)], wanted: u64) -> Option<(Key, u64)> {
         rows += more;
         (rows >= wanted).then(|| (last.clone(), rows))
     })
-}
-
-/// How many rows of a probe are certain, and how many are read for it.
-fn rows_of(probe: &Probe) -> (u64, u64) {
-    let of_file = |file: &FileProbe| match file {
-        FileProbe::Known { certain, uncertain, .. } => {
-            (u64::from(certain.len()), u64::from(certain.len()) + u64::from(uncertain.len()))
-        }
-        FileProbe::Counted { .. } | FileProbe::Unknown => (0, u64::MAX),
-    };
-    let add = |(certain, read): (u64, u64), (more, other): (u64, u64)| (certain + more, read.saturating_add(other));
-    probe.files.iter().map(of_file).fold((0, 0), add)
 }
 
 /// Rows that are certain in both.
