@@ -6,11 +6,16 @@
 //! the first 150             └───────┘ values up to 40 have them, if no more than 50 of these rows do not count
 //! ```
 //!
-//! The bound comes from the directories, which are cached, and the rows up to it from one search. Whoever asked sorts them: equal values,
-//! further columns of the order and rows that nobody knows are left to the engine, and all that may be among the first is read.
+//! The bound comes from the directories, which are cached, and the rows up to it from one search. A block may have many times the rows that
+//! are wanted: a leaf of a packed tree has tens of thousands of keys. Then the bound is one of its values. Whoever asked sorts the rows: equal
+//! values, further columns of the order and rows that nobody knows are left to the engine, and all that may be among the first is read.
+
+use std::ops::Bound;
 
 use futures::{StreamExt, stream};
 use lakemark_format::key::Key;
+use lakemark_format::segment::encoding::Encoding;
+use lakemark_index::bitmap::Groups;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 
 use crate::error::Result;
@@ -80,73 +85,141 @@ impl Snapshot {
                 return Ok(Some(self.cut_down(planned, &first)));
             }
         }
-        let steps = self.steps(request).await;
-        let all: u64 = steps.iter().map(|(_, rows)| rows).sum();
+        let counter = ReadCounter::default();
+        let steps = self.steps(request, &counter).await;
+        let all = steps.rows();
         // To look for as many rows as are read anyway saves nothing.
         let read = if files_unknown > 0 { all } else { certain + rows_uncertain };
         let most = (all / MOST).min(read);
         // If the rows of the plan are anywhere, there are enough of them among so many.
         let mut wanted = request.rows.max(1).saturating_mul(all.div_ceil(certain).max(1));
         let mut asked = None;
-        while let Some((bound, _)) = bound(&steps, wanted).filter(|(_, rows)| *rows <= most) {
+        while let Some((bound, _)) = steps.bound(wanted, &counter).await.filter(|(_, rows)| *rows <= most) {
             wanted = wanted.saturating_mul(GROWTH);
             if asked.as_ref() == Some(&bound) {
                 continue;
             }
             let first = self.probe(&request.up_to(Some(bound.clone())), options).await?;
             if common_rows(planned, &first) >= request.rows {
-                return Ok(Some(self.cut_down(planned, &first)));
+                let (reads, bytes) = counter.totals();
+                let mut cut = self.cut_down(planned, &first);
+                cut.report.index_reads += reads;
+                cut.report.index_bytes += bytes;
+                return Ok(Some(cut));
             }
             asked = Some(bound);
         }
         Ok(None)
     }
 
-    /// Blocks of values, each with the last of its values and its rows, in the order of the request; none if a segment cannot be opened.
-    async fn steps(&self, request: &TopRequest) -> Vec<(Key, u64)> {
+    /// The blocks of values in the order of the request; none if a segment cannot be opened.
+    async fn steps(&self, request: &TopRequest, counter: &ReadCounter) -> Steps {
+        let none = Steps { descending: request.descending, segments: Vec::new(), blocks: Vec::new() };
         let (Some(store), Some(manifest), Some(index)) =
             (&self.store, &self.manifest, self.exact_indexes_of(&request.column).first().copied())
         else {
-            return Vec::new();
+            return none;
         };
         let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
         let segments = segments.as_slice();
-        let counter = ReadCounter::default();
         // By number, since a closure over borrowed items would make the future one that cannot change threads.
         let opened: Vec<Option<Segment>> = stream::iter(0..segments.len())
-            .map(|number| {
-                let counter = &counter;
-                async move { Segment::open(store, segments.get(number)?, index, counter).await.ok() }
-            })
+            .map(|number| async move { Segment::open(store, segments.get(number)?, index, counter).await.ok() })
             .buffer_unordered(CONCURRENT_SEGMENTS)
             .collect()
             .await;
-        let mut steps = Vec::new();
-        for segment in opened {
-            let Some(segment) = segment else { return Vec::new() };
-            let blocks = &segment.directory.blocks;
-            for (number, block) in blocks.iter().enumerate() {
-                let last = match request.descending {
-                    true => Some(&block.first_key),
-                    // All values of a block are less than the first of the next.
-                    false => blocks.get(number + 1).map(|next| &next.first_key).or(segment.directory.max_key.as_ref()),
-                };
-                let Some(last) = last else { return Vec::new() };
-                steps.push((last.clone(), block.rows));
-            }
+        match opened.into_iter().collect::<Option<Vec<Segment>>>() {
+            Some(segments) => Steps::of(segments, request.descending).unwrap_or(none),
+            None => none,
         }
-        steps.sort_by(|(one, _), (other, _)| if request.descending { other.cmp(one) } else { one.cmp(other) });
-        steps
     }
 }
 
-/// The value up to which there are so many rows, and how many there are.
-fn bound(steps: &[(Key, u64)], wanted: u64) -> Option<(Key, u64)> {
-    let mut rows = 0;
-    steps.iter().find_map(|(last, more)| {
-        rows += more;
-        (rows >= wanted).then(|| (last.clone(), rows))
-    })
+/// The blocks of values of all segments, in the order of a request.
+struct Steps {
+    descending: bool,
+    segments: Vec<Segment>,
+    blocks: Vec<Step>,
+}
+
+/// A block of values.
+struct Step {
+    /// No row of it comes after this value.
+    last: Key,
+    rows: u64,
+    segment: usize,
+    block: usize,
+}
+
+impl Steps {
+    /// None if a directory does not say how far a block reaches.
+    fn of(segments: Vec<Segment>, descending: bool) -> Option<Self> {
+        let mut steps = Vec::new();
+        for (number, segment) in segments.iter().enumerate() {
+            let blocks = &segment.directory.blocks;
+            for (block, found) in blocks.iter().enumerate() {
+                let last = match descending {
+                    true => &found.first_key,
+                    // All values of a block are less than the first of the next.
+                    false => {
+                        blocks.get(block + 1).map(|next| &next.first_key).or(segment.directory.max_key.as_ref())?
+                    }
+                };
+                steps.push(Step { last: last.clone(), rows: found.rows, segment: number, block });
+            }
+        }
+        steps.sort_by(|one, other| if descending { other.last.cmp(&one.last) } else { one.last.cmp(&other.last) });
+        Some(Self { descending, segments, blocks: steps })
+    }
+
+    fn rows(&self) -> u64 {
+        self.blocks.iter().map(|step| step.rows).sum()
+    }
+
+    /// A value up to which there are so many rows at least, and how many are told to be there.
+    async fn bound(&self, wanted: u64, counter: &ReadCounter) -> Option<(Key, u64)> {
+        let (mut before, mut previous) = (0, None);
+        for step in &self.blocks {
+            let rest = wanted - before;
+            if step.rows < rest {
+                (before, previous) = (before + step.rows, Some(&step.last));
+                continue;
+            }
+            let is_coarse = step.rows > rest.saturating_mul(GROWTH);
+            let value = if is_coarse { self.value(step, rest, counter).await } else { None };
+            let (value, rows) = value.unwrap_or_else(|| (step.last.clone(), step.rows));
+            // Blocks of other segments that end before this one may have values behind this value.
+            let last = match previous {
+                Some(previous) if self.descending => value.min(previous.clone()),
+                Some(previous) => value.max(previous.clone()),
+                None => value,
+            };
+            return Some((last, before + rows));
+        }
+        None
+    }
+
+    /// The value of a block up to which the block has so many rows; none if it does not tell values apart, or cannot be read.
+    async fn value(&self, step: &Step, wanted: u64, counter: &ReadCounter) -> Option<(Key, u64)> {
+        let segment = self.segments.get(step.segment)?;
+        let blocks = &segment.directory.blocks;
+        let low = Bound::Included(blocks.get(step.block)?.first_key.clone());
+        let high = blocks.get(step.block + 1).map_or(Bound::Unbounded, |next| Bound::Excluded(next.first_key.clone()));
+        let groups = Groups::new(&segment.directory, KeyRanges::between(low, high));
+        if segment.directory.encoding != Encoding::Packed && groups.value_limit() == u64::MAX {
+            return None;
+        }
+        let bytes = segment.read(&groups.block_ranges(), counter).await.ok()?;
+        let mut values = groups.values(&bytes).ok()?;
+        if self.descending {
+            values.reverse();
+        }
+        let mut rows = 0;
+        values.into_iter().find_map(|value| {
+            rows += u64::from(value.rows);
+            (rows >= wanted).then_some((value.key, rows))
+        })
+    }
 }
 
 /// Rows that are certain in both.

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
-use lakemark_table::{BuildOptions, FileProbe, Probe, ProbeOptions, Snapshot, Table, TopRequest};
+use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Probe, ProbeOptions, Snapshot, Table, TopRequest};
 
-use crate::fixture::{int_key, leaf, open, probe, spec_with, write};
+use crate::fixture::{int_key, leaf, open, probe, spec, spec_with, write};
 
 const ALL: Predicate = Predicate::Const(Truth::True);
 const ROWS: usize = 20_000;
@@ -14,13 +14,17 @@ fn value(row: usize) -> Option<i32> {
     (!row.is_multiple_of(11)).then_some((row * 7_919 % 20_011) as i32)
 }
 
-async fn table(folder: &std::path::Path, encoding: &str) -> Arc<Table> {
+async fn unmarked(folder: &std::path::Path) -> Arc<Table> {
     for file in 0..2 {
         let half = ROWS / 2;
         let k: ArrayRef = Arc::new(Int32Array::from_iter((file * half..(file + 1) * half).map(value)));
         write(&folder.join(format!("f{file}.parquet")), &RecordBatch::try_from_iter([("k", k)]).unwrap());
     }
-    let table = open(folder).await;
+    open(folder).await
+}
+
+async fn table(folder: &std::path::Path, encoding: &str) -> Arc<Table> {
+    let table = unmarked(folder).await;
     table.create_index(spec_with("k", "encoding", encoding), false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     table
@@ -74,6 +78,26 @@ async fn the_first_rows_are_among_those_that_are_read() {
                 assert!(read.len() <= most, "{} rows for {request:?} by {encoding}", read.len());
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn a_value_within_a_leaf_is_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let marked = unmarked(folder.path()).await;
+    let spec = IndexSpec { kind: "key".to_owned(), ..spec("k") };
+    marked.create_index(spec, false).await.unwrap();
+    marked.build(BuildOptions::default()).await.unwrap();
+    let snapshot = marked.snapshot().await.unwrap();
+    for descending in [false, true] {
+        let request = request(descending, false, 10);
+        let found = cut(&snapshot, &ALL, &request).await.expect("a bound");
+        let mut read = read(&found);
+        let mut expected = first(|_| true, &request);
+        read.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(read, expected);
+        assert!(found.report.index_reads >= 2, "the leaf is read for its values, and for their rows");
     }
 }
 
