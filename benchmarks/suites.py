@@ -109,13 +109,15 @@ def is_condition(column: str) -> bool:
 
 def mark_proposed(folder: Path, store: Path, queries: Sequence[str]) -> None:
     """Makes the indexes that `advise` proposes for the queries."""
-    for name in tpc.tables(folder):
-        table = lakemark.Table(folder / name, store=store / name)
-        if table.indexes:
-            continue
-        for mark in table.advise([sql for sql in queries if name in sql]).marks:
-            table.create_index(mark.column, mark.kind, encoding=mark.encoding, build=False)
-        table.build(progress=False)
+    session = lakemark.connect()
+    tables = {name: session.table(folder / name, name, store=store / name) for name in tpc.tables(folder)}
+    if any(table.indexes for table in tables.values()):
+        return
+    for name, advice in session.advise(queries).items():
+        for mark in advice.marks:
+            options = {"encoding": mark.encoding} if mark.kind == "bitmap" else {}
+            tables[name].create_index(mark.column, mark.kind, build=False, **options)
+        tables[name].build(progress=False)
 
 
 def asks_of(folder: Path, queries: Mapping[str, str], chosen: Sequence[str]) -> dict[str, Ask]:

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
 from lakemark import _arrow, _internal
+from lakemark.advice import Advice
 from lakemark.exceptions import InvalidInputError
 from lakemark.rows import Rows
 from lakemark.table import Table
@@ -70,6 +71,27 @@ class Session:
             ConflictError: Somebody changed a row that this statement changes, while it ran; run it again.
         """
         return Rows(self._inner.sql(text, None if parameters is None else _arrow.parameters(parameters)))
+
+    def advise(self, queries: str | Sequence[str]) -> dict[str, Advice]:
+        """Says which marks to build for queries over the tables of this session. Changes nothing.
+
+        A column that tables are joined by counts like a condition: what the other side's own conditions leave of its
+        keys is counted.
+
+        >>> import lakemark
+        >>> session = lakemark.connect()
+        >>> _ = session.table(getfixture("flights"), name="flights")
+        >>> list(session.advise("SELECT count(*) FROM flights WHERE origin = 'EWR'"))
+        ['flights']
+
+        Args:
+            queries: SQL queries: a text with semicolons between them, or a list.
+
+        Returns:
+            For each Lakemark table that the queries ask, by its name in the session, what `Table.advise` would say.
+        """
+        text = queries if isinstance(queries, str) else ";\n".join(queries)
+        return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text)}
 
     def table(
         self,

@@ -41,7 +41,7 @@ mod types;
 mod unreadable;
 mod versions;
 
-pub use advise::advise;
+pub use advise::{advise, advise_session};
 pub use aggregate::{IndexAggregateExec, IndexAggregates};
 pub use config::LakemarkOptions;
 pub use error::{from_engine, to_engine};

@@ -10,14 +10,14 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
 use datafusion::sql::parser::Statement as EngineStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, from_engine};
+use lakemark_datafusion::{LakemarkSession, LakemarkTable, Statement, advise_session, from_engine};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3_arrow::{PyRecordBatch, PyRecordBatchReader};
 
 use crate::rows::Rows;
 use crate::runtime::{NOT_KNOWN, told, wait};
-use crate::table::Table;
+use crate::table::{Table, to_json};
 
 /// A session with an engine of its own.
 #[pyclass(frozen, module = "lakemark._internal")]
@@ -43,6 +43,13 @@ impl Session {
             let stopped = error.is_instance_of::<PyKeyboardInterrupt>(py);
             if stopped && changes_rows(&self.0, &text) { told(py, error, NOT_KNOWN) } else { error }
         })
+    }
+
+    /// By the name of each table that the queries ask: advice as JSON and as text.
+    fn advise(&self, py: Python<'_>, queries: String) -> PyResult<Vec<(String, String, String)>> {
+        let session = Arc::clone(&self.0);
+        let found = wait(py, move || async move { advise_session(&session, &queries).await })?;
+        found.into_iter().map(|(name, advice)| Ok((name, to_json(py, &advice)?, advice.to_string()))).collect()
     }
 
     fn register_table(&self, py: Python<'_>, name: String, table: &Table) -> PyResult<()> {

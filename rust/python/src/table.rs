@@ -352,7 +352,7 @@ impl Table {
     }
 }
 
-fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
+pub(crate) fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(report).map_err(|cause| error::internal(py, cause.to_string()))
 }
 

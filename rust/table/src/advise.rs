@@ -26,7 +26,7 @@ use crate::table::Table;
 use kinds::Kinds;
 use sample::Sampler;
 
-pub use queries::{ConditionUse, QueryUse};
+pub use queries::{ConditionUse, JoinedKeys, QueryUse};
 pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 
 /// Why `auto` chose the encoding.

@@ -38,6 +38,17 @@ pub struct ConditionUse {
     pub columns: Vec<String>,
     /// What an index can be asked.
     pub predicate: Predicate,
+    /// In place of a predicate: the column has one of the keys that a join's other side leaves.
+    pub joined: Option<JoinedKeys>,
+}
+
+/// The keys of a join's other side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JoinedKeys {
+    /// How many there are.
+    pub keys: u64,
+    /// Which part of all keys of the other side's table that is.
+    pub share: f64,
 }
 
 /// A condition with its predicted part of the rows.
@@ -56,10 +67,22 @@ const UNKNOWN_SHARE: f64 = 1.0 / 3.0;
 impl Condition {
     /// Weighs a condition by samples of its columns.
     pub(super) fn new<'a>(used: &ConditionUse, sample: &impl Fn(&str) -> Option<&'a ColumnSample>) -> Self {
+        if let Some(joined) = &used.joined {
+            return Self::joined(&used.columns, *joined, sample);
+        }
         let mut searches = Some(Vec::new());
         let share = share_of(&used.predicate, sample, &mut searches);
         let searches = searches.filter(|searches| !searches.is_empty());
         Self { columns: used.columns.clone(), share: share.clamp(0.0, 1.0), searches }
+    }
+
+    /// As if the rows had the keys of the other side evenly.
+    fn joined<'a>(columns: &[String], joined: JoinedKeys, sample: &impl Fn(&str) -> Option<&'a ColumnSample>) -> Self {
+        let known = columns.first().and_then(|column| Some((column, sample(column)?)));
+        let share = known.map_or(1.0, |(_, sample)| sample.valued_share()) * joined.share;
+        let shape = QueryShape::In(u32::try_from(joined.keys).unwrap_or(u32::MAX));
+        let searches = known.map(|(column, _)| vec![(column.clone(), shape)]);
+        Self { columns: columns.to_vec(), share: share.clamp(0.0, 1.0), searches }
     }
 }
 
