@@ -1,6 +1,7 @@
 //! Row sets as the access plans of DataFusion's Parquet reader.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
@@ -8,27 +9,41 @@ use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroup
 use lakemark_index::RowSet;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 
+/// What is read of a file.
+pub(crate) struct FileAccess {
+    pub(crate) plan: ParquetAccessPlan,
+    /// Rows of each row group.
+    pub(crate) row_groups: Arc<[u32]>,
+    pub(crate) pages: Pages,
+}
+
+/// Whether a file has an index of its pages. Without one whoever reads a row of a row group reads and unpacks all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    Indexed,
+    Unindexed,
+}
+
 /// A part of a file: the chosen rows of some neighbouring row groups.
 pub(crate) struct Piece {
     /// What to read of each row group of the file.
     pub(crate) plan: ParquetAccessPlan,
-    /// How many rows that is.
-    pub(crate) rows: u64,
+    /// As much as reading so many rows is it to read this.
+    pub(crate) cost: u64,
 }
 
 /// Fewer rows than these of a row group are not cut: two readers would open the same pages.
 const LEAST_ROWS: u64 = 1 << 15;
+/// To unpack so many rows is as much as to decode one and to hand it on.
+const UNPACKED_ROWS: u64 = 2;
 
-/// Nor are others cut into more parts: where a file has no index of its pages, each of them reads the whole row group.
-const MOST_PARTS: u64 = 2;
-
-/// Cuts the chosen rows of a file into pieces of about `rows_per_piece` rows.
-pub(crate) fn pieces(row_groups: &[u32], rows: &RowSet, rows_per_piece: u64) -> Vec<Piece> {
-    cut(plan_of(row_groups, rows), row_groups, rows_per_piece)
+/// Whether so many rows may be more than one piece.
+pub(crate) fn is_worth_cutting(rows: u64) -> bool {
+    rows >= 2 * LEAST_ROWS
 }
 
 /// The chosen rows of each row group.
-fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
+pub(crate) fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
     let mut start = 0u32;
     let accesses = row_groups.iter().map(|&length| {
         let end = start.saturating_add(length);
@@ -43,41 +58,60 @@ fn plan_of(row_groups: &[u32], rows: &RowSet) -> ParquetAccessPlan {
     ParquetAccessPlan::new(accesses.collect())
 }
 
-/// Cuts what is read of a file into pieces of about `rows_per_piece` rows: at row groups, and within those that have many times as many.
-pub(crate) fn cut(plan: ParquetAccessPlan, row_groups: &[u32], rows_per_piece: u64) -> Vec<Piece> {
-    let nothing = || vec![RowGroupAccess::Skip; row_groups.len()];
-    let (mut pieces, mut open, mut chosen) = (Vec::new(), nothing(), 0u64);
-    let mut close = |open: &mut Vec<RowGroupAccess>, chosen: &mut u64| {
-        let plan = ParquetAccessPlan::new(std::mem::replace(open, nothing()));
-        pieces.push(Piece { plan, rows: std::mem::take(chosen) });
-    };
-    let per_piece = rows_per_piece.max(1);
-    for ((ordinal, access), &length) in plan.into_inner().into_iter().enumerate().zip(row_groups) {
-        let rows = rows_of(&access, length);
-        let parts = (rows.saturating_add(per_piece / 2) / per_piece).min(rows / LEAST_ROWS).clamp(1, MOST_PARTS);
-        for (number, part) in parts_of(access, length, parts).into_iter().enumerate() {
-            // A piece has one part of a row group.
-            if number > 0 && chosen > 0 {
-                close(&mut open, &mut chosen);
-            }
-            chosen += rows_of(&part, length);
-            if let Some(access) = open.get_mut(ordinal) {
-                *access = part;
-            }
-            if chosen >= per_piece {
-                close(&mut open, &mut chosen);
-            }
+impl FileAccess {
+    /// The chosen rows of a file.
+    pub(crate) fn of(row_groups: &[u32], rows: &RowSet, pages: Pages) -> Self {
+        Self { plan: plan_of(row_groups, rows), row_groups: row_groups.into(), pages }
+    }
+
+    /// As much as reading so many rows is it to read this.
+    pub(crate) fn cost(&self) -> u64 {
+        self.plan.inner().iter().zip(self.row_groups.iter()).map(|(access, &length)| self.cost_of(access, length)).sum()
+    }
+
+    fn cost_of(&self, access: &RowGroupAccess, length: u32) -> u64 {
+        match (rows_of(access, length), self.pages) {
+            (0, _) => 0,
+            (rows, Pages::Indexed) => rows,
+            (rows, Pages::Unindexed) => rows.max(u64::from(length) / UNPACKED_ROWS),
         }
     }
-    if chosen > 0 {
-        close(&mut open, &mut chosen);
-    }
-    pieces
-}
 
-/// How many rows a plan reads of a file.
-pub(crate) fn rows_of_plan(plan: &ParquetAccessPlan, row_groups: &[u32]) -> u64 {
-    plan.inner().iter().zip(row_groups).map(|(access, &length)| rows_of(access, length)).sum()
+    /// Cuts what is read of a file into pieces of about such a cost: at row groups, and within those that are many times as much and whose pages
+    /// have an index.
+    pub(crate) fn cut(&self, cost_per_piece: u64) -> Vec<Piece> {
+        let nothing = || vec![RowGroupAccess::Skip; self.row_groups.len()];
+        let (mut pieces, mut open, mut cost) = (Vec::new(), nothing(), 0u64);
+        let mut close = |open: &mut Vec<RowGroupAccess>, cost: &mut u64| {
+            let plan = ParquetAccessPlan::new(std::mem::replace(open, nothing()));
+            pieces.push(Piece { plan, cost: std::mem::take(cost) });
+        };
+        let per_piece = cost_per_piece.max(1);
+        for ((ordinal, access), &length) in self.plan.inner().iter().enumerate().zip(self.row_groups.iter()) {
+            let rows = rows_of(access, length);
+            let parts = match self.pages {
+                Pages::Indexed => (rows.saturating_add(per_piece / 2) / per_piece).min(rows / LEAST_ROWS),
+                Pages::Unindexed => 1,
+            };
+            for (number, part) in parts_of(access.clone(), length, parts).into_iter().enumerate() {
+                // A piece has one part of a row group.
+                if number > 0 && cost > 0 {
+                    close(&mut open, &mut cost);
+                }
+                cost += self.cost_of(&part, length);
+                if let Some(access) = open.get_mut(ordinal) {
+                    *access = part;
+                }
+                if cost >= per_piece {
+                    close(&mut open, &mut cost);
+                }
+            }
+        }
+        if cost > 0 {
+            close(&mut open, &mut cost);
+        }
+        pieces
+    }
 }
 
 /// How many rows are read of a row group of so many.
@@ -202,9 +236,9 @@ mod tests {
     #[test]
     fn rows_become_skips_and_selects_per_row_group() {
         let rows = RowSet::from_rows(vec![2, 3, 9, 10, 11, 12, 13], 20);
-        let pieces = pieces(&[5, 4, 5, 6], &rows, u64::MAX);
+        let pieces = FileAccess::of(&[5, 4, 5, 6], &rows, Pages::Indexed).cut(u64::MAX);
         assert_eq!(pieces.len(), 1);
-        assert_eq!(pieces[0].rows, 7);
+        assert_eq!(pieces[0].cost, 7);
         let plan: Vec<_> = pieces[0].plan.inner().iter().map(selectors).collect();
         assert_eq!(plan, [vec![(false, 2), (true, 2), (false, 1)], vec![], vec![(true, usize::MAX)], vec![]]);
     }
@@ -212,13 +246,26 @@ mod tests {
     #[test]
     fn pieces_share_no_row_and_lose_none() {
         let rows = RowSet::full(30);
-        let cut = pieces(&[10, 10, 10], &rows, 15);
-        assert_eq!(cut.iter().map(|piece| piece.rows).collect::<Vec<_>>(), [20, 10]);
+        let cut = FileAccess::of(&[10, 10, 10], &rows, Pages::Indexed).cut(15);
+        assert_eq!(cut.iter().map(|piece| piece.cost).collect::<Vec<_>>(), [20, 10]);
         let scans =
             |piece: &Piece| -> Vec<bool> { piece.plan.inner().iter().map(RowGroupAccess::should_scan).collect() };
         assert_eq!(scans(&cut[0]), [true, true, false]);
         assert_eq!(scans(&cut[1]), [false, false, true]);
-        assert_eq!(pieces(&[10, 10, 10], &RowSet::empty(30), 15).len(), 0);
+        assert_eq!(FileAccess::of(&[10, 10, 10], &RowSet::empty(30), Pages::Indexed).cut(15).len(), 0);
+    }
+
+    #[test]
+    fn row_groups_without_an_index_of_their_pages_are_unpacked_once() {
+        let length = 10 * LEAST_ROWS as u32;
+        let few =
+            RowSet::from_rows((0..600).map(|row| row * 7).chain([length + 1, 2 * length + 3]).collect(), 3 * length);
+        let access = FileAccess::of(&[length; 3], &few, Pages::Unindexed);
+        let cut = access.cut(access.cost().div_ceil(3));
+        let costs: Vec<u64> = cut.iter().map(|piece| piece.cost).collect();
+        assert_eq!(costs, [u64::from(length) / UNPACKED_ROWS; 3]);
+        let all = RowSet::full(length);
+        assert_eq!(FileAccess::of(&[length], &all, Pages::Unindexed).cut(u64::from(length) / 2).len(), 1);
     }
 
     #[test]
@@ -226,8 +273,8 @@ mod tests {
         let length = 10 * LEAST_ROWS as u32;
         let every_other: Vec<u32> = (0..length).filter(|row| row % 2 == 0).collect();
         for rows in [RowSet::full(length), RowSet::from_rows(every_other, length)] {
-            let cut = pieces(&[length], &rows, u64::from(rows.len()) / 2 + 1000);
-            let counts: Vec<u64> = cut.iter().map(|piece| piece.rows).collect();
+            let cut = FileAccess::of(&[length], &rows, Pages::Indexed).cut(u64::from(rows.len()) / 2 + 1000);
+            let counts: Vec<u64> = cut.iter().map(|piece| piece.cost).collect();
             assert_eq!((counts.len(), counts.iter().sum::<u64>()), (2, u64::from(rows.len())));
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 3, "{counts:?}");
             let mut read = Vec::new();
@@ -244,7 +291,7 @@ mod tests {
             }
             assert_eq!(read, rows.iter().collect::<Vec<_>>());
         }
-        assert_eq!(pieces(&[1000], &RowSet::full(1000), 10).len(), 1);
+        assert_eq!(FileAccess::of(&[1000], &RowSet::full(1000), Pages::Indexed).cut(10).len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Settings of a session, under the name `lakemark`.
 
 use datafusion::common::extensions_options;
-use datafusion::config::ConfigExtension;
+use datafusion::config::{ConfigExtension, ConfigOptions};
 use lakemark_table::{Error, ErrorKind, Result, Transaction};
 
 extensions_options! {
@@ -11,6 +11,12 @@ extensions_options! {
         pub use_index: bool, default = true
         /// Whether rows that an index found before may be taken from memory (at most 256 MiB a process).
         pub use_cache: bool, default = true
+        /// Whether texts are views inside of plans that join, group or compare rows, as they are in the engine's own tables.
+        pub use_views: bool, default = true
+        /// Whether indexes are asked for the keys of a join's build side (at most 1,048,576 rows and 64 MiB).
+        pub use_join_keys: bool, default = true
+        /// Whether a scan right below `ORDER BY … LIMIT` reads the first rows alone, where an index knows them.
+        pub use_first_rows: bool, default = true
         /// The application that makes the next statement which changes a table, so that it is made once; with `txn_version`.
         pub txn_app_id: Option<String>, default = None
         /// The number that the application gives to the next statement which changes a table. Both are unset when it was made.
@@ -23,6 +29,11 @@ impl ConfigExtension for LakemarkOptions {
 }
 
 impl LakemarkOptions {
+    /// Those of a session; what others have that know none.
+    pub(crate) fn of(config: &ConfigOptions) -> Self {
+        config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
     /// What the next statement that changes a table is called.
     pub(crate) fn transaction(&self) -> Result<Option<Transaction>> {
         match (&self.txn_app_id, self.txn_version) {

@@ -27,13 +27,16 @@ use datafusion::physical_expr::expressions::{self as physical, DynamicFilterPhys
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, Truth, encode_literals};
-use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, TopRequest};
+use lakemark_table::{
+    FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, Tally, TallyPart, TallyRequest, TopRequest,
+};
 use object_store::path::Path;
 
-use crate::access::{balance, cut, rows_of_plan, selection};
+use crate::access::{FileAccess, balance, selection};
 use crate::build_keys::{BuildKeys, without_nulls};
 use crate::error::to_engine;
 use crate::fields::{access_of, expression, type_of};
+use crate::reader::Footers;
 use crate::translate::translate;
 
 /// What it takes to probe once more.
@@ -57,6 +60,8 @@ pub(crate) struct Narrowing {
     /// Rows and row groups that were planned and are not read.
     pub(crate) rows: u64,
     pub(crate) row_groups: u64,
+    /// Values of the only column, each with the number of its rows, in place of rows that are not read.
+    pub(crate) told: Vec<TallyPart>,
 }
 
 impl Prober {
@@ -87,7 +92,19 @@ impl Prober {
         let use_cache = self.use_cache && are_few;
         let options = ProbeOptions { reading: Some(self.reading), use_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
-        Ok(Narrowing::to(&self.snapshot, probe))
+        let told = self.told(&predicate, &probe, output).await?;
+        Ok(Narrowing::to(&self.snapshot, probe, told))
+    }
+
+    /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
+    async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<Tally>> {
+        let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return Ok(None) };
+        if leaf.column != *field.name() || !matches!(self.predicate, Predicate::Const(Truth::True)) {
+            return Ok(None);
+        }
+        let columns = std::slice::from_ref(&leaf.column);
+        let request = TallyRequest { columns, predicate: asked, files: &probe.files, summed: None };
+        self.snapshot.tally(&request).await.map(Some).map_err(to_engine)
     }
 
     /// What is left to read where only the first rows in some order are wanted; none if the index does not tell.
@@ -96,7 +113,7 @@ impl Prober {
             ProbeOptions { reading: Some(self.reading), use_cache: self.use_cache, ..ProbeOptions::default() };
         let planned = self.snapshot.probe(&self.predicate, &options).await.map_err(to_engine)?;
         let cut = self.snapshot.cut_to_first(&planned, request, &options).await.map_err(to_engine)?;
-        Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut)))
+        Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
     /// That the columns of a join's filter have one of the keys; none if the keys are not all there, or no column is one that has an index.
@@ -154,21 +171,28 @@ fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
 }
 
 impl Narrowing {
-    /// To the rows that a probe leaves; none if it knows no file.
-    fn to(snapshot: &Snapshot, probe: Probe) -> Option<Self> {
+    /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
+    /// uncertain ones.
+    fn to(snapshot: &Snapshot, probe: Probe, told: Option<Tally>) -> Option<Self> {
+        let Tally { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
         let mut files = HashMap::new();
-        for (file, found) in snapshot.files().iter().zip(probe.files) {
+        for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
             if let FileProbe::Known { row_groups, certain, uncertain } = found {
-                files.insert(file.meta.location.clone(), (row_groups.into(), Arc::new(certain.or(&uncertain))));
+                let is_told = answered.get(place) == Some(&true);
+                let read = if is_told { uncertain } else { certain.or(&uncertain) };
+                files.insert(file.meta.location.clone(), (row_groups.into(), Arc::new(read)));
             }
         }
-        (!files.is_empty()).then_some(Self { files, report: probe.report, rows: 0, row_groups: 0 })
+        let mut report = probe.report;
+        report.index_reads += index_reads;
+        report.index_bytes += index_bytes;
+        (!files.is_empty()).then_some(Self { files, report, rows: 0, row_groups: 0, told: parts })
     }
 
     /// The same scan of fewer rows, which as many partitions share evenly.
-    pub(crate) fn apply(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(crate) fn apply(&mut self, plan: &Arc<dyn ExecutionPlan>, footers: &Footers) -> Result<Arc<dyn ExecutionPlan>> {
         if let [child] = plan.children().as_slice() {
-            let below = self.apply(child)?;
+            let below = self.apply(child, footers)?;
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
             return Arc::clone(plan).replace_children(vec![below], options);
         }
@@ -177,12 +201,12 @@ impl Narrowing {
             .and_then(DataSourceExec::downcast_to_file_source::<ParquetSource>)
             .ok_or_else(|| internal_datafusion_err!("{} is no scan of Parquet files", plan.name()))?;
         let mut narrowed = config.clone();
-        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups));
+        narrowed.file_groups = self.groups(std::mem::take(&mut narrowed.file_groups), footers);
         Ok(DataSourceExec::from_data_source(narrowed))
     }
 
     /// What is left of files, in as many groups. Files of which nothing is known stay in theirs.
-    fn groups(&mut self, groups: Vec<FileGroup>) -> Vec<FileGroup> {
+    fn groups(&mut self, groups: Vec<FileGroup>, footers: &Footers) -> Vec<FileGroup> {
         let partitions = groups.len().max(1);
         let (mut others, mut left, mut ranged) = (Vec::with_capacity(partitions), Vec::new(), HashSet::new());
         for group in groups {
@@ -197,16 +221,17 @@ impl Narrowing {
                     let (plan, dropped) = narrowed(planned, &row_groups, &kept);
                     self.rows += dropped.0;
                     self.row_groups += dropped.1;
-                    left.push((file, plan, row_groups));
+                    let pages = footers.pages_of(&file.object_meta);
+                    left.push((file, FileAccess { plan, row_groups, pages }));
                 }
             }
             others.push(own);
         }
-        let rows: u64 = left.iter().map(|(_, plan, row_groups)| rows_of_plan(plan, row_groups)).sum();
-        let per_piece = rows.div_ceil(partitions as u64);
-        let pieces = left.into_iter().flat_map(|(file, plan, row_groups)| {
-            let pieces = cut(plan, &row_groups, per_piece).into_iter();
-            pieces.map(move |piece| (file.clone().with_extension(piece.plan), piece.rows))
+        let cost: u64 = left.iter().map(|(_, access)| access.cost()).sum();
+        let per_piece = cost.div_ceil(partitions as u64);
+        let pieces = left.into_iter().flat_map(|(file, access)| {
+            let pieces = access.cut(per_piece).into_iter();
+            pieces.map(move |piece| (file.clone().with_extension(piece.plan), piece.cost))
         });
         let mut shared = balance(pieces.collect(), partitions).into_iter();
         let with_share = |own: Vec<PartitionedFile>| {

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::SortOptions;
+use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
+use arrow::compute::{SortOptions, cast, take};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -34,7 +34,7 @@ use datafusion::physical_plan::{
 };
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use lakemark_table::{ProbeReport, TopRequest};
+use lakemark_table::{ProbeReport, TallyPart, TopRequest};
 use tokio::sync::OnceCell;
 
 use crate::aggregate::Facts;
@@ -42,6 +42,7 @@ use crate::build_keys::BuildKeys;
 use crate::damage::NamedRows;
 use crate::dynamic::Prober;
 use crate::held::Held;
+use crate::reader::Footers;
 use crate::statistics::share_of;
 
 /// Metrics that every operator has; those of the scans inside would be counted twice.
@@ -74,6 +75,7 @@ pub(crate) struct ScanParts {
     pub(crate) pending: Vec<Arc<dyn ExecutionPlan>>,
     /// What these hold of runs.
     pub(crate) held: Held,
+    pub(crate) footers: Footers,
     /// Gaps between chosen rows that are read and left out again.
     pub(crate) gaps_closed: u64,
     pub(crate) fetch: Option<usize>,
@@ -92,6 +94,8 @@ struct Inner {
     certain: Option<Arc<dyn ExecutionPlan>>,
     checked: Option<Arc<dyn ExecutionPlan>>,
     pending: Vec<Arc<dyn ExecutionPlan>>,
+    /// Values of the only column, each with the number of its rows, that the index tells in place of others.
+    told: Vec<TallyPart>,
 }
 
 impl Inner {
@@ -170,7 +174,7 @@ impl LakemarkScanExec {
 
     fn planned(&self) -> Inner {
         let ScanParts { certain, checked, pending, .. } = self.parts.clone();
-        Inner { certain, checked, pending }
+        Inner { certain, checked, pending, told: Vec::new() }
     }
 
     /// The scans inside, cut down to the rows that the filters let through as they are now, and to those that come first if others are not wanted.
@@ -185,12 +189,15 @@ impl LakemarkScanExec {
             narrowings.extend(prober.first_rows(request).await?);
         }
         for mut narrowing in narrowings {
-            inner.certain = inner.certain.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
-            inner.checked = inner.checked.as_ref().map(|plan| narrowing.apply(plan)).transpose()?;
+            let mut apply = |plan: &Arc<dyn ExecutionPlan>| narrowing.apply(plan, &self.parts.footers);
+            inner.certain = inner.certain.as_ref().map(&mut apply).transpose()?;
+            inner.checked = inner.checked.as_ref().map(&mut apply).transpose()?;
             count(&self.metrics, "dynamic_rows_pruned", narrowing.rows);
             count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
             count(&self.metrics, "index_reads", narrowing.report.index_reads);
             count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
+            count(&self.metrics, "rows_told", narrowing.told.iter().flat_map(|part| &part.rows).sum());
+            inner.told.append(&mut narrowing.told);
         }
         Ok(inner)
     }
@@ -373,9 +380,16 @@ impl ExecutionPlan for LakemarkScanExec {
             streams.extend(opened(&self.planned(), partition, &context, &schema, &baseline)?);
         } else {
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
+            let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {
                 let inner = scan.narrowed.get_or_try_init(|| scan.narrow()).await?;
-                let streams = opened(inner, partition, &context, &schema, &baseline)?;
+                let mut streams = opened(inner, partition, &context, &schema, &baseline)?;
+                let batch_rows = context.session_config().batch_size();
+                for part in &inner.told {
+                    let told = told_rows(part, (partition, partitions), &schema, batch_rows)?;
+                    let baseline = baseline.clone();
+                    streams.push(told.map(move |batch| Ok(batch?.record_output(&baseline))).boxed());
+                }
                 Ok::<_, DataFusionError>(stream::iter(streams).flatten())
             });
             streams.push(rows.try_flatten().boxed());
@@ -419,18 +433,11 @@ impl ExecutionPlan for LakemarkScanExec {
     }
 
     /// Scans inside read files and row groups in the order of their bounds, so that a top-k soon knows what it can do without. The sort stays:
-    /// certain and pending rows come one after the other.
+    /// certain and pending rows come one after the other. The order is said to be taken also where no scan inside takes it: DataFusion 55 merges
+    /// the partitions of a sort with a limit below a repartition only then, and cuts each of them off by itself otherwise.
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
-        let mut any = false;
-        let ordered = self.with_inner(|plan| {
-            let ordered = in_order(plan, order)?;
-            any |= ordered.is_some();
-            Ok(ordered.unwrap_or_else(|| Arc::clone(plan)))
-        })?;
-        Ok(match any {
-            true => SortOrderPushdownResult::Inexact { inner: Arc::new(ordered) },
-            false => SortOrderPushdownResult::Unsupported,
-        })
+        let ordered = self.with_inner(|plan| Ok(in_order(plan, order)?.unwrap_or_else(|| Arc::clone(plan))))?;
+        Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(ordered) })
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -511,6 +518,32 @@ fn counted_rows(schema: &SchemaRef, rows: u64, batch_rows: usize) -> impl Stream
         let options = RecordBatchOptions::new().with_row_count(usize::try_from(rows).ok());
         Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), Vec::new(), &options)?)
     }))
+}
+
+/// Batches of a column: each value as often as it has rows. Of all rows they are the share of one partition among so many.
+fn told_rows(
+    part: &TallyPart,
+    (partition, partitions): (usize, usize),
+    schema: &SchemaRef,
+    batch_rows: usize,
+) -> Result<impl Stream<Item = Result<RecordBatch>> + use<>> {
+    let (Some(field), [values]) = (schema.fields().first(), part.values.as_slice()) else {
+        return internal_err!("rows that are told have one column");
+    };
+    let (values, schema) = (cast(values, field.data_type())?, Arc::clone(schema));
+    let all = usize::try_from(part.rows.iter().sum::<u64>()).unwrap_or(usize::MAX);
+    let share = all.div_ceil(partitions.max(1));
+    let rows = part.rows.clone().into_iter().zip(0u32..);
+    let mut places = rows
+        .flat_map(|(rows, value)| std::iter::repeat_n(value, usize::try_from(rows).unwrap_or(usize::MAX)))
+        .skip(partition.saturating_mul(share))
+        .take(share);
+    let next = move || {
+        let places: UInt32Array = places.by_ref().take(batch_rows.max(1)).collect();
+        (!places.is_empty())
+            .then(|| Ok(RecordBatch::try_new(Arc::clone(&schema), vec![take(&values, &places, None)?])?))
+    };
+    Ok(stream::iter(std::iter::from_fn(next)))
 }
 
 /// The same batch under the table's own schema, whose metadata and nullability files need not share.

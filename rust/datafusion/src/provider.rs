@@ -5,6 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::datasource::TableType;
 use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::logical_expr::dml::InsertOp;
@@ -20,6 +22,9 @@ use crate::reading::reading;
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
 use crate::types::Types;
+
+/// Nanoseconds that a join takes to look a row up that has no match, whose filter says so before.
+const JOIN_ROW: f64 = 6.0;
 
 /// A table whose scans use its marks.
 #[derive(Debug)]
@@ -55,10 +60,10 @@ impl LakemarkTable {
         Self::of(table, snapshot, true)
     }
 
-    /// The same provider with texts and bytes as views, in a statement that may join it with others.
-    pub(crate) fn of_views(&self, is_joined: bool) -> Self {
+    /// The same provider with columns of these types, in a statement that may join it with others.
+    pub(crate) fn within(&self, types: Types, is_joined: bool) -> Self {
         let declared = Self::of(Arc::clone(&self.table), Arc::clone(&self.snapshot), self.pinned);
-        Self { types: Types::Views, is_joined, ..declared }
+        Self { types, is_joined, ..declared }
     }
 
     /// The table.
@@ -110,6 +115,12 @@ impl TableProvider for LakemarkTable {
         TableType::Base
     }
 
+    /// The number of rows, if an index or a footer that was read told it. A scan may see a newer state.
+    fn statistics(&self) -> Option<Statistics> {
+        let rows = usize::try_from(self.snapshot.rows()?).ok()?;
+        Some(Statistics::new_unknown(&self.schema()).with_num_rows(Precision::Inexact(rows)))
+    }
+
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> EngineResult<Vec<TableProviderFilterPushDown>> {
         Ok(filters.iter().map(|filter| pushdown(filter)).collect())
     }
@@ -136,7 +147,7 @@ impl TableProvider for LakemarkTable {
             known.clone().and_then(|known| Facts::of_scan(&snapshot, &schema, known, &probe, projection, &options));
         let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
             // What a join will not find is tested by the join: no column is read for that alone.
-            let reading = Reading { filter: Columns::default(), limit: None, ..reading };
+            let reading = Reading { filter: Columns::default(), limit: None, above: JOIN_ROW, ..reading };
             let (snapshot, schema, use_cache) = (Arc::clone(&snapshot), Arc::clone(&schema), options.use_cache);
             Prober { snapshot, schema, reading, predicate, use_cache }
         });
@@ -194,7 +205,7 @@ fn read_only(statement: &str) -> DataFusionError {
 
 /// What the session's settings say of probes.
 pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
-    let options = state.config_options().extensions.get::<LakemarkOptions>().cloned().unwrap_or_default();
+    let options = LakemarkOptions::of(state.config_options());
     ProbeOptions { use_index: options.use_index, use_cache: options.use_cache, ..ProbeOptions::default() }
 }
 

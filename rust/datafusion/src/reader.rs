@@ -25,10 +25,14 @@ use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
 
+use crate::access::Pages;
 use crate::damage::{named, pages_are_read_of};
 use crate::held::Held;
+
+/// How many footers are fetched at once.
+pub(crate) const CONCURRENT_FOOTERS: usize = 32;
 
 /// Footers of one table's files, through the session's cache.
 #[derive(Clone)]
@@ -76,15 +80,27 @@ impl Footers {
         self.caught.get(&meta.location).map_or(&[][..], |caught| caught)
     }
 
+    fn remembered(&self, meta: &ObjectMeta) -> Option<Arc<ParquetMetaData>> {
+        let entry = self.cache.get(&self.key_of(meta)).filter(|entry| entry.is_valid_for(meta))?;
+        let cached = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()?;
+        Some(Arc::clone(cached.parquet_metadata()))
+    }
+
+    /// Whether the pages of a file have an index; not if the session does not remember its footer. Writers make it for all row groups.
+    pub(crate) fn pages_of(&self, meta: &ObjectMeta) -> Pages {
+        let footer = self.remembered(meta);
+        let first = footer.as_ref().and_then(|footer| footer.row_groups().first());
+        let is_indexed =
+            |group: &RowGroupMetaData| group.columns().iter().all(|column| column.offset_index_offset().is_some());
+        if first.is_some_and(is_indexed) { Pages::Indexed } else { Pages::Unindexed }
+    }
+
     /// The footer of a file with its page index, if the file has one.
     pub(crate) async fn fetch(&self, meta: &ObjectMeta) -> Result<Arc<ParquetMetaData>> {
-        let key = self.key_of(meta);
-        if let Some(entry) = self.cache.get(&key)
-            && entry.is_valid_for(meta)
-            && let Some(cached) = entry.file_metadata.as_any().downcast_ref::<CachedParquetMetaData>()
-        {
-            return Ok(Arc::clone(cached.parquet_metadata()));
+        if let Some(remembered) = self.remembered(meta) {
+            return Ok(remembered);
         }
+        let key = self.key_of(meta);
         let was_young = is_young(meta);
         let footer =
             DFParquetMetadata::new(self.store.as_ref(), meta).with_page_index_policy(Some(PageIndexPolicy::Optional));

@@ -28,6 +28,7 @@ pub(crate) fn reading(
         filter: cost(&mut tested.difference(&wanted).copied()),
         limit: limit.map(|limit| limit as f64),
         told: None,
+        above: 0.0,
     }
 }
 
@@ -50,10 +51,13 @@ mod tests {
         let columns = |count: f64, decode: f64| Columns { count, decode };
         assert_eq!(
             both,
-            Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0), told: None }
+            Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0), told: None, above: 0.0 }
         );
         let all = reading(&schema, None, &filters, None);
-        assert_eq!(all, Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None, told: None });
+        assert_eq!(
+            all,
+            Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None, told: None, above: 0.0 }
+        );
     }
 
     #[test]

@@ -32,24 +32,23 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
+use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
 use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
-use crate::access::{Piece, balance, first_rows, pieces};
+use crate::access::{FileAccess, balance, first_rows, is_worth_cutting, plan_of};
 use crate::aggregate::Facts;
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
-use crate::reader::Footers;
+use crate::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::rules::without_losses;
+use crate::statistics::StatisticsReader;
 use crate::types::Types;
-
-/// How many footers are fetched at once.
-const CONCURRENT_FOOTERS: usize = 16;
 
 /// What a query asks of one table.
 pub(crate) struct ScanRequest<'a> {
@@ -86,6 +85,7 @@ pub(crate) async fn plan_scan(
         work.cut(limit as u64);
     }
     let statistics = planner.statistics(&work, &report, share_left).await?;
+    planner.learn_pages(&work).await;
     let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
     let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
@@ -97,6 +97,7 @@ pub(crate) async fn plan_scan(
         checked,
         pending: of_pending,
         held: planner.held,
+        footers: planner.footers,
         gaps_closed: gaps_of_certain + gaps_of_checked + gaps_of_pending,
         fetch: request.limit,
         summary: summary(request, &report, pending.as_deref()),
@@ -285,23 +286,41 @@ impl<'a> Planner<'a> {
         .await
     }
 
+    /// Reads the footers of files that have more than a partition's share of the certain rows, unless the session remembers them: whether such a
+    /// file is cut depends on its pages. A footer that cannot be read is a matter of the reader.
+    async fn learn_pages(&self, work: &Work<'_>) {
+        let partitions = self.state.config().target_partitions().max(1) as u64;
+        let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
+        let large = work.certain.iter().filter(|(_, _, rows)| {
+            let rows = u64::from(rows.len());
+            self.request.limit.is_none() && is_worth_cutting(rows) && rows * partitions > all
+        });
+        join_all(large.map(|(file, _, _)| self.footers.fetch(&file.meta))).await;
+    }
+
     /// The scan of certain rows, if there are any, and how many gaps it closes.
     fn certain_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
         if work.certain.is_empty() {
             return Ok((None, 0));
         }
         let partitions = self.state.config().target_partitions().max(1);
-        let rows: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
-        let per_piece = rows.div_ceil(partitions as u64);
         let limit = self.request.limit;
         let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, None, limit);
-        let mut parts = Vec::new();
+        let mut files = Vec::with_capacity(work.certain.len());
+        let known = self.known_statistics()?;
         for (place, (file, row_groups, rows)) in work.certain.iter().enumerate() {
-            let (whole, read) = opened(partitioned_file(file)?, place, Some(rows), closed.as_ref());
-            for Piece { plan, rows } in pieces(row_groups, read.unwrap_or(rows), per_piece) {
-                parts.push((whole.clone().with_extension(plan), rows));
-            }
+            let (whole, read) = opened(partitioned_file(file, &known)?, place, Some(rows), closed.as_ref());
+            let pages = self.footers.pages_of(&file.meta);
+            files.push((whole, FileAccess::of(row_groups, read.unwrap_or(rows), pages)));
+        }
+        let cost: u64 = files.iter().map(|(_, access)| access.cost()).sum();
+        let per_piece = cost.div_ceil(partitions as u64);
+        let mut parts = Vec::with_capacity(files.len());
+        for (file, access) in files {
+            parts.extend(
+                access.cut(per_piece).into_iter().map(|piece| (file.clone().with_extension(piece.plan), piece.cost)),
+            );
         }
         let end = End { limit, batch_rows: None };
         let scan =
@@ -320,13 +339,15 @@ impl<'a> Planner<'a> {
         let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit);
         let mut files = Vec::with_capacity(work.checked.len());
+        let known = self.known_statistics()?;
         for (place, (file, chosen)) in work.checked.iter().enumerate() {
             let rows = chosen.as_ref().map(|(_, rows)| rows);
-            let (whole, rows) = opened(partitioned_file(file)?, place, rows, closed.as_ref());
+            let (whole, rows) = opened(partitioned_file(file, &known)?, place, rows, closed.as_ref());
             match (chosen, rows) {
                 (Some((row_groups, _)), Some(rows)) => {
-                    let cut = pieces(row_groups, rows, u64::MAX);
-                    files.extend(cut.into_iter().map(|piece| whole.clone().with_extension(piece.plan)));
+                    if !rows.is_empty() {
+                        files.push(whole.with_extension(plan_of(row_groups, rows)));
+                    }
                 }
                 _ => files.push(whole),
             }
@@ -376,6 +397,11 @@ impl<'a> Planner<'a> {
 
     fn reader_filters(&self) -> bool {
         self.state.default_table_options().parquet.global.pushdown_filters
+    }
+
+    /// What the session remembers of data files.
+    fn known_statistics(&self) -> Result<StatisticsReader<'_>> {
+        StatisticsReader::new(self.state, &self.footers, self.table_schema.file_schema(), &[])
     }
 
     /// Data files of the table.
@@ -458,8 +484,10 @@ impl<'a> Planner<'a> {
         for (place, file) in pending.files.iter().enumerate() {
             let whole = PartitionedFile::new_from_meta(file.meta.clone());
             let (whole, rows) = opened(whole, place, Some(&file.rows), closed.as_ref());
-            let cut = pieces(&file.row_groups, rows.unwrap_or(&file.rows), u64::MAX);
-            files.extend(cut.into_iter().map(|piece| whole.clone().with_extension(piece.plan)));
+            let rows = rows.unwrap_or(&file.rows);
+            if !rows.is_empty() {
+                files.push(whole.with_extension(plan_of(&file.row_groups, rows)));
+            }
         }
         // Each partition holds a row group.
         let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
@@ -568,8 +596,13 @@ fn opened<'r>(
     }
 }
 
-fn partitioned_file(file: &DataFile) -> Result<PartitionedFile> {
+/// A file with its statistics if the session remembers them: a filter that comes while the query runs may rule the file out, and what comes first
+/// in an order is read first.
+fn partitioned_file(file: &DataFile, known: &StatisticsReader<'_>) -> Result<PartitionedFile> {
     let values =
         file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
-    Ok(PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values))
+    let whole = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
+    // With those of partition columns each file would have a copy, in which a value of NULL is called none.
+    let statistics = if file.partition_values.is_empty() { known.whole(&file.meta) } else { None };
+    Ok(PartitionedFile { statistics, ..whole })
 }

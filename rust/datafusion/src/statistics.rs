@@ -29,10 +29,7 @@ use parquet::basic::Type as PhysicalType;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::statistics::Statistics as ParquetStatistics;
 
-use crate::reader::Footers;
-
-/// How many footers are fetched at once.
-const CONCURRENT_FOOTERS: usize = 32;
+use crate::reader::{CONCURRENT_FOOTERS, Footers};
 
 /// Of files with more columns only those that a query wants are looked at.
 const MOST_COLUMNS: usize = 512;
@@ -55,6 +52,8 @@ pub(crate) struct StatisticsReader<'a> {
     fingerprint: Arc<SchemaFingerprint>,
     /// The wanted ones among them.
     wanted: Vec<usize>,
+    /// Whether all columns of the files are read.
+    has_all: bool,
 }
 
 impl<'a> StatisticsReader<'a> {
@@ -66,13 +65,19 @@ impl<'a> StatisticsReader<'a> {
         wanted: &[usize],
     ) -> Result<Self> {
         // All of them, so that the next query finds those that it wants.
-        let (read, wanted) = if file_schema.fields().len() <= MOST_COLUMNS {
+        let has_all = file_schema.fields().len() <= MOST_COLUMNS;
+        let (read, wanted) = if has_all {
             (Arc::clone(file_schema), wanted.to_vec())
         } else {
             (Arc::new(file_schema.project(wanted)?), (0..wanted.len()).collect())
         };
         let fingerprint = Arc::new(SchemaFingerprint::from_schema(&read));
-        Ok(Self { state, footers, read, fingerprint, wanted })
+        Ok(Self { state, footers, read, fingerprint, wanted, has_all })
+    }
+
+    /// Those of all columns of a file, if the session remembers them.
+    pub(crate) fn whole(&self, meta: &ObjectMeta) -> Option<Arc<Statistics>> {
+        self.known(meta).filter(|_| self.has_all)
     }
 
     /// Whether the session remembers those of all of these files.

@@ -205,6 +205,14 @@ enum Joint {
 }
 
 impl Joint {
+    /// What changes nothing beside others.
+    fn neutral(self) -> Truth {
+        match self {
+            Self::And => Truth::True,
+            Self::Or => Truth::False,
+        }
+    }
+
     fn word(self) -> &'static str {
         match self {
             Self::And => " AND ",
@@ -250,6 +258,13 @@ fn merge_parts(parts: Vec<Predicate>, joint: Joint) -> Predicate {
         }
     }
     let mut merged: Vec<Predicate> = merged.into_iter().map(|part| part.finish(joint)).collect();
+    if merged.len() > 1 {
+        let neutral = Predicate::Const(joint.neutral());
+        merged.retain(|part| *part != neutral);
+        if merged.is_empty() {
+            return neutral;
+        }
+    }
     match merged.len() {
         1 => merged.remove(0),
         _ if joint == Joint::And => Predicate::And(merged),

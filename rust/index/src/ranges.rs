@@ -51,6 +51,14 @@ impl KeyRange {
         }
     }
 
+    /// Whether the range has no key below `key`.
+    pub(crate) fn begins_behind(&self, key: &Key) -> bool {
+        match &self.low {
+            Bound::Unbounded => false,
+            Bound::Included(low) | Bound::Excluded(low) => low >= key,
+        }
+    }
+
     /// Whether it is a single key.
     #[must_use]
     pub fn is_point(&self) -> bool {
@@ -195,6 +203,13 @@ impl KeyRanges {
     pub fn meets(&self, low: &Key, high: &Key) -> bool {
         let first = self.0.partition_point(|range| range.ends_before(low));
         self.0.get(first).is_some_and(|range| range.begins_at_or_before(high))
+    }
+
+    /// The ranges that may hold a key from `low` to `high`.
+    pub(crate) fn touching(&self, low: &Key, high: &Key) -> &[KeyRange] {
+        let first = self.0.partition_point(|range| range.ends_before(low));
+        let end = self.0.partition_point(|range| range.begins_at_or_before(high));
+        self.0.get(first..end).unwrap_or_default()
     }
 
     /// Keys in both sets.

@@ -39,7 +39,7 @@ pub(crate) async fn narrowed(
         files.report.leaves.extend(keys.leaves().into_iter().map(left_out));
         files
     } else {
-        let reading = Some(Reading { output, filter: Columns::default(), limit: None, told: None });
+        let reading = Some(Reading { output, filter: Columns::default(), limit: None, told: None, above: 0.0 });
         let options = ProbeOptions { reading, use_cache: count <= REMEMBERED_KEYS, ..ProbeOptions::default() };
         snapshot.cut_down(&planned.files, &snapshot.probe(&keys, &options).await?)
     };

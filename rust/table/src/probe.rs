@@ -16,6 +16,7 @@ mod choice;
 mod compose;
 mod count;
 mod cut;
+mod distinct;
 mod identity;
 mod narrow;
 mod pairs;

@@ -214,6 +214,15 @@ impl Snapshot {
         self.files.iter().filter_map(|file| file.deleted.as_ref()).map(|hidden| u64::from(hidden.len())).sum()
     }
 
+    /// Rows that a reader sees; none if nobody has told yet how many a data file has.
+    #[must_use]
+    pub fn rows(&self) -> Option<u64> {
+        let of_file = |file: &DataFile| Some(file.row_groups.as_ref()?.iter().copied().map(u64::from).sum::<u64>());
+        let stored = self.files.iter().map(of_file).sum::<Option<u64>>()?;
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.row_count());
+        Some(stored.saturating_sub(self.hidden_rows()).saturating_add(pending))
+    }
+
     /// The columns of the key, if one was declared.
     #[must_use]
     pub fn key_columns(&self) -> Option<Vec<String>> {

@@ -14,6 +14,7 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::joins::HashJoinExec;
 
 use crate::build_keys::{BuildKeys, BuildKeysExec};
+use crate::config::LakemarkOptions;
 use crate::exec::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -23,7 +24,10 @@ type Plan = Arc<dyn ExecutionPlan>;
 pub(super) struct JoinKeys;
 
 impl PhysicalOptimizerRule for JoinKeys {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+        if !LakemarkOptions::of(config).use_join_keys {
+            return Ok(plan);
+        }
         let mut wanted = HashSet::new();
         plan.apply(|node| {
             wanted

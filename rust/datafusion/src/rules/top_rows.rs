@@ -13,12 +13,14 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
+use crate::config::LakemarkOptions;
 use crate::exec::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -28,7 +30,10 @@ type Plan = Arc<dyn ExecutionPlan>;
 pub(super) struct TopRows;
 
 impl PhysicalOptimizerRule for TopRows {
-    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+        if !LakemarkOptions::of(config).use_first_rows {
+            return Ok(plan);
+        }
         plan.transform_down(|node| {
             let told = node.downcast_ref::<SortExec>().and_then(|sort| {
                 let first = sort.expr().first();
@@ -68,6 +73,7 @@ fn told(plan: &Plan, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64)
 
 /// Whether an operator hands on the rows of its input as they are.
 fn keeps_rows(plan: &Plan) -> bool {
-    plan.is::<CoalescePartitionsExec>() && plan.fetch().is_none()
+    plan.is::<CooperativeExec>()
+        || plan.is::<CoalescePartitionsExec>() && plan.fetch().is_none()
         || plan.is::<RepartitionExec>() && matches!(plan.output_partitioning(), Partitioning::RoundRobinBatch(_))
 }

@@ -29,7 +29,9 @@ use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Projection, Subquery
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
+use crate::config::LakemarkOptions;
 use crate::provider::LakemarkTable;
+use crate::types::Types;
 
 /// How deep subqueries may hand types on to each other.
 const MOST_ROUNDS: usize = 4;
@@ -60,6 +62,10 @@ impl AnalyzerRule for Views {
 
 /// The query over views, whose rows have the types that they had.
 fn of_query(query: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+    if !LakemarkOptions::of(config).use_views {
+        let told = |node| of_scan(node, Types::Declared, true);
+        return if joins(&query)? { query.transform_up_with_subqueries(told).data() } else { Ok(query) };
+    }
     if is_sorted(&query) {
         return query.map_children(|input| of_query(input, config).map(Transformed::yes)).data();
     }
@@ -68,7 +74,7 @@ fn of_query(query: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
     }
     let declared = Arc::clone(query.schema());
     let is_joined = joins(&query)?;
-    let views = query.clone().transform_up_with_subqueries(|node| of_scan(node, is_joined))?;
+    let views = query.clone().transform_up_with_subqueries(|node| of_scan(node, Types::Views, is_joined))?;
     match views.transformed.then(|| coerced(views.data, config)).transpose()?.flatten() {
         Some(views) => as_declared(views, &declared),
         None => Ok(query),
@@ -137,13 +143,13 @@ fn tells_types(expr: &Expr, node: &LogicalPlan) -> bool {
     }
 }
 
-fn of_scan(plan: LogicalPlan, is_joined: bool) -> Result<Transformed<LogicalPlan>> {
+fn of_scan(plan: LogicalPlan, types: Types, is_joined: bool) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::TableScan(scan) = plan else { return Ok(Transformed::no(plan)) };
     let table = source_as_provider(&scan.source).ok();
     let Some(table) = table.as_ref().and_then(|table| table.downcast_ref::<LakemarkTable>()) else {
         return Ok(Transformed::no(LogicalPlan::TableScan(scan)));
     };
-    let source = provider_as_source(Arc::new(table.of_views(is_joined)));
+    let source = provider_as_source(Arc::new(table.within(types, is_joined)));
     let scan = TableScanBuilder::from(TableScan { source, ..scan }).build()?;
     Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
 }

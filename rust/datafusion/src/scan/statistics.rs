@@ -8,6 +8,7 @@ use datafusion::datasource::physical_plan::{FileScanConfigBuilder, ParquetSource
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use futures::future::join_all;
 use lakemark_table::{DataFile, PendingRows, ProbeReport};
 
 use super::{Planner, Work};
@@ -30,8 +31,26 @@ impl Planner<'_> {
         match self.of_columns(work, share_left).await {
             // What cannot be estimated can still be read, or says itself why not.
             Err(_) => Ok(Statistics::new_unknown(&self.output).with_num_rows(rows)),
-            known => known,
+            Ok(known) => Ok(self.with_distinct(known).await),
         }
+    }
+
+    /// With the numbers of different values that an index knows, if the table is joined. None is called exact: values that are equal to the engine
+    /// may be two to an index.
+    async fn with_distinct(&self, mut statistics: Statistics) -> Statistics {
+        if !self.request.is_joined || self.request.facts.is_none() {
+            return statistics;
+        }
+        let names = self.output.fields().iter().map(|field| field.name());
+        let known = join_all(names.map(|name| self.request.snapshot.distinct_values(name))).await;
+        let rows = statistics.num_rows.get_value().copied().unwrap_or(usize::MAX);
+        for (column, known) in statistics.column_statistics.iter_mut().zip(known) {
+            let Some(known) = known else { continue };
+            let count = usize::try_from(known).unwrap_or(usize::MAX).min(rows);
+            let likely = column.distinct_count.get_value().map_or(count, |other| count.min(*other));
+            column.distinct_count = Precision::Inexact(likely);
+        }
+        statistics
     }
 
     async fn of_columns(&self, work: &Work<'_>, share_left: Option<f64>) -> Result<Statistics> {

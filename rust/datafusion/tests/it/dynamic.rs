@@ -6,8 +6,9 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use lakemark_datafusion::LakemarkSession;
+use lakemark_table::{BuildOptions, IndexSpec};
 
-use crate::fixture::{FILE_ROWS, both, folder, mark, ran, rows, scans, session};
+use crate::fixture::{FILE_ROWS, both, folder, mark, ran, rows, scans, session, write};
 
 /// A session with the folder as `t` and a dimension of few rows: keys of `t`'s columns `k` and `id`, and a name.
 async fn with_dimension(folder: &std::path::Path, k: &[Option<i32>], id: &[i64]) -> LakemarkSession {
@@ -229,4 +230,67 @@ async fn the_first_rows_in_an_order_are_read() {
     }
     let explained = rows(&session, "EXPLAIN SELECT id, s FROM t ORDER BY id DESC LIMIT 7").await.concat();
     assert!(explained.contains("first_rows=7 by id DESC"), "{explained}");
+}
+
+/// Joins in which the key is all that is wanted of the table.
+/// An index of a kind on each column.
+async fn indexed(folder: &std::path::Path, kind: &str, columns: &[&str]) {
+    let table = crate::fixture::open(folder).await;
+    for column in columns {
+        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: kind.to_owned(), ..IndexSpec::default() };
+        table.create_index(spec, false).await.unwrap();
+    }
+    table.build(BuildOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_alone_are_told_by_the_index() {
+    for kind in ["bitmap", "key", "summary", "bloom_tree"] {
+        let folder = folder(4);
+        indexed(folder.path(), kind, &["id", "k"]).await;
+        let is_exact = ["bitmap", "key"].contains(&kind);
+        let keys: Vec<i64> = (-100..3_000).filter(|key| key % 3 == 1).collect();
+        let session = with_dimension(folder.path(), &vec![Some(1); keys.len()], &keys).await;
+        for (sql, told) in [
+            ("SELECT count(*) FROM d JOIN t ON t.id = d.did", 1_000),
+            ("SELECT t.id, count(*) FROM d JOIN t ON t.id = d.did GROUP BY t.id", 1_000),
+            ("SELECT count(*) FROM t WHERE id IN (SELECT did FROM d)", 1_000),
+            ("SELECT count(*) FROM (SELECT DISTINCT did % 4 AS n FROM d WHERE did > 0) e JOIN t ON t.k = n", 1_371),
+            // Other columns are read, and so are rows of which a condition is left.
+            ("SELECT count(t.s) FROM d JOIN t ON t.id = d.did", 0),
+            ("SELECT count(*) FROM d JOIN t ON t.id = d.did WHERE abs(t.id) > 5", 0),
+        ] {
+            let (plan, _) = ran(&session, sql).await;
+            // What is uncertain is read: a filter of keys does not know which rows have them.
+            assert_eq!(sum(&plan, "rows_told"), if is_exact { told } else { 0 }, "{kind}: {sql}");
+            let (with, without) = both(&session, sql).await;
+            assert_eq!(with, without, "{kind}: {sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
+    let long = |row: usize| if row % 400 == 7 { "long ".repeat(1_000) + &row.to_string() } else { format!("s{row}") };
+    let folder = tempfile::tempdir().unwrap();
+    for file in 0..2 {
+        let texts = StringArray::from_iter_values((file * 1_000..(file + 1) * 1_000).map(long));
+        let batch = RecordBatch::try_from_iter([("s", Arc::new(texts) as ArrayRef)]).unwrap();
+        write(&folder.path().join(format!("part-{file}.parquet")), &batch);
+    }
+    for kind in ["key", "bitmap"] {
+        indexed(folder.path(), kind, &["s"]).await;
+    }
+    let session = session(folder.path()).await;
+    for keys in [3, 300] {
+        let texts = StringArray::from_iter_values((0..keys).map(|key| long(key * 5 + 2)));
+        let batch = RecordBatch::try_from_iter([("ds", Arc::new(texts) as ArrayRef)]).unwrap();
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
+        session.context().deregister_table("d").unwrap();
+        session.context().register_table("d", Arc::new(table)).unwrap();
+        for sql in ["SELECT count(*) FROM d JOIN t ON t.s = ds", "SELECT s FROM t WHERE s IN (SELECT ds FROM d)"] {
+            let (with, without) = both(&session, sql).await;
+            assert_eq!(with, without, "{keys} keys: {sql}");
+        }
+    }
 }

@@ -1,16 +1,24 @@
 //! What the engine is told of scans before they run: what it knows of its own tables, and never anything exact that is wrong.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ScalarValue, Statistics};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue, Statistics};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use lakemark_datafusion::LakemarkSession;
+use lakemark_datafusion::{LakemarkScanExec, LakemarkSession, session_context};
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 
 use crate::fixture::{FILE_ROWS, folder, mark, open, rows, scans, session};
@@ -252,4 +260,175 @@ async fn nothing_exact_of_the_files_of_others_is_wrong() {
         let read = rows(&read, sql).await;
         assert_eq!((with, without), (read.clone(), read));
     }
+}
+
+#[tokio::test]
+async fn an_index_tells_how_many_different_values_there_are() {
+    let folder = folder(3);
+    mark(folder.path(), &["k", "id"]).await;
+    let session = session(folder.path()).await;
+    let distinct = async |sql: &str, column: usize| {
+        let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let scan = scans(&plan).remove(0);
+        let statistics = StatisticsContext::new().compute(scan.as_ref(), &StatisticsArgs::new()).unwrap();
+        statistics.column_statistics[column].distinct_count
+    };
+    let join = |condition: &str| format!("SELECT t.id, t.k FROM t JOIN t u ON t.id = u.id + 1 WHERE {condition}");
+    assert_eq!(distinct(&join("true"), 1).await, Precision::Inexact(10));
+    assert_eq!(distinct(&join("t.k > 6 AND t.id < 5"), 0).await.get_value().map(|count| *count <= 5), Some(true));
+    // Marks that are not asked tell nothing.
+    session.sql("SET lakemark.use_index = false").await.unwrap().collect().await.unwrap();
+    assert_eq!(distinct(&join("true"), 1).await, Precision::Absent);
+}
+
+#[tokio::test]
+async fn a_table_says_how_many_rows_it_has_before_it_is_scanned() {
+    let folder = folder(3);
+    let told = async || {
+        let session = session(folder.path()).await;
+        session.context().table_provider("t").await.unwrap().statistics().map(|statistics| statistics.num_rows)
+    };
+    // The footers told, which were read for the schema; then the index does.
+    assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
+    mark(folder.path(), &["k"]).await;
+    assert_eq!(told().await, Some(Precision::Inexact(3 * FILE_ROWS)));
+}
+
+/// A scan that tells so many times as many rows as it has.
+#[derive(Debug)]
+struct Misjudged {
+    input: Arc<dyn ExecutionPlan>,
+    factor: f64,
+}
+
+impl DisplayAs for Misjudged {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Misjudged: {}", self.factor)
+    }
+}
+
+impl ExecutionPlan for Misjudged {
+    fn name(&self) -> &'static str {
+        "Misjudged"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self { input: Arc::clone(&inputs[0]), factor: self.factor }))
+    }
+
+    fn with_new_children(self: Arc<Self>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut wrong = inputs[0].as_ref().clone().to_inexact();
+        wrong.num_rows = wrong.num_rows.with_estimated_selectivity(self.factor);
+        wrong.total_byte_size = wrong.total_byte_size.with_estimated_selectivity(self.factor);
+        for column in &mut wrong.column_statistics {
+            std::mem::swap(&mut column.min_value, &mut column.max_value);
+            column.distinct_count = Precision::Inexact(3);
+        }
+        Ok(Arc::new(wrong))
+    }
+}
+
+/// Puts one over every scan of a table whose number is odd, in the order in which they stand.
+#[derive(Debug)]
+struct Misjudge(f64);
+
+impl PhysicalOptimizerRule for Misjudge {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut number = 0;
+        plan.transform_up(|node| {
+            if !node.is::<LakemarkScanExec>() {
+                return Ok(Transformed::no(node));
+            }
+            number += 1;
+            let misjudged = |input| Arc::new(Misjudged { input, factor: self.0 }) as Arc<dyn ExecutionPlan>;
+            Ok(if number % 2 == 1 { Transformed::yes(misjudged(node)) } else { Transformed::no(node) })
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "misjudge"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The lines of a plan that join tables.
+fn joins(plan: &str) -> Vec<&str> {
+    plan.lines().filter(|line| line.contains("JoinExec")).map(str::trim).collect()
+}
+
+#[tokio::test]
+async fn statistics_that_are_wrong_change_plans_and_no_rows() {
+    let folder = folder(3);
+    mark(folder.path(), &["k", "id"]).await;
+    let misjudging = async |factor: Option<f64>| {
+        let state = session_context(SessionConfig::new().with_target_partitions(2)).state();
+        let mut rules = state.physical_optimizers().to_vec();
+        if let Some(factor) = factor {
+            rules.insert(0, Arc::new(Misjudge(factor)));
+        }
+        let state = SessionStateBuilder::new_from_existing(state).with_physical_optimizer_rules(rules).build();
+        let session = LakemarkSession::from_context(SessionContext::new_with_state(state));
+        session.register("t", open(folder.path()).await).await.unwrap();
+        session
+    };
+    let right = misjudging(None).await;
+    let wrong = [misjudging(Some(0.0001)).await, misjudging(Some(0.0)).await, misjudging(Some(1e6)).await];
+    let mut others = 0;
+    for sql in [
+        "SELECT a.k, count(*) FROM t a JOIN t b ON a.id = b.id + 1 WHERE b.k = 4 GROUP BY a.k",
+        "SELECT a.id, b.s FROM t a LEFT JOIN t b ON a.id = b.k WHERE a.id < 50",
+        "SELECT count(*) FROM t a, t b, t c WHERE a.id = b.id AND b.id = c.k AND a.k < 5",
+        "SELECT id FROM t WHERE id NOT IN (SELECT id + 10 FROM t WHERE k IS NOT NULL)",
+        "SELECT k, min(s), max(id) FROM t WHERE id IN (SELECT id FROM t WHERE k > 7) GROUP BY k",
+        "SELECT a.id, b.id FROM t a JOIN t b ON a.id > b.id + 2990 AND a.k = b.k",
+        "SELECT a.id FROM t a JOIN t b ON a.id = b.id ORDER BY a.id DESC LIMIT 7",
+        "SELECT count(DISTINCT a.k), min(a.id), max(b.id) FROM t a JOIN t b ON a.id = b.id",
+    ] {
+        let mut expected = rows(&right, sql).await;
+        expected.sort();
+        let plan = rows(&right, &format!("EXPLAIN {sql}")).await.concat();
+        for session in &wrong {
+            let mut found = rows(session, sql).await;
+            found.sort();
+            assert_eq!(found, expected, "{sql}");
+            let other = rows(session, &format!("EXPLAIN {sql}")).await.concat();
+            others += usize::from(joins(&other) != joins(&plan));
+        }
+    }
+    assert!(others > 0, "no plan is another one");
 }

@@ -12,7 +12,7 @@ use lakemark_format::value_block;
 
 use super::bins;
 use super::leaves;
-use super::place::{Place, blocks_of_range};
+use super::place::{Place, asked_of, blocks_of_range};
 
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
@@ -25,6 +25,8 @@ const MANY_KEYS: usize = 1024;
 pub struct Estimate<'a> {
     directory: &'a SegmentDirectory,
     ranges: KeyRanges,
+    /// How many of them may hold a key of the segment.
+    asked: usize,
     /// Of blocks that are in the ranges as a whole.
     inside: Weight,
     /// The last of these blocks.
@@ -80,6 +82,7 @@ impl<'a> Estimate<'a> {
         let mut estimate = Self {
             directory,
             ranges: KeyRanges::none(),
+            asked: 0,
             inside: Weight::default(),
             last_inside: None,
             edges: Vec::new(),
@@ -90,7 +93,9 @@ impl<'a> Estimate<'a> {
             }
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 estimate.ranges = ranges.clone();
-                ranges.ranges().iter().fold(0, |from, range| estimate.add(range, from));
+                let asked = asked_of(directory, ranges);
+                estimate.asked = asked.len();
+                asked.iter().fold(0, |from, range| estimate.add(range, from));
             }
         }
         estimate
@@ -148,7 +153,7 @@ impl<'a> Estimate<'a> {
     /// others of its block: to look for all of them would take as long as the search.
     #[must_use]
     pub fn bounds(&self) -> (Weight, Weight) {
-        if self.ranges.ranges().len() > MANY_KEYS {
+        if self.asked > MANY_KEYS {
             let likely = self.edges.iter().map(|edge| self.likely(edge)).fold(self.inside, Weight::plus);
             return (likely, likely);
         }

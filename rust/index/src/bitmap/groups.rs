@@ -25,6 +25,7 @@ use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 
 use super::bins;
+use super::leaves;
 use super::place::{Place, places};
 use super::search::decode_block;
 use super::slices::Slice;
@@ -38,11 +39,11 @@ const WORD_BITS: u32 = u64::BITS;
 pub struct GroupValue {
     /// The value.
     pub key: Key,
-    /// How many values of the segment are smaller.
+    /// How many values of the segment are smaller; 0 of a packed tree, which does not say.
     pub rank: u64,
     /// Rows of the segment that hold it.
     pub rows: u32,
-    /// Logical range of its posting.
+    /// Logical range of its posting; empty in a packed tree.
     pub posting: Range<u64>,
 }
 
@@ -72,11 +73,14 @@ impl<'a> Groups<'a> {
     }
 
     /// At most so many values are in the ranges; more than any number if values cannot be told by it: some share a posting, or
-    /// they are in the leaves of a packed tree.
+    /// they are in the leaves of a packed tree, which are listed for single keys alone.
     #[must_use]
     pub fn value_limit(&self) -> u64 {
-        let leaves = self.directory.encoding == Encoding::Packed;
-        if leaves || self.directory.value_count > self.directory.entry_count() {
+        if self.directory.encoding == Encoding::Packed {
+            let points = self.ranges.are_points().then_some(self.ranges.ranges().len() as u64);
+            return points.unwrap_or(u64::MAX);
+        }
+        if self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;
         }
         let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
@@ -91,15 +95,17 @@ impl<'a> Groups<'a> {
         if bytes.len() != self.blocks.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.blocks.len()));
         }
-        if self.directory.encoding == Encoding::Packed {
-            return Err(FormatError::invalid("the encoding of a segment whose values are listed", "packed", "another"));
-        }
         let mut found = Vec::new();
         let mut keys = self.ranges.cursor();
         for (bytes, &index) in bytes.iter().zip(&self.blocks) {
             let Some(block) = self.directory.blocks.get(index) else { continue };
             if self.directory.encoding == Encoding::Binned {
                 self.take_bins(bytes, index, &mut found)?;
+                continue;
+            }
+            if self.directory.encoding == Encoding::Packed {
+                let counts = leaves::counts(bytes, block, self.directory, &mut keys)?.into_iter();
+                found.extend(counts.map(|(key, rows)| GroupValue { key, rank: 0, rows, posting: 0..0 }));
                 continue;
             }
             let mut offset = block.postings_offset;

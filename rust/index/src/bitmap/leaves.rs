@@ -10,7 +10,7 @@
 //!
 //! A search reads the leaves that the ranges touch, or all others if those are fewer bytes.
 
-use std::ops::{Bound, Range};
+use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
@@ -131,11 +131,7 @@ fn each_held<'a>(
             leaf.rows_of_segment(number)?.into_iter().try_for_each(|(rows, held)| visit(rows, held))?;
             continue;
         }
-        let touched = match (&first.low, next) {
-            (Bound::Included(low) | Bound::Excluded(low), Some(next)) => low < next,
-            _ => true,
-        };
-        if touched {
+        if !next.is_some_and(|next| first.begins_behind(next)) {
             for entry in leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key)) {
                 visit(entry.rows, entry.held)?;
             }
@@ -157,6 +153,26 @@ pub(super) fn count_rows(
         Ok(())
     })?;
     Ok(count)
+}
+
+/// The keys of a leaf that are asked for, with the number of their rows.
+pub(super) fn counts(
+    bytes: &[u8],
+    block: &ValueBlockRef,
+    directory: &SegmentDirectory,
+    keys: &mut Cursor<'_>,
+) -> Result<Vec<(Key, u32)>> {
+    let leaf = decode_leaf(bytes, block, directory)?;
+    let mut found = Vec::new();
+    for (number, head) in leaf.heads().iter().enumerate() {
+        let Some(first) = keys.seek(head).first() else { break };
+        if leaf.heads().get(number + 1).is_some_and(|next| first.begins_behind(next)) {
+            continue;
+        }
+        let entries = leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key));
+        found.extend(entries.map(|entry| (entry.key, entry.rows)));
+    }
+    Ok(found)
 }
 
 /// Long postings lie before the leaf that names them.

@@ -22,7 +22,7 @@ pub(super) enum Place {
 pub(super) fn places(directory: &SegmentDirectory, ranges: &KeyRanges) -> Vec<Place> {
     let mut places = vec![Place::Outside; directory.blocks.len()];
     let mut from = 0;
-    for range in ranges.ranges() {
+    for range in asked_of(directory, ranges) {
         let found = blocks_of_range(directory, range, from);
         from = from.max(found.start);
         for block in found.clone() {
@@ -36,6 +36,14 @@ pub(super) fn places(directory: &SegmentDirectory, ranges: &KeyRanges) -> Vec<Pl
         }
     }
     places
+}
+
+/// The ranges that may hold a key of a segment.
+pub(super) fn asked_of<'r>(directory: &SegmentDirectory, ranges: &'r KeyRanges) -> &'r [KeyRange] {
+    match (directory.blocks.first(), &directory.max_key) {
+        (Some(first), Some(last)) => ranges.touching(&first.first_key, last),
+        _ => ranges.ranges(),
+    }
 }
 
 /// Where the ranks of each bin end.

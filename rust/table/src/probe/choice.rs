@@ -7,6 +7,7 @@
 //! search   rows and bytes of postings to decode, and runs of rows to plan for
 //! read     share of pages touched × columns to decode, and in each column the runs of rows to step over
 //! test     rows that remain uncertain × (columns that only the filter needs, and the test itself)
+//! above    rows that are handed on × what a join does with each
 //! tell     in place of reading, if all are searched and marks tell the values (the module `telling`)
 //! ```
 //!
@@ -396,7 +397,7 @@ impl Question<'_> {
         } else {
             (found + between, rows * touched * columns.count * MASK_ROW + runs * MASK_RUN)
         };
-        let read = rows * decoded * columns.decode + steps + tested;
+        let read = rows * decoded * columns.decode + steps + tested + found * rows * self.reading.above;
         let planned = if certain { taken * runs } else { runs };
         searches + planned * PLAN_RUN + taken * read / self.cores
     }

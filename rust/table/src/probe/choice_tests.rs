@@ -37,7 +37,7 @@ fn sorted(share: f64) -> Option<Guess> {
 /// Numbers: so many columns as nanoseconds are four of.
 fn columns(output: f64, filter: f64) -> Reading {
     let columns = |decode: f64| Columns { count: decode / 4.0, decode };
-    Reading { output: columns(output), filter: columns(filter), limit: None, told: None }
+    Reading { output: columns(output), filter: columns(filter), limit: None, told: None, above: 0.0 }
 }
 
 fn left_out(predicate: &Predicate, guesses: &[Option<Guess>], reading: &Reading) -> Vec<bool> {

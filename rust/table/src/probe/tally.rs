@@ -18,7 +18,7 @@ use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
-use lakemark_format::{column, posting};
+use lakemark_format::{Encoding, column, posting};
 use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
@@ -229,7 +229,7 @@ pub(super) struct Allowed {
     /// Some may be NULL.
     pub(super) nulls: bool,
     /// Every row with such a value is chosen.
-    alone: bool,
+    pub(super) alone: bool,
 }
 
 impl Allowed {
@@ -296,6 +296,10 @@ impl Job {
     async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
         if self.by_value {
             return self.count_by_values(counter).await;
+        }
+        // Its leaves tell no postings by value.
+        if self.segment.directory.encoding == Encoding::Packed {
+            return Ok(None);
         }
         let lists = [self.segment.directory.nulls, self.segment.directory.opaque];
         let bytes = self.segment.read(&lists.map(list_range), counter).await?;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use lakemark_format::segment::encoding::Encoding;
+use lakemark_index::Predicate;
 use lakemark_index::bitmap::{Dense, Groups, MAX_CODES};
-use lakemark_index::{KeyRanges, Predicate};
 
 use super::CORES;
 use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
@@ -70,8 +71,8 @@ impl Snapshot {
         let mut sides = Vec::with_capacity(columns.len());
         for column in columns {
             let sources = Sources::find(self, column, &all, &counter).await?;
-            let ranges = Allowed::by(&predicate, column).ranges;
-            let limits = |cover: &Cover| Limits::of(cover, &ranges, summed == Some(column.as_str()));
+            let allowed = Allowed::by(&predicate, column);
+            let limits = |cover: &Cover| Limits::of(cover, &allowed, summed == Some(column.as_str()));
             sides.push(sources.covers.iter().map(|cover| (cover.clone(), limits(cover))).collect::<Vec<_>>());
         }
         let parts: Vec<Part> = match sides.as_slice() {
@@ -112,12 +113,15 @@ struct Limits {
 }
 
 impl Limits {
-    fn of(cover: &Cover, ranges: &KeyRanges, is_summed: bool) -> Self {
+    fn of(cover: &Cover, allowed: &Allowed, is_summed: bool) -> Self {
         let directory = &cover.segment.directory;
         let slices = Dense::of(directory).filter(|_| is_summed);
+        // Leaves of a packed tree tell no postings by value, so that nothing else may choose among their rows.
+        let tells = allowed.alone || directory.encoding != Encoding::Packed;
+        let values = if tells { Groups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
         Self {
             rows: directory.rows() as f64,
-            values: Groups::new(directory, ranges.clone()).value_limit() as f64,
+            values: values as f64,
             posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
             slices: slices.map(|dense| (dense.slice_ranges().len(), dense.bytes())),
             has_postings: directory.encoding.has_postings(),

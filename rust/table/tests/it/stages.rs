@@ -72,7 +72,7 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     let range = KeyRanges::between(Bound::Included(int_key(7 * 250 + 23)), Bound::Included(int_key(7 * 250 + 24)));
     let of_range = leaf("id", range);
     let columns = Columns { count: 1.0, decode: 4.0 };
-    let reading = Some(Reading { output: columns, filter: columns, limit: None, told: None });
+    let reading = Some(Reading { output: columns, filter: columns, limit: None, told: None, above: 0.0 });
     for (reading, expected) in [(None, k_reads + id_reads), (reading, id_reads + of_one_file)] {
         for predicate in [both(&of_range, &of_k), both(&of_k, &of_range)] {
             let options = ProbeOptions { use_cache: false, reading, ..ProbeOptions::default() };

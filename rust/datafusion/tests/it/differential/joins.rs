@@ -168,20 +168,25 @@ impl Settings {
     fn random(rng: &mut StdRng) -> Self {
         let threshold = *pick(rng, &[0, 1 << 20]);
         Self(vec![
-            format!("execution.target_partitions = {}", pick(rng, &[1, 1, 3])),
-            format!("execution.batch_size = {}", pick(rng, &[16, 8192, 8192])),
+            format!("datafusion.execution.target_partitions = {}", pick(rng, &[1, 1, 3])),
+            format!("datafusion.execution.batch_size = {}", pick(rng, &[16, 8192, 8192])),
             // Both ways to divide the work of a hash join.
-            format!("optimizer.hash_join_single_partition_threshold = {threshold}"),
-            format!("optimizer.hash_join_single_partition_threshold_rows = {threshold}"),
+            format!("datafusion.optimizer.hash_join_single_partition_threshold = {threshold}"),
+            format!("datafusion.optimizer.hash_join_single_partition_threshold_rows = {threshold}"),
             // Of many joins with fields of structs DataFusion 55 makes no plan with it (`docs/limits.md`).
-            "optimizer.enable_leaf_expression_pushdown = false".to_owned(),
+            "datafusion.optimizer.enable_leaf_expression_pushdown = false".to_owned(),
+            // What scans tell and learn.
+            format!("datafusion.execution.collect_statistics = {}", rng.random_bool(0.7)),
+            format!("lakemark.use_views = {}", rng.random_bool(0.7)),
+            format!("lakemark.use_join_keys = {}", rng.random_bool(0.7)),
+            format!("lakemark.use_first_rows = {}", rng.random_bool(0.7)),
         ])
     }
 
     async fn session(&self) -> LakemarkSession {
         let session = LakemarkSession::new();
         for setting in &self.0 {
-            run_sql(&session, &format!("SET datafusion.{setting}")).await;
+            run_sql(&session, &format!("SET {setting}")).await;
         }
         session
     }
