@@ -62,7 +62,7 @@ SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
 .PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test readers-test ci
-.PHONY: bench-tpcds bench-tpch bench-ssb bench-clicks bench-joins bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
+.PHONY: bench-tpcds bench-tpch bench-ssb bench-clicks bench-joins bench-planning bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
 .PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -161,6 +161,9 @@ bench-tpcds bench-tpch bench-ssb bench-clicks: bench-%: native-release $(TPC)/.d
 
 bench-joins: native-release ## joins of 10,000 and of 1,000,000 keys with ROWS=100000000 rows beside DataFusion's own tables and DuckDB
 	LAKEMARK_PROFILE=release $(PY) benchmarks/joins.py --rows $(if $(filter command\ line,$(origin ROWS)),$(ROWS),100000000)
+
+bench-planning: native-release ## plans over 24 tables and over 10,000 files beside DataFusion's own tables
+	LAKEMARK_PROFILE=release $(PY) benchmarks/planning.py
 
 bench-updates-tpch: native-release $(TPC)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
 	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_tpch.py --scale $(SCALE)
