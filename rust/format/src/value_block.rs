@@ -237,22 +237,28 @@ pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writ
 }
 
 pub(crate) fn unpack(input: &mut Reader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
-    let bytes = input.bytes((count * usize::from(width)).div_ceil(8))?;
-    let mut numbers = Vec::with_capacity(count);
-    let (mut pending, mut bits) = (0u128, 0u32);
-    let mask = (1u128 << width) - 1;
-    let mut rest = bytes.iter();
-    for _ in 0..count {
-        while bits < u32::from(width) {
-            let byte = rest.next().copied().unwrap_or(0);
-            pending |= u128::from(byte) << bits;
-            bits += 8;
-        }
-        numbers.push((pending & mask) as u64);
-        pending >>= width;
-        bits -= u32::from(width);
+    let width = usize::from(width);
+    let bytes = input.bytes((count * width).div_ceil(8))?;
+    let Some(mask) = 64usize.checked_sub(width).and_then(|unused| u64::MAX.checked_shr(unused as u32)) else {
+        return Ok(vec![0; count]);
+    };
+    let number = |index: usize| {
+        let (byte, shift) = (index * width / 8, index * width % 8);
+        let low = word_at(bytes, byte) >> shift;
+        // The rest of a wide number is in a ninth byte.
+        let high = if shift + width > 64 { bytes.get(byte + 8).copied().unwrap_or(0) } else { 0 };
+        (low | u64::from(high).wrapping_shl(64 - shift as u32)) & mask
+    };
+    Ok((0..count).map(number).collect())
+}
+
+/// Eight bytes from a place on; behind the last one are zeros.
+fn word_at(bytes: &[u8], place: usize) -> u64 {
+    let rest = bytes.get(place..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     }
-    Ok(numbers)
 }
 
 #[cfg(test)]
@@ -294,6 +300,23 @@ mod tests {
         let twice = values(vec![Key::Fixed(5), Key::Fixed(5)], &[(1, 1)]);
         assert!(encode(&twice, &KeyType::UInt64).is_err());
         assert!(encode(&[], &KeyType::UInt64).is_err());
+    }
+
+    #[test]
+    fn numbers_of_every_width_come_back() {
+        for width in 0..=64u8 {
+            let mask = u64::MAX.checked_shr(64 - u32::from(width)).unwrap_or(0);
+            for count in [1, 2, 7, 8, 9, 64] {
+                let numbers: Vec<u64> =
+                    (1..=count as u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask).collect();
+                let mut out = Writer::new();
+                pack(numbers.iter().copied(), width, &mut out);
+                let bytes = out.into_vec();
+                let mut input = Reader::new("numbers", &bytes);
+                assert_eq!(unpack(&mut input, count, width).unwrap(), numbers, "{count} of {width} bits");
+                input.finish().unwrap();
+            }
+        }
     }
 
     proptest! {

@@ -285,12 +285,17 @@ pub struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// The ranges that do not end before `key`, which is none of those before the last one.
+    #[inline]
     pub fn seek(&mut self, key: &Key) -> &'a [KeyRange] {
-        self.at = gallop(self.ranges, self.at, |range| range.ends_before(key));
+        // Most keys are before the end of the range that the last one came to.
+        if self.ranges.get(self.at).is_some_and(|range| range.ends_before(key)) {
+            self.at = gallop(self.ranges, self.at + 1, |range| range.ends_before(key));
+        }
         self.ranges.get(self.at..).unwrap_or_default()
     }
 
     /// Whether `key`, which is no less than the last one, is in the set.
+    #[inline]
     pub fn contains(&mut self, key: &Key) -> bool {
         self.seek(key).first().is_some_and(|range| range.begins_at_or_before(key))
     }

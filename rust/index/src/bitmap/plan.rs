@@ -26,6 +26,28 @@ use super::place::{Bins, Place, blocks, first_ranks};
 use super::slices::Program;
 use crate::ranges::KeyRanges;
 
+/// The values of a block that was read, each with whether it is asked for.
+struct ReadBlock {
+    number: usize,
+    values: Vec<Value>,
+    asked: Vec<bool>,
+}
+
+impl ReadBlock {
+    fn all(read: Vec<(usize, Vec<Value>)>, keys: &KeyRanges) -> Vec<Self> {
+        let mut keys = keys.cursor();
+        let of_block = |(number, values): (usize, Vec<Value>)| {
+            let asked = values.iter().map(|value| keys.contains(&value.key)).collect();
+            Self { number, values, asked }
+        };
+        read.into_iter().map(of_block).collect()
+    }
+
+    fn values(&self) -> impl Iterator<Item = (&Value, bool)> {
+        self.values.iter().zip(self.asked.iter().copied())
+    }
+}
+
 /// Too dear for any plan: postings whose value block is not read.
 const NEVER: u128 = 1 << 80;
 /// Blocks that share a bin with an edge are read with it if they are this few, so that either end of the bin can be reached.
@@ -144,25 +166,26 @@ impl Plan {
         places: &[Place],
         read: Vec<(usize, Vec<Value>)>,
     ) -> (Self, Vec<Range<u64>>) {
+        let read = ReadBlock::all(read, keys);
         let rows = match directory.key_type.is_list() {
             // A row may have several of the keys.
             true => 0,
-            false => rows_asked_for(directory, keys, places, &read),
+            false => rows_asked_for(directory, places, &read),
         };
         let mut plan = Self { rows, ..Self::default() };
         let mut ranges = Vec::new();
         match directory.encoding.coarse_level() {
             Some(level) if !directory.encoding.has_fine_level() => {
-                plan.base = single_level(directory, level, ranks_asked_for(directory, keys, places, &read));
+                plan.base = single_level(directory, level, ranks_asked_for(directory, places, &read));
             }
             _ => {
                 let yes = match directory.key_type.is_list() {
                     // Rows of other elements may be rows of those asked for, too: no posting can be taken away.
                     true => vec![false],
-                    false => cheapest(directory, &exact_costs(directory, keys, places, &read)),
+                    false => cheapest(directory, &exact_costs(directory, places, &read)),
                 };
                 plan.base = base_of_bins(directory, &yes);
-                plan.take_postings(directory, keys, read, &yes, &mut ranges);
+                plan.take_postings(directory, read, &yes, &mut ranges);
             }
         }
         for number in plan.base.bitmaps() {
@@ -176,22 +199,20 @@ impl Plan {
     fn take_postings(
         &mut self,
         directory: &SegmentDirectory,
-        keys: &KeyRanges,
-        read: Vec<(usize, Vec<Value>)>,
+        read: Vec<ReadBlock>,
         yes: &[bool],
         ranges: &mut Vec<Range<u64>>,
     ) {
         let bins = Bins::new(directory);
         let first_ranks = first_ranks(directory);
-        let mut keys = keys.cursor();
-        for (number, values) in read {
+        for ReadBlock { number, values, asked } in read {
             let Some(block) = directory.blocks.get(number) else { continue };
             let mut offset = block.postings_offset;
             let mut bin = bins.cursor(first_ranks.get(number).copied().unwrap_or(0));
-            for value in values {
+            for (value, is_asked) in values.into_iter().zip(asked) {
                 let end = offset + u64::from(value.posting_length);
                 let removed = yes.get(bin.next()).copied().unwrap_or(false);
-                if keys.contains(&value.key) != removed {
+                if is_asked != removed {
                     match (ranges.last_mut(), self.pieces.last_mut()) {
                         (Some(range), Some(piece)) if range.end == offset && piece.removed == removed => {
                             range.end = end;
@@ -219,22 +240,16 @@ struct Cost {
 }
 
 /// What each bin costs, from the values read; postings of blocks that were not read cannot be had.
-fn exact_costs(
-    directory: &SegmentDirectory,
-    keys: &KeyRanges,
-    places: &[Place],
-    read: &[(usize, Vec<Value>)],
-) -> Vec<Cost> {
+fn exact_costs(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> Vec<Cost> {
     let bins = Bins::new(directory);
     let mut costs = vec![Cost::default(); bins.len()];
-    let mut keys = keys.cursor();
     let mut read = read.iter().peekable();
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
-        if let Some((_, values)) = read.next_if(|(block, _)| *block == number) {
+        if let Some(block) = read.next_if(|block| block.number == number) {
             let mut bin = bins.cursor(ranks.start);
-            for value in values {
+            for (value, is_asked) in block.values() {
                 let Some(cost) = costs.get_mut(bin.next()) else { continue };
-                let side = if keys.contains(&value.key) { &mut cost.no } else { &mut cost.yes };
+                let side = if is_asked { &mut cost.no } else { &mut cost.yes };
                 *side += u128::from(value.posting_length);
             }
             continue;
@@ -349,29 +364,19 @@ fn single_level(directory: &SegmentDirectory, level: CoarseLevel, ranks: Vec<Ran
 }
 
 /// The ranks asked for, as ranges that ascend and do not touch.
-fn ranks_asked_for(
-    directory: &SegmentDirectory,
-    keys: &KeyRanges,
-    places: &[Place],
-    read: &[(usize, Vec<Value>)],
-) -> Vec<Range<u64>> {
+fn ranks_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut add = |ranks: Range<u64>| match found.last_mut() {
         Some(last) if last.end == ranks.start => last.end = ranks.end,
         _ => found.push(ranks),
     };
-    let mut keys = keys.cursor();
     let mut read = read.iter().peekable();
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
-        let values = read.next_if(|(block, _)| *block == number);
-        match (place, values) {
+        match (place, read.next_if(|block| block.number == number)) {
             (Place::Inside, _) => add(ranks),
-            (Place::Edge, Some((_, values))) => {
-                for (rank, value) in (ranks.start..).zip(values) {
-                    if keys.contains(&value.key) {
-                        add(rank..rank + 1);
-                    }
-                }
+            (Place::Edge, Some(block)) => {
+                let asked = (ranks.start..).zip(&block.asked).filter(|(_, is_asked)| **is_asked);
+                asked.for_each(|(rank, _)| add(rank..rank + 1));
             }
             _ => {}
         }
@@ -380,16 +385,9 @@ fn ranks_asked_for(
 }
 
 /// How many rows have a key of the ranges.
-fn rows_asked_for(
-    directory: &SegmentDirectory,
-    keys: &KeyRanges,
-    places: &[Place],
-    read: &[(usize, Vec<Value>)],
-) -> u64 {
+fn rows_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> u64 {
     let inside: u64 =
         blocks(directory, places).filter(|(_, place, _)| *place == Place::Inside).map(|(block, ..)| block.rows).sum();
-    let is_edge = |number: &usize| places.get(*number) == Some(&Place::Edge);
-    let edges = read.iter().filter(|(number, _)| is_edge(number)).flat_map(|(_, values)| values);
-    let mut keys = keys.cursor();
-    inside + edges.filter(|value| keys.contains(&value.key)).map(|value| u64::from(value.rows)).sum::<u64>()
+    let edges = read.iter().filter(|block| places.get(block.number) == Some(&Place::Edge)).flat_map(ReadBlock::values);
+    inside + edges.filter(|(_, is_asked)| *is_asked).map(|(value, _)| u64::from(value.rows)).sum::<u64>()
 }
