@@ -232,8 +232,7 @@ async fn the_first_rows_in_an_order_are_read() {
     assert!(explained.contains("first_rows=7 by id DESC"), "{explained}");
 }
 
-/// Joins in which the key is all that is wanted of the table.
-/// An index of a kind on each column.
+/// Builds an index of a kind on each column.
 async fn indexed(folder: &std::path::Path, kind: &str, columns: &[&str]) {
     let table = crate::fixture::open(folder).await;
     for column in columns {
