@@ -86,7 +86,7 @@ impl Snapshot {
             }
         }
         let counter = ReadCounter::default();
-        let steps = self.steps(request, &counter).await;
+        let Some(steps) = self.steps(request, &counter).await else { return Ok(None) };
         let all = steps.rows();
         // To look for as many rows as are read anyway saves nothing.
         let read = if files_unknown > 0 { all } else { certain + rows_uncertain };
@@ -113,13 +113,9 @@ impl Snapshot {
     }
 
     /// The blocks of values in the order of the request; none if a segment cannot be opened.
-    async fn steps(&self, request: &TopRequest, counter: &ReadCounter) -> Steps {
-        let none = Steps { descending: request.descending, segments: Vec::new(), blocks: Vec::new() };
-        let (Some(store), Some(manifest), Some(index)) =
-            (&self.store, &self.manifest, self.exact_indexes_of(&request.column).first().copied())
-        else {
-            return none;
-        };
+    async fn steps(&self, request: &TopRequest, counter: &ReadCounter) -> Option<Steps> {
+        let (store, manifest) = (self.store.as_ref()?, self.manifest.as_ref()?);
+        let index = self.exact_indexes_of(&request.column).first().copied()?;
         let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
         let segments = segments.as_slice();
         // By number, since a closure over borrowed items would make the future one that cannot change threads.
@@ -128,10 +124,7 @@ impl Snapshot {
             .buffer_unordered(CONCURRENT_SEGMENTS)
             .collect()
             .await;
-        match opened.into_iter().collect::<Option<Vec<Segment>>>() {
-            Some(segments) => Steps::of(segments, request.descending).unwrap_or(none),
-            None => none,
-        }
+        Steps::of(opened.into_iter().collect::<Option<_>>()?, request.descending)
     }
 }
 
