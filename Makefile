@@ -175,7 +175,7 @@ mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:c
   -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$(1)
 endef
 
-bench-spark: jar-release $(TPC)/.done ## counts, lookups, joins, TPC-H and SSB in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
+bench-spark: jar-release $(TPC)/.done ## counts, lookups, joins, TPC-H, SSB and TPC-DS in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
 	$(call spark_peers,4.1)
 	LAKEMARK_PROFILE=release $(PY) benchmarks/spark.py --rows $(SPARK_ROWS) --scale $(SCALE)
 

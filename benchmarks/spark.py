@@ -7,6 +7,7 @@
 | joins | a star whose dimensions are filtered: one stands in the order of the facts, one in no order |
 | tpch | the 22 queries of TPC-H, with marks on the columns that they filter by |
 | ssb | the 13 queries of the Star Schema Benchmark, with marks on the lines' columns that are filtered or joined by |
+| tpcds | the queries of TPC-DS that Spark takes, with marks as in `suites.py`, also by Spark's own scans with marks |
 | planning | one row of a table of 10,000 files, beside plain Parquet, and how much of it is planning |
 | build | an index on each of four columns as a job, on one core and on two, in processes of their own |
 
@@ -39,8 +40,12 @@ import sqb_table
 import ssb
 import tpc
 from kept import kept
-from spark_formats import FORMATS, known_as, marked
+from pyspark.errors import PySparkException
+from spark_formats import EXTENSION, FORMATS, known_as, marked
+from suites import FACT_ROWS, is_condition
 from updates_spark import session
+
+import lakemark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +59,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 CACHE = Path(os.environ.get("LAKEMARK_BENCH_DATA", Path.home() / ".cache" / "lakemark" / "bench"))
-QUERIES = ("counts", "lookups", "joins", "tpch", "ssb")
+QUERIES = ("counts", "lookups", "joins", "tpch", "ssb", "tpcds")
 PARTS = (*QUERIES, "planning", "build")
 FILES = 16
 LOOKUPS = 20
@@ -208,6 +213,30 @@ def ssb_queries(formats: Formats, scale: float) -> dict[str, Query]:
     return of_tables(formats, folder, ssb.TABLES, SSB_MARKS, ssb.generate(folder, scale))
 
 
+def tpcds_queries(formats: Formats, scale: float) -> dict[str, Query]:
+    """TPC-DS, without the queries that Spark refuses."""
+    folder = CACHE / f"tpcds-{scale:g}"
+    texts = {f"Q{number}": sql for number, sql in enumerate(tpc.generate("tpcds", folder, scale), 1)}
+    tables = tpc.tables(folder)
+    marks = {}
+    for name in tables:
+        table = lakemark.Table(folder / name)
+        is_fact = table.info().rows > FACT_ROWS
+        marks[name] = tuple(column for column in table.schema.names if not is_fact or is_condition(column))
+    queries = of_tables(formats, folder, tables, marks, texts)
+    return {name: query for name, query in queries.items() if is_taken(formats.spark, name, query("parquet"))}
+
+
+def is_taken(spark: SparkSession, name: str, sql: str) -> bool:
+    """Whether Spark can plan a query; prints why not."""
+    try:
+        spark.sql(f"EXPLAIN {sql}").collect()
+    except PySparkException as error:
+        print(f"{name} is left out: {str(error).splitlines()[0]}", flush=True)
+        return False
+    return True
+
+
 def of_tables(
     formats: Formats, folder: Path, tables: Sequence[str], marks: dict[str, tuple[str, ...]], texts: dict[str, str]
 ) -> dict[str, Query]:
@@ -220,6 +249,7 @@ def of_tables(
         formats.know(f"{of}_{table}", folder / table)
 
     def text(kind: str, sql: str) -> str:
+        formats.spark.conf.set("spark.lakemark.use_index", str(kind == EXTENSION).lower())
         for table in tables:
             formats.spark.table(f"{kind}_{of}_{table}").createOrReplaceTempView(table)
         return sql
@@ -236,6 +266,7 @@ def planning(spark: SparkSession, rounds: int) -> dict[str, float]:
             pq.write_table(pa.table({"key": key, "value": key * 3}), folder / f"part-{number:05}.parquet")
     marked(folder, ["key"], using="key")
     seconds: dict[str, list[float]] = {"lakemark": [], "parquet": [], "lakemark, planned": []}
+    spark.conf.set("spark.lakemark.use_index", "false")
     for turn in range(rounds + 1):
         for kind in ("lakemark", "parquet"):
             began = time.perf_counter()
@@ -255,7 +286,8 @@ def groups(result: dict[str, Any]) -> dict[str, dict[str, float]]:
     for part in QUERIES:
         for query, seconds in result.get(part, {}).items():
             flight = f"SSB {query.split('.')[0]}"
-            named = {"counts": query.split()[0], "lookups": query.rstrip("0123456789 "), "tpch": "TPC-H", "ssb": flight}
+            named = {"counts": query.split()[0], "lookups": query.rstrip("0123456789 ")}
+            named |= {"tpch": "TPC-H", "ssb": flight, "tpcds": "TPC-DS"}
             into = grouped.setdefault(named.get(part, query), dict.fromkeys(seconds, 0.0))
             for kind in seconds:
                 into[kind] += seconds[kind]
@@ -267,17 +299,20 @@ def report(result: dict[str, Any]) -> None:
     lines = [
         [
             name,
-            *[f"{seconds[kind]:.2f} s" if kind in seconds else "" for kind in FORMATS],
+            *[f"{seconds[kind]:.2f} s" if kind in seconds else "" for kind in (*FORMATS, EXTENSION)],
             f"{seconds['parquet'] / seconds['lakemark']:.1f}",
         ]
         for name, seconds in groups(result).items()
     ]
     if lines:
-        measure.print_table(["all queries of", *FORMATS, "times faster than parquet"], lines)
-    for part in [part for part in ("tpch", "ssb") if part in result]:
-        worse = {name: row["lakemark"] / row["parquet"] for name, row in result[part].items()}
-        shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(worse.items(), key=lambda one: -one[1])[:5])
-        print(f"\n{part}, lakemark beside parquet, the highest: {shown}")
+        measure.print_table(["all queries of", *FORMATS, EXTENSION, "times faster than parquet"], lines)
+    for part in [part for part in ("tpch", "ssb", "tpcds") if part in result]:
+        for kind in ("lakemark", EXTENSION):
+            worse = {name: row[kind] / row["parquet"] for name, row in result[part].items() if kind in row}
+            highest = sorted(worse.items(), key=lambda one: -one[1])[:5]
+            if highest:
+                shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in highest)
+                print(f"\n{part}, {kind} beside parquet, the highest: {shown}")
     if "planning" in result:
         seconds = result["planning"]
         measure.print_table(
@@ -333,17 +368,21 @@ def main() -> None:
     result = {**about, **earlier(arguments.results, name, about)}
     scratch = CACHE / f"spark-{rows}"
     shutil.rmtree(scratch, ignore_errors=True)
-    spark = session("4.1", scratch)
-    formats = Formats(spark, (*FORMATS[:2], *arguments.formats), scratch)
+    spark = session("4.1", scratch, accelerate=True)
+    spark.conf.set("spark.lakemark.use_index", "false")
+    named = (*FORMATS[:2], *arguments.formats)
     for part, queries in (
-        ("counts", lambda: counts(formats, rows)),
-        ("lookups", lambda: lookups(formats, rows)),
-        ("joins", lambda: joins(formats, rows)),
-        ("tpch", lambda: tpch_queries(formats, scale)),
-        ("ssb", lambda: ssb_queries(formats, scale)),
+        ("counts", lambda formats: counts(formats, rows)),
+        ("lookups", lambda formats: lookups(formats, rows)),
+        ("joins", lambda formats: joins(formats, rows)),
+        ("tpch", lambda formats: tpch_queries(formats, scale)),
+        ("ssb", lambda formats: ssb_queries(formats, scale)),
+        ("tpcds", lambda formats: tpcds_queries(formats, scale)),
     ):
         if part in only:
-            result[part] = compare(queries(), formats, rounds)
+            # Other formats than plain Parquet are not asked for 99 queries.
+            formats = Formats(spark, (*FORMATS[:2], EXTENSION) if part == "tpcds" else named, scratch)
+            result[part] = compare(queries(formats), formats, rounds)
             measure.write_json(arguments.results, name, result)
     if "planning" in only:
         result["planning"] = planning(spark, rounds)

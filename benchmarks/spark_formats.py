@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("lakemark", "parquet", "delta", "iceberg")
+# Spark's own scans of the files, with marks.
+EXTENSION = "extension"
 
 
 def known_as(spark: SparkSession, kind: str, name: str, folder: Path, scratch: Path) -> None:
@@ -25,7 +27,7 @@ def known_as(spark: SparkSession, kind: str, name: str, folder: Path, scratch: P
     read = spark.read
     if kind == "lakemark":
         frame = read.format("lakemark").load(str(folder))
-    elif kind == "parquet":
+    elif kind in ("parquet", EXTENSION):
         frame = read.parquet(str(folder))
     elif kind == "delta":
         place = scratch / f"delta-{name}"

@@ -69,8 +69,8 @@ CREATE = {
 NAMES = {"iceberg": "iceberg.db.{}", "paimon": "paimon.db.{}"}
 
 
-def session(spark: str, scratch: Path) -> SparkSession:
-    """A session with the jars of the formats of this Spark."""
+def session(spark: str, scratch: Path, *, accelerate: bool = False) -> SparkSession:
+    """A session with the jars of the formats of this Spark; accelerated, its own scans may use marks."""
     builder = SparkSession.builder.master("local[2]").appName("bench-updates")
     jars = [str(path) for path in sorted((PEERS / spark).glob("*.jar"))]
     if not jars:
@@ -93,7 +93,7 @@ def session(spark: str, scratch: Path) -> SparkSession:
     if "lakemark" in FORMATS[spark]:
         import lakemark.spark
 
-        builder = lakemark.spark.configure(builder)
+        builder = lakemark.spark.configure(builder, accelerate=accelerate)
     return builder.getOrCreate()
 
 
