@@ -195,7 +195,7 @@ impl KeyRanges {
     /// Begins to ask of ascending keys whether they are in the set.
     #[must_use]
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { ranges: &self.0, at: 0 }
+        Cursor { ranges: &self.0, at: 0, numbers: self.0.first().and_then(numbers_of) }
     }
 
     /// Whether a key from `low` to `high` may be in the set.
@@ -281,6 +281,8 @@ impl KeyRanges {
 pub struct Cursor<'a> {
     ranges: &'a [KeyRange],
     at: usize,
+    /// The least and the greatest number key of the range that it is at.
+    numbers: Option<(u64, u64)>,
 }
 
 impl<'a> Cursor<'a> {
@@ -290,6 +292,7 @@ impl<'a> Cursor<'a> {
         // Most keys are before the end of the range that the last one came to.
         if self.ranges.get(self.at).is_some_and(|range| range.ends_before(key)) {
             self.at = gallop(self.ranges, self.at + 1, |range| range.ends_before(key));
+            self.numbers = self.ranges.get(self.at).and_then(numbers_of);
         }
         self.ranges.get(self.at..).unwrap_or_default()
     }
@@ -297,7 +300,10 @@ impl<'a> Cursor<'a> {
     /// Whether `key`, which is no less than the last one, is in the set.
     #[inline]
     pub fn contains(&mut self, key: &Key) -> bool {
-        self.seek(key).first().is_some_and(|range| range.begins_at_or_before(key))
+        match (key, self.numbers) {
+            (Key::Fixed(key), Some((low, high))) if *key <= high => low <= *key,
+            _ => self.seek(key).first().is_some_and(|range| range.begins_at_or_before(key)),
+        }
     }
 }
 
@@ -312,6 +318,23 @@ pub(crate) fn gallop<T>(items: &[T], from: usize, before: impl Fn(&T) -> bool) -
     // All of the first half are before.
     let (known, end) = (reach / 2, reach.min(rest.len()));
     from + known + rest.get(known..end).unwrap_or_default().partition_point(before)
+}
+
+/// The least and the greatest number key of a range; none if it has no number, or if its bounds are bytes.
+fn numbers_of(range: &KeyRange) -> Option<(u64, u64)> {
+    let low = match &range.low {
+        Bound::Unbounded => 0,
+        Bound::Included(Key::Fixed(low)) => *low,
+        Bound::Excluded(Key::Fixed(low)) => low.checked_add(1)?,
+        Bound::Included(Key::Bytes(_)) | Bound::Excluded(Key::Bytes(_)) => return None,
+    };
+    let high = match &range.high {
+        Bound::Unbounded => u64::MAX,
+        Bound::Included(Key::Fixed(high)) => *high,
+        Bound::Excluded(Key::Fixed(high)) => high.checked_sub(1)?,
+        Bound::Included(Key::Bytes(_)) | Bound::Excluded(Key::Bytes(_)) => return None,
+    };
+    (low <= high).then_some((low, high))
 }
 
 /// Number keys that follow each other without a gap; others are alone.
