@@ -127,19 +127,19 @@ pub(crate) fn gaps_of(keys: &[&Key]) -> Result<Vec<u64>> {
 
 /// The number keys that begin with `first` and have these gaps between them.
 pub(crate) fn keys_of_gaps(first: u64, gaps: Vec<u64>, key_type: &KeyType) -> Result<Vec<Key>> {
-    let mut keys = Vec::with_capacity(gaps.len() + 1);
-    let mut key = first;
-    keys.push(Key::Fixed(key));
-    for gap in gaps {
-        key = key
-            .checked_add(gap)
-            .and_then(|key| key.checked_add(1))
-            .ok_or_else(|| FormatError::invalid("a key", "beyond 64 bits", "a 64-bit number"))?;
-        keys.push(Key::Fixed(key));
-    }
+    let steps: u128 = gaps.iter().map(|&gap| u128::from(gap) + 1).sum();
+    let last = u64::try_from(u128::from(first) + steps);
+    let last = last.map_err(|_| FormatError::invalid("a key", "beyond 64 bits", "a 64-bit number"))?;
     // Keys ascend: if the ends fit the type, all do.
     key_type.check(&Key::Fixed(first))?;
-    key_type.check(&Key::Fixed(key))?;
+    key_type.check(&Key::Fixed(last))?;
+    let mut keys = Vec::with_capacity(gaps.len() + 1);
+    keys.push(Key::Fixed(first));
+    let mut key = first;
+    keys.extend(gaps.into_iter().map(|gap| {
+        key = key.wrapping_add(gap).wrapping_add(1);
+        Key::Fixed(key)
+    }));
     Ok(keys)
 }
 
@@ -197,15 +197,17 @@ pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mu
 pub(crate) fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
     let least = input.varint_u32(what)?;
     let width = read_width(input)?;
-    unpack(input, count, width)?
-        .into_iter()
-        .map(|difference| {
-            u32::try_from(difference)
-                .ok()
-                .and_then(|difference| least.checked_add(difference))
-                .ok_or_else(|| FormatError::invalid(what, "beyond 32 bits", "a 32-bit number"))
-        })
-        .collect()
+    // Judged once for all of them: a test of each takes longer than the rest.
+    let mut largest = 0;
+    let numbers = packed(input, count, width)?.map(|difference| {
+        largest = difference.max(largest);
+        least.wrapping_add(difference as u32)
+    });
+    let column = numbers.collect();
+    match largest <= u64::from(u32::MAX - least) {
+        true => Ok(column),
+        false => Err(FormatError::invalid(what, "beyond 32 bits", "a 32-bit number")),
+    }
 }
 
 pub(crate) fn width_of(numbers: impl Iterator<Item = u64>) -> u8 {
@@ -237,19 +239,23 @@ pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writ
 }
 
 pub(crate) fn unpack(input: &mut Reader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
+    Ok(packed(input, count, width)?.collect())
+}
+
+/// The numbers that [`pack`] wrote.
+fn packed<'a>(input: &mut Reader<'a>, count: usize, width: u8) -> Result<impl ExactSizeIterator<Item = u64> + use<'a>> {
     let width = usize::from(width);
     let bytes = input.bytes((count * width).div_ceil(8))?;
-    let Some(mask) = 64usize.checked_sub(width).and_then(|unused| u64::MAX.checked_shr(unused as u32)) else {
-        return Ok(vec![0; count]);
-    };
-    let number = |index: usize| {
+    let unused = 64usize.saturating_sub(width) as u32;
+    let mask = u64::MAX.checked_shr(unused).unwrap_or(0);
+    let number = move |index: usize| {
         let (byte, shift) = (index * width / 8, index * width % 8);
         let low = word_at(bytes, byte) >> shift;
         // The rest of a wide number is in a ninth byte.
         let high = if shift + width > 64 { bytes.get(byte + 8).copied().unwrap_or(0) } else { 0 };
         (low | u64::from(high).wrapping_shl(64 - shift as u32)) & mask
     };
-    Ok((0..count).map(number).collect())
+    Ok((0..count).map(number))
 }
 
 /// Eight bytes from a place on; behind the last one are zeros.
@@ -300,6 +306,26 @@ mod tests {
         let twice = values(vec![Key::Fixed(5), Key::Fixed(5)], &[(1, 1)]);
         assert!(encode(&twice, &KeyType::UInt64).is_err());
         assert!(encode(&[], &KeyType::UInt64).is_err());
+    }
+
+    #[test]
+    fn numbers_beyond_their_type_are_refused() {
+        let column = |least: u32, differences: &[u64]| {
+            let mut out = Writer::new();
+            out.varint(u64::from(least));
+            let width = width_of(differences.iter().copied());
+            out.u8(width);
+            pack(differences.iter().copied(), width, &mut out);
+            let bytes = out.into_vec();
+            decode_column(&mut Reader::new("numbers", &bytes), differences.len(), "a number")
+        };
+        assert_eq!(column(7, &[0, u64::from(u32::MAX) - 7]).unwrap(), [7, u32::MAX]);
+        assert!(column(7, &[u64::from(u32::MAX) - 6, 0]).is_err());
+        assert!(column(0, &[1, 1 << 40, 2]).is_err());
+        let keys = |first, gaps: &[u64]| keys_of_gaps(first, gaps.to_vec(), &KeyType::UInt64);
+        assert_eq!(keys(5, &[0, u64::MAX - 7]).unwrap(), [5, 6, u64::MAX].map(Key::Fixed));
+        assert!(keys(5, &[0, u64::MAX - 6]).is_err());
+        assert!(keys(5, &[u64::MAX, u64::MAX, u64::MAX]).is_err());
     }
 
     #[test]
