@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fs::{self, FileType, Metadata};
+use std::fs::{self, DirEntry, FileType, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path as FsPath, PathBuf};
 
@@ -31,8 +31,9 @@ enum Entry {
 /// The files and folders of one folder.
 pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
     let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
+    let mut own = None;
     for (path, entry) in entries(folder, None).map_err(|error| unreadable(folder, error))? {
-        let location = Path::from_absolute_path(&path)?;
+        let location = location(folder, &mut own, &path)?;
         match entry {
             Entry::Folder { .. } => {
                 // Encoded as the parts of paths are.
@@ -69,11 +70,12 @@ impl Walk {
                 return Err(too_many(folder));
             }
         }
+        let mut own = None;
         for (path, entry) in entries(folder, self.after.as_ref()).map_err(|error| unreadable(folder, error))? {
             match entry {
                 Entry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
                 Entry::File(metadata) | Entry::Odd(metadata, _) => {
-                    let location = Path::from_absolute_path(&path)?;
+                    let location = location(folder, &mut own, &path)?;
                     let is_wanted = self.after.as_ref().is_none_or(|after| location > *after);
                     if is_wanted && is_valid(&location) {
                         self.found.push_back(object(location, &metadata));
@@ -115,6 +117,20 @@ pub(crate) fn too_many(folder: &FsPath) -> object_store::Error {
 fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
     let text = format!("the folder {} cannot be listed: {error}", folder.display());
     object_store::Error::Generic { store: "LocalFiles", source: io::Error::new(error.kind(), text).into() }
+}
+
+/// The place of a file in a folder, whose own place is found at the first file.
+fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Path> {
+    let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b".-_=".contains(&byte);
+    let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.bytes().all(is_kept)) else {
+        // By way of a URL, which takes longer and encodes what has to be.
+        return Ok(Path::from_absolute_path(path)?);
+    };
+    let own = match own {
+        Some(own) => own,
+        None => own.insert(Path::from_absolute_path(folder)?),
+    };
+    Ok(own.clone().join(name))
 }
 
 fn object(location: Path, metadata: &Metadata) -> ObjectMeta {
@@ -162,7 +178,7 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, En
         if file_type.is_file() && is_before(&entry.file_name()) {
             continue;
         }
-        match looked_at(folder, &path, file_type) {
+        match looked_at(folder, &path, (&entry, file_type)) {
             Ok(Some(counts)) => found.push((path, counts)),
             Ok(None) => {}
             // It was there a moment ago.
@@ -173,13 +189,16 @@ fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, En
     Ok(found)
 }
 
-fn looked_at(folder: &FsPath, path: &FsPath, file_type: FileType) -> io::Result<Option<Entry>> {
+fn looked_at(folder: &FsPath, path: &FsPath, (entry, file_type): (&DirEntry, FileType)) -> io::Result<Option<Entry>> {
     if file_type.is_dir() {
         return Ok(Some(Entry::Folder { is_link: false }));
     }
     let is_link = file_type.is_symlink();
     let odd_link = |what| fs::symlink_metadata(path).map(|metadata| Some(Entry::Odd(metadata, what)));
-    let metadata = match fs::metadata(path) {
+    // What is no link is looked up in the open folder, which takes less than to walk there; it may have become one.
+    let own =
+        if is_link { None } else { Some(entry.metadata()).filter(|own| !own.as_ref().is_ok_and(Metadata::is_symlink)) };
+    let metadata = match own.unwrap_or_else(|| fs::metadata(path)) {
         Ok(metadata) => metadata,
         Err(error) if is_link && error.kind() == ErrorKind::NotFound => return odd_link("a link to what is not there"),
         Err(error) if is_link && is_loop(&error) => return odd_link("a link to itself"),
@@ -243,6 +262,36 @@ mod tests {
         let mut found: Vec<String> = found.map(|location| location.filename().unwrap().to_owned()).collect();
         found.sort();
         found
+    }
+
+    #[test]
+    fn places_are_those_that_urls_spell() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("a b=%7E");
+        fs::create_dir(&folder).unwrap();
+        let names = [
+            "a.b",
+            "part-00001_x.c000",
+            "k=v",
+            "50%.a",
+            "ä",
+            "a b",
+            "~",
+            "..a",
+            "a..",
+            "a#b",
+            "[x]",
+            "a+b,c",
+            "-",
+            "%41",
+        ];
+        names.iter().for_each(|name| fs::write(folder.join(name), "x").unwrap());
+        let mut expected: Vec<Path> =
+            names.iter().map(|name| Path::from_absolute_path(folder.join(name)).unwrap()).collect();
+        expected.sort();
+        let mut found: Vec<Path> = Walk::of(folder, None).map(|meta| meta.unwrap().location).collect();
+        found.sort();
+        assert_eq!(found, expected);
     }
 
     #[test]
