@@ -90,7 +90,7 @@ class Session:
         Returns:
             For each Lakemark table that the queries ask, by its name in the session, what `Table.advise` would say.
         """
-        text = queries if isinstance(queries, str) else ";\n".join(queries)
+        text = queries if isinstance(queries, str) else "\n; ".join(queries)
         return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text)}
 
     def table(

@@ -554,7 +554,7 @@ class Table:
             The marks to build with their predicted sizes, what each query would read with them, indexes that no query
             can use, layouts of the data that would help, and with their lines the queries that could not be planned.
         """
-        text = queries if queries is None or isinstance(queries, str) else ";\n".join(queries)
+        text = queries if queries is None or isinstance(queries, str) else "\n; ".join(queries)
         return Advice.from_json(*self._inner.advise(text))
 
     def verify(self) -> VerifyReport:

@@ -70,6 +70,28 @@ def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
     assert "shop_id_key" not in unused
 
 
+def test_the_tables_of_a_session_are_advised_by_their_joins(sales: Path, tmp_path: Path) -> None:
+    customers = tmp_path / "customers"
+    customers.mkdir()
+    names = [f"customer {number}" for number in range(60_000)]
+    pq.write_table(pa.table({"customer": pa.array(range(60_000)), "name": names}), customers / "part-0.parquet")
+    session = lakemark.connect()
+    session.table(sales, name="sales", store=tmp_path / "marks")
+    session.table(sales, name="again", store=tmp_path / "marks")
+    session.table(customers, name="customers", store=tmp_path / "marks-of-customers")
+    joined = "SELECT sum(price) FROM {} s JOIN customers c ON s.customer = c.customer WHERE name = 'customer 7'"
+    advice = session.advise([joined.format("sales"), "SELECT nothing FROM sales", joined.format("again")])
+    # One table under two names is advised once.
+    assert sorted(advice) == ["customers", "sales"]
+    assert [mark.column for mark in advice["sales"].marks] == ["customer"]
+    assert advice["sales"].queries == 2
+    assert [[problem.line for problem in of.problems] for of in advice.values()] == [[2], [2]]
+    assert "nothing" in advice["sales"].problems[0].problem
+    # All customers leave all sales: nothing is gained by an index.
+    everything = session.advise("SELECT sum(price) FROM sales s JOIN customers c ON s.customer = c.customer")
+    assert everything["sales"].marks == []
+
+
 def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) -> None:
     table = lakemark.Table(sales, store=tmp_path / "marks")
     advice = table.advise()

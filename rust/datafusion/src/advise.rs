@@ -52,24 +52,39 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
 /// # Errors
 /// A table cannot be sampled.
 pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<BTreeMap<String, Advice>> {
-    let mut by_table: BTreeMap<String, (Arc<Table>, Vec<QueryUse>)> = BTreeMap::new();
+    // Queries may give a table several names, and one name to several tables.
+    let mut by_table: BTreeMap<Place, (String, Arc<Table>, Vec<QueryUse>)> = BTreeMap::new();
     let mut problems = Vec::new();
     for (line, query) in split(queries) {
         match uses_in(session, query).await {
             Ok(found) => {
                 for (name, table, used) in found {
-                    by_table.entry(name).or_insert_with(|| (table, Vec::new())).1.push(at(line, query, used));
+                    let place = place_of(&table).await?;
+                    by_table.entry(place).or_insert_with(|| (name, table, Vec::new())).2.push(at(line, query, used));
                 }
             }
             Err(error) => problems.push(problem(line, &error)),
         }
     }
     let mut advice = BTreeMap::new();
-    for (name, (table, used)) in by_table {
+    for (name, table, used) in by_table.into_values() {
         let found = table.advise(Some(used)).await?;
+        let name = if advice.contains_key(&name) { format!("{name} at {}", table.location()) } else { name };
         advice.insert(name, Advice { problems: problems.clone(), ..found });
     }
     Ok(advice)
+}
+
+/// A table as advice tells it from others: its folder, where its indexes are, and its version, if that is not the newest.
+type Place = (String, Option<String>, Option<u64>);
+
+async fn place_of(table: &Table) -> Result<Place> {
+    let root = table.snapshot().await?.root_url().to_string();
+    let store = table.store_location().map(|store| store.trim_end_matches('/').to_owned());
+    let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+    // Of a file, and of a pattern, the root is a folder that others have, too.
+    let within = if last(&root) == last(table.location()) { "" } else { table.location() };
+    Ok((format!("{root}{within}"), store, table.version()))
 }
 
 fn at(line: usize, query: &str, used: QueryUse) -> QueryUse {
@@ -114,7 +129,7 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<(String, 
             let Some(provider) = provider.downcast_ref::<LakemarkTable>() else { continue };
             let mut used = use_of(scan, &above, provider.snapshot());
             used.conditions.extend(joined_keys(&state, &above.joined).await);
-            uses.push((scan.table_name.table().to_owned(), Arc::clone(provider.table()), used));
+            uses.push((scan.table_name.to_string(), Arc::clone(provider.table()), used));
         }
     }
     Ok(uses)
