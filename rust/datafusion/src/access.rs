@@ -1,5 +1,6 @@
 //! Row sets as the access plans of DataFusion's Parquet reader.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use datafusion::datasource::physical_plan::FileGroup;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
 use lakemark_index::RowSet;
 use parquet::arrow::arrow_reader::{RowSelection, RowSelector};
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 /// What is read of a file.
 pub(crate) struct FileAccess {
@@ -22,6 +24,15 @@ pub(crate) struct FileAccess {
 pub(crate) enum Pages {
     Indexed,
     Unindexed,
+}
+
+impl Pages {
+    /// As this footer says. Writers make an index for all row groups.
+    pub(crate) fn of(footer: &ParquetMetaData) -> Self {
+        let is_indexed =
+            |group: &RowGroupMetaData| group.columns().iter().all(|column| column.offset_index_offset().is_some());
+        if footer.row_groups().first().is_some_and(is_indexed) { Self::Indexed } else { Self::Unindexed }
+    }
 }
 
 /// A part of a file: the chosen rows of some neighbouring row groups.
@@ -40,6 +51,11 @@ const UNPACKED_ROWS: u64 = 2;
 /// Whether so many rows may be more than one piece.
 pub(crate) fn is_worth_cutting(rows: u64) -> bool {
     rows >= 2 * LEAST_ROWS
+}
+
+/// Whether it matters if the pages of a file with these row groups have an index: in smaller ones nothing is cut, and little is unpacked in vain.
+pub(crate) fn do_pages_matter(row_groups: &[u32]) -> bool {
+    is_worth_cutting(row_groups.iter().map(|&rows| u64::from(rows)).sum())
 }
 
 /// The chosen rows of each row group.
@@ -74,6 +90,16 @@ impl FileAccess {
             (0, _) => 0,
             (rows, Pages::Indexed) => rows,
             (rows, Pages::Unindexed) => rows.max(u64::from(length) / UNPACKED_ROWS),
+        }
+    }
+
+    /// Whether more than one partition may read of the file.
+    fn is_divisible(&self) -> bool {
+        let lengths = self.plan.inner().iter().zip(self.row_groups.iter());
+        let mut read = lengths.map(|(access, &length)| rows_of(access, length)).filter(|&rows| rows > 0);
+        match (read.next(), read.next()) {
+            (Some(rows), None) => self.pages == Pages::Indexed && is_worth_cutting(rows),
+            (_, other) => other.is_some(),
         }
     }
 
@@ -194,29 +220,107 @@ pub(crate) fn first_rows(rows: &RowSet, limit: u64) -> RowSet {
     first.finish()
 }
 
-/// Deals weighted files out to at most `groups` groups, largest first, so that each has about the
-/// same number of rows; within a group the order of the files is kept.
-pub(crate) fn balance(parts: Vec<(PartitionedFile, u64)>, groups: usize) -> Vec<FileGroup> {
-    let groups = groups.min(parts.len()).max(1);
-    let mut by_size: Vec<usize> = (0..parts.len()).collect();
-    by_size.sort_by_key(|&part| std::cmp::Reverse(parts.get(part).map_or(0, |(_, rows)| *rows)));
-    let mut loads = vec![(0u64, Vec::new()); groups];
-    for part in by_size {
-        let rows = parts.get(part).map_or(0, |(_, rows)| *rows);
-        if let Some((load, members)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
-            *load += rows;
-            members.push(part);
+/// Shares what is read of files evenly among at most so many partitions; within one the order of the files is kept. Files are cut at row groups
+/// where a partition would have more than its share, and finer where that is not even: of three files of ten row groups each of two partitions
+/// reads fifteen.
+pub(crate) fn share(files: Vec<(PartitionedFile, FileAccess)>, partitions: usize) -> Vec<FileGroup> {
+    let cost: u64 = files.iter().map(|(_, access)| access.cost()).sum();
+    let even = cost.div_ceil(partitions.max(1) as u64).max(1);
+    let mut best: Option<Dealt> = None;
+    for pieces_of_a_share in PIECES_OF_A_SHARE {
+        let dealt = Dealt::of(&files, even.div_ceil(pieces_of_a_share), partitions);
+        if best.as_ref().is_none_or(|best| dealt.most < best.most) {
+            best = Some(dealt);
+        }
+        let is_even = best.as_ref().is_some_and(|best| best.most <= even + even / UNEVEN);
+        if is_even || !files.iter().any(|(_, access)| access.is_divisible()) {
+            break;
         }
     }
-    let mut files: Vec<Option<PartitionedFile>> = parts.into_iter().map(|(file, _)| Some(file)).collect();
-    loads
-        .into_iter()
-        .map(|(_, mut members)| {
+    best.map(|best| best.groups(files)).unwrap_or_default()
+}
+
+/// Into so many pieces a partition's share is cut, if fewer are not even.
+const PIECES_OF_A_SHARE: [u64; 2] = [1, 4];
+/// By less than this part of it a share may be too large.
+const UNEVEN: u64 = 8;
+
+/// Pieces of files, dealt out to partitions.
+struct Dealt {
+    /// By partition: the numbers of its pieces.
+    members: Vec<Vec<usize>>,
+    /// Each with the number of its file, in the order of files.
+    pieces: Vec<(usize, ParquetAccessPlan)>,
+    /// The largest cost of a partition.
+    most: u64,
+}
+
+impl Dealt {
+    /// The largest piece first, to whoever has least.
+    fn of(files: &[(PartitionedFile, FileAccess)], cost_per_piece: u64, partitions: usize) -> Self {
+        let (mut pieces, mut by_cost) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
+        for (number, (_, access)) in files.iter().enumerate() {
+            for piece in access.cut(cost_per_piece) {
+                by_cost.push((pieces.len(), piece.cost));
+                pieces.push((number, piece.plan));
+            }
+        }
+        by_cost.sort_by_key(|(_, cost)| Reverse(*cost));
+        let mut loads = vec![(0u64, Vec::new()); partitions.min(pieces.len()).max(1)];
+        for (piece, cost) in by_cost {
+            if let Some((load, members)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
+                *load += cost;
+                members.push(piece);
+            }
+        }
+        let most = loads.iter().map(|(load, _)| *load).max().unwrap_or(0);
+        Self { members: loads.into_iter().map(|(_, members)| members).collect(), pieces, most }
+    }
+
+    fn groups(self, files: Vec<(PartitionedFile, FileAccess)>) -> Vec<FileGroup> {
+        let mut pieces: Vec<Option<(usize, ParquetAccessPlan)>> = self.pieces.into_iter().map(Some).collect();
+        let mut group = |mut members: Vec<usize>| {
             members.sort_unstable();
-            let group = members.into_iter().filter_map(|part| files.get_mut(part).and_then(Option::take)).collect();
-            FileGroup::new(group)
-        })
-        .collect()
+            let mut read: Vec<(usize, ParquetAccessPlan)> = Vec::with_capacity(members.len());
+            for piece in members {
+                let Some((number, plan)) = pieces.get_mut(piece).and_then(Option::take) else { continue };
+                match read.last_mut() {
+                    Some((last, before)) if *last == number && are_apart(before, &plan) => unite(before, plan),
+                    _ => read.push((number, plan)),
+                }
+            }
+            read
+        };
+        let groups: Vec<_> = self.members.into_iter().map(&mut group).collect();
+        let mut left: Vec<usize> = vec![0; files.len()];
+        for (number, _) in groups.iter().flatten() {
+            if let Some(left) = left.get_mut(*number) {
+                *left += 1;
+            }
+        }
+        let mut files: Vec<Option<PartitionedFile>> = files.into_iter().map(|(file, _)| Some(file)).collect();
+        // Whoever has the last piece of a file has the file itself.
+        let mut of_file = |number: usize| -> Option<PartitionedFile> {
+            let left = left.get_mut(number)?;
+            *left -= 1;
+            let file = files.get_mut(number)?;
+            if *left == 0 { file.take() } else { file.clone() }
+        };
+        let mut opened = |(number, plan)| of_file(number).map(|file| file.with_extension(plan));
+        groups.into_iter().map(|read| FileGroup::new(read.into_iter().filter_map(&mut opened).collect())).collect()
+    }
+}
+
+/// Whether two plans for a file read of different row groups.
+fn are_apart(one: &ParquetAccessPlan, other: &ParquetAccessPlan) -> bool {
+    one.inner().iter().zip(other.inner()).all(|(one, other)| !one.should_scan() || !other.should_scan())
+}
+
+/// Reads what another plan reads, too, of other row groups.
+fn unite(plan: &mut ParquetAccessPlan, other: ParquetAccessPlan) {
+    let one = std::mem::replace(plan, ParquetAccessPlan::new_none(0)).into_inner().into_iter();
+    let both = one.zip(other.into_inner()).map(|(one, other)| if one.should_scan() { one } else { other });
+    *plan = ParquetAccessPlan::new(both.collect());
 }
 
 #[cfg(test)]
@@ -292,6 +396,25 @@ mod tests {
             assert_eq!(read, rows.iter().collect::<Vec<_>>());
         }
         assert_eq!(FileAccess::of(&[1000], &RowSet::full(1000), Pages::Indexed).cut(10).len(), 1);
+    }
+
+    #[test]
+    fn files_are_shared_evenly_by_row_groups() {
+        let file = |name: &str| PartitionedFile::new(name, 1_000);
+        for (files, row_groups, partitions) in [(3, 10, 2), (9, 8, 8), (1, 10, 2), (100, 1, 3), (2, 1, 4)] {
+            let access =
+                |pages| FileAccess::of(&vec![1_000; row_groups], &RowSet::full(1_000 * row_groups as u32), pages);
+            let all = (0..files).map(|number| (file(&format!("f{number}")), access(Pages::Unindexed))).collect();
+            let groups = share(all, partitions);
+            let read = |group: &FileGroup| -> usize {
+                let plans = group.files().iter().filter_map(|file| file.extension::<ParquetAccessPlan>());
+                plans.map(|plan| plan.inner().iter().filter(|access| access.should_scan()).count()).sum()
+            };
+            let loads: Vec<usize> = groups.iter().map(read).collect();
+            assert_eq!(loads.iter().sum::<usize>(), files * row_groups);
+            let even = (files * row_groups).div_ceil(partitions);
+            assert!(loads.iter().all(|load| *load <= even + even / UNEVEN as usize), "{loads:?}");
+        }
     }
 
     #[test]

@@ -32,10 +32,11 @@ use lakemark_table::{
 };
 use object_store::path::Path;
 
-use crate::access::{FileAccess, balance, selection};
+use crate::access::{FileAccess, Pages, do_pages_matter, selection, share};
 use crate::build_keys::{BuildKeys, without_nulls};
 use crate::error::to_engine;
 use crate::fields::{access_of, expression, type_of};
+use crate::known::KnownFiles;
 use crate::reader::Footers;
 use crate::translate::translate;
 
@@ -53,9 +54,21 @@ pub(crate) struct Prober {
     pub(crate) use_cache: bool,
 }
 
+/// What is left of a file.
+#[derive(Clone)]
+struct Kept {
+    /// Its place in the snapshot.
+    place: usize,
+    /// Rows of each row group.
+    row_groups: Arc<[u32]>,
+    /// Rows that may pass.
+    rows: Arc<RowSet>,
+}
+
 /// Rows that may pass, by file.
 pub(crate) struct Narrowing {
-    files: HashMap<Path, (Arc<[u32]>, Arc<RowSet>)>,
+    files: HashMap<Path, Kept>,
+    known: Arc<KnownFiles>,
     pub(crate) report: ProbeReport,
     /// Rows and row groups that were planned and are not read.
     pub(crate) rows: u64,
@@ -180,13 +193,15 @@ impl Narrowing {
             if let FileProbe::Known { row_groups, certain, uncertain } = found {
                 let is_told = answered.get(place) == Some(&true);
                 let read = if is_told { uncertain } else { certain.or(&uncertain) };
-                files.insert(file.meta.location.clone(), (row_groups.into(), Arc::new(read)));
+                let kept = Kept { place, row_groups: row_groups.into(), rows: Arc::new(read) };
+                files.insert(file.meta.location.clone(), kept);
             }
         }
         let mut report = probe.report;
         report.index_reads += index_reads;
         report.index_bytes += index_bytes;
-        (!files.is_empty()).then_some(Self { files, report, rows: 0, row_groups: 0, told: parts })
+        let known = KnownFiles::of(snapshot);
+        (!files.is_empty()).then_some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
     }
 
     /// The same scan of fewer rows, which as many partitions share evenly.
@@ -212,28 +227,24 @@ impl Narrowing {
         for group in groups {
             let mut own = Vec::new();
             for mut file in group.into_inner() {
-                let Some((planned, row_groups, kept)) = self.planned(&file) else {
+                let Some((planned, kept)) = self.planned(&file) else {
                     own.push(file);
                     continue;
                 };
                 // A file that is cut into byte ranges comes once for each of them, with the same rows.
                 if file.range.take().is_none() || ranged.insert(file.object_meta.location.clone()) {
-                    let (plan, dropped) = narrowed(planned, &row_groups, &kept);
+                    let (plan, dropped) = narrowed(planned, &kept.row_groups, &kept.rows);
                     self.rows += dropped.0;
                     self.row_groups += dropped.1;
-                    let pages = footers.pages_of(&file.object_meta);
-                    left.push((file, FileAccess { plan, row_groups, pages }));
+                    let of_footer =
+                        || footers.pages_of(&file.object_meta).filter(|_| do_pages_matter(&kept.row_groups));
+                    let pages = self.known.pages_of(kept.place).or_else(of_footer).unwrap_or(Pages::Unindexed);
+                    left.push((file, FileAccess { plan, row_groups: kept.row_groups, pages }));
                 }
             }
             others.push(own);
         }
-        let cost: u64 = left.iter().map(|(_, access)| access.cost()).sum();
-        let per_piece = cost.div_ceil(partitions as u64);
-        let pieces = left.into_iter().flat_map(|(file, access)| {
-            let pieces = access.cut(per_piece).into_iter();
-            pieces.map(move |piece| (file.clone().with_extension(piece.plan), piece.cost))
-        });
-        let mut shared = balance(pieces.collect(), partitions).into_iter();
+        let mut shared = share(left, partitions).into_iter();
         let with_share = |own: Vec<PartitionedFile>| {
             let share = shared.next().map(FileGroup::into_inner).unwrap_or_default();
             FileGroup::new(own.into_iter().chain(share).collect())
@@ -241,14 +252,14 @@ impl Narrowing {
         others.into_iter().map(with_share).collect()
     }
 
-    /// What was planned to be read of a file, the lengths of its row groups, and the rows that are left; none if nothing is known of it.
-    fn planned(&self, file: &PartitionedFile) -> Option<(ParquetAccessPlan, Arc<[u32]>, Arc<RowSet>)> {
-        let (row_groups, kept) = self.files.get(&file.object_meta.location)?;
+    /// What was planned to be read of a file, and what is left of it; none if nothing is known of it.
+    fn planned(&self, file: &PartitionedFile) -> Option<(ParquetAccessPlan, Kept)> {
+        let kept = self.files.get(&file.object_meta.location)?;
         let planned = match file.extension::<ParquetAccessPlan>() {
-            Some(plan) => (plan.len() == row_groups.len()).then(|| plan.clone())?,
-            None => ParquetAccessPlan::new_all(row_groups.len()),
+            Some(plan) => (plan.len() == kept.row_groups.len()).then(|| plan.clone())?,
+            None => ParquetAccessPlan::new_all(kept.row_groups.len()),
         };
-        Some((planned, Arc::clone(row_groups), Arc::clone(kept)))
+        Some((planned, kept.clone()))
     }
 }
 

@@ -25,7 +25,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 
 use crate::access::Pages;
 use crate::damage::{named, pages_are_read_of};
@@ -86,13 +86,9 @@ impl Footers {
         Some(Arc::clone(cached.parquet_metadata()))
     }
 
-    /// Whether the pages of a file have an index; not if the session does not remember its footer. Writers make it for all row groups.
-    pub(crate) fn pages_of(&self, meta: &ObjectMeta) -> Pages {
-        let footer = self.remembered(meta);
-        let first = footer.as_ref().and_then(|footer| footer.row_groups().first());
-        let is_indexed =
-            |group: &RowGroupMetaData| group.columns().iter().all(|column| column.offset_index_offset().is_some());
-        if first.is_some_and(is_indexed) { Pages::Indexed } else { Pages::Unindexed }
+    /// Whether the pages of a file have an index; none if the session does not remember its footer.
+    pub(crate) fn pages_of(&self, meta: &ObjectMeta) -> Option<Pages> {
+        self.remembered(meta).map(|footer| Pages::of(&footer))
     }
 
     /// The footer of a file with its page index, if the file has one.

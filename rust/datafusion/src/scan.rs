@@ -18,7 +18,7 @@ use arrow::array::RecordBatch;
 use arrow::compute::cast;
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::{DFSchema, Result, ScalarValue, internal_datafusion_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
@@ -38,16 +38,17 @@ use lakemark_index::{Reason, RowSet};
 use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
-use crate::access::{FileAccess, balance, first_rows, is_worth_cutting, plan_of};
+use crate::access::{FileAccess, Pages, do_pages_matter, first_rows, is_worth_cutting, plan_of, share};
 use crate::aggregate::Facts;
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
+use crate::known::KnownFiles;
 use crate::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::rules::without_losses;
-use crate::statistics::StatisticsReader;
+use crate::statistics::{Placed, StatisticsReader};
 use crate::types::Types;
 
 /// What a query asks of one table.
@@ -144,9 +145,9 @@ struct Work<'a> {
     /// Rows of which only the number matters.
     counted: u64,
     /// Rows to be read as they are.
-    certain: Vec<(&'a DataFile, Vec<u32>, RowSet)>,
+    certain: Vec<(Placed<'a>, Vec<u32>, RowSet)>,
     /// Files to be read with the predicate: all rows, or those given.
-    checked: Vec<(&'a DataFile, Option<ChosenRows>)>,
+    checked: Vec<(Placed<'a>, Option<ChosenRows>)>,
     /// Rows that are in no data file yet, to be read with the predicate.
     pending: Option<&'a PendingRows>,
 }
@@ -191,6 +192,7 @@ struct Planner<'a> {
     state: &'a dyn Session,
     request: &'a ScanRequest<'a>,
     footers: Footers,
+    known: Arc<KnownFiles>,
     /// What the scan holds of runs.
     held: Held,
     /// Columns of files, then partition columns.
@@ -226,7 +228,8 @@ impl<'a> Planner<'a> {
             None => None,
         };
         let footers = Footers::new(snapshot, state.runtime_env().cache_manager.get_file_metadata_cache());
-        Ok(Self { state, request, footers, held: Held::default(), table_schema, output, columns, predicate })
+        let known = KnownFiles::of(snapshot);
+        Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
     }
 
     async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p PendingRows>) -> Result<Work<'p>>
@@ -236,7 +239,8 @@ impl<'a> Planner<'a> {
         let count_only = self.output.fields().is_empty();
         let mut work = Work { pending, ..Work::default() };
         let mut unknown = Vec::new();
-        for (file, probe) in self.request.snapshot.files().iter().zip(probes) {
+        for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
+            let file = Placed { place, file };
             match probe {
                 FileProbe::Counted { rows } if count_only => work.counted += rows,
                 // Counts were not asked for, so there are none; if there were, they would be of no use.
@@ -260,7 +264,7 @@ impl<'a> Planner<'a> {
                 work.checked.push((file, None));
                 continue;
             };
-            let live = live_rows(file, &row_groups)?;
+            let live = live_rows(&file, &row_groups)?;
             if count_whole {
                 work.counted += u64::from(live.len());
             } else if !live.is_empty() {
@@ -272,7 +276,7 @@ impl<'a> Planner<'a> {
 
     /// Row groups of files about which nothing is known, where they are needed: to take deleted
     /// rows out, or to count.
-    async fn footers_of(&self, files: &[&DataFile], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
+    async fn footers_of(&self, files: &[Placed<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
         let wanted: Vec<Option<ObjectMeta>> =
             files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
         futures::stream::iter(wanted.into_iter().map(|meta| async move {
@@ -286,16 +290,42 @@ impl<'a> Planner<'a> {
         .await
     }
 
-    /// Reads the footers of files that have more than a partition's share of the certain rows, unless the session remembers them: whether such a
-    /// file is cut depends on its pages. A footer that cannot be read is a matter of the reader.
+    /// Reads the footers of files that have more than a partition's share of the certain rows, unless something knows of them: whether such a
+    /// file is cut depends on its pages. They are fewer than partitions. A footer that cannot be read is a matter of the reader.
     async fn learn_pages(&self, work: &Work<'_>) {
+        if self.request.limit.is_some() {
+            return;
+        }
         let partitions = self.state.config().target_partitions().max(1) as u64;
         let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
-        let large = work.certain.iter().filter(|(_, _, rows)| {
+        let large = work.certain.iter().filter(|(file, _, rows)| {
             let rows = u64::from(rows.len());
-            self.request.limit.is_none() && is_worth_cutting(rows) && rows * partitions > all
+            is_worth_cutting(rows) && rows * partitions > all && self.known.pages_of(file.place).is_none()
         });
-        join_all(large.map(|(file, _, _)| self.footers.fetch(&file.meta))).await;
+        join_all(large.map(|(file, _, _)| async {
+            if let Ok(footer) = self.footers.fetch(&file.meta).await {
+                self.known.found_pages(file.place, Pages::of(&footer));
+            }
+        }))
+        .await;
+    }
+
+    /// Whether the index may answer in place of this scan, which opens no file then.
+    fn may_be_answered(&self) -> bool {
+        self.request.facts.is_some() && !self.request.is_joined
+    }
+
+    /// Whether the pages of a file have an index, where that matters; not if nobody has seen its footer.
+    fn pages_of(&self, file: Placed<'_>, row_groups: &[u32]) -> Pages {
+        if !do_pages_matter(row_groups) {
+            return Pages::Unindexed;
+        }
+        let known = self.known.pages_of(file.place).or_else(|| {
+            let pages = self.footers.pages_of(&file.meta)?;
+            self.known.found_pages(file.place, pages);
+            Some(pages)
+        });
+        known.unwrap_or(Pages::Unindexed)
     }
 
     /// The scan of certain rows, if there are any, and how many gaps it closes.
@@ -308,23 +338,15 @@ impl<'a> Planner<'a> {
         let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, None, limit);
         let mut files = Vec::with_capacity(work.certain.len());
-        let known = self.known_statistics()?;
-        for (place, (file, row_groups, rows)) in work.certain.iter().enumerate() {
-            let (whole, read) = opened(partitioned_file(file, &known)?, place, Some(rows), closed.as_ref());
-            let pages = self.footers.pages_of(&file.meta);
+        let known = self.known_statistics(work.certain.iter().map(|(file, _, _)| *file))?;
+        for ((place, (file, row_groups, rows)), known) in work.certain.iter().enumerate().zip(known) {
+            let (whole, read) = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
+            let pages = self.pages_of(*file, row_groups);
             files.push((whole, FileAccess::of(row_groups, read.unwrap_or(rows), pages)));
-        }
-        let cost: u64 = files.iter().map(|(_, access)| access.cost()).sum();
-        let per_piece = cost.div_ceil(partitions as u64);
-        let mut parts = Vec::with_capacity(files.len());
-        for (file, access) in files {
-            parts.extend(
-                access.cut(per_piece).into_iter().map(|piece| (file.clone().with_extension(piece.plan), piece.cost)),
-            );
         }
         let end = End { limit, batch_rows: None };
         let scan =
-            self.file_scan(self.data_files(), balance(parts, partitions), &self.columns, None, end, closed.as_ref())?;
+            self.file_scan(self.data_files(), share(files, partitions), &self.columns, None, end, closed.as_ref())?;
         let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
         Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
     }
@@ -339,10 +361,10 @@ impl<'a> Planner<'a> {
         let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
         let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit);
         let mut files = Vec::with_capacity(work.checked.len());
-        let known = self.known_statistics()?;
-        for (place, (file, chosen)) in work.checked.iter().enumerate() {
+        let known = self.known_statistics(work.checked.iter().map(|(file, _)| *file))?;
+        for ((place, (file, chosen)), known) in work.checked.iter().enumerate().zip(known) {
             let rows = chosen.as_ref().map(|(_, rows)| rows);
-            let (whole, rows) = opened(partitioned_file(file, &known)?, place, rows, closed.as_ref());
+            let (whole, rows) = opened(partitioned_file(file, known)?, place, rows, closed.as_ref());
             match (chosen, rows) {
                 (Some((row_groups, _)), Some(rows)) => {
                     if !rows.is_empty() {
@@ -399,9 +421,19 @@ impl<'a> Planner<'a> {
         self.state.default_table_options().parquet.global.pushdown_filters
     }
 
-    /// What the session remembers of data files.
-    fn known_statistics(&self) -> Result<StatisticsReader<'_>> {
-        StatisticsReader::new(self.state, &self.footers, self.table_schema.file_schema(), &[])
+    /// What is known of data files as a whole.
+    fn known_statistics<'f>(
+        &self,
+        files: impl Iterator<Item = Placed<'f>> + Clone,
+    ) -> Result<Vec<Option<Arc<Statistics>>>> {
+        Ok(self.statistics_reader(&[])?.kept(files))
+    }
+
+    /// What reads the statistics of these columns of the files.
+    fn statistics_reader(&self, columns: &[usize]) -> Result<StatisticsReader<'_>> {
+        let of = (self.request.snapshot, self.request.types);
+        let from = (&self.footers, self.known.as_ref());
+        StatisticsReader::new(self.state, of, from, self.table_schema.file_schema(), columns)
     }
 
     /// Data files of the table.
@@ -596,13 +628,13 @@ fn opened<'r>(
     }
 }
 
-/// A file with its statistics if the session remembers them: a filter that comes while the query runs may rule the file out, and what comes first
+/// A file with its statistics if they are known: a filter that comes while the query runs may rule the file out, and what comes first
 /// in an order is read first.
-fn partitioned_file(file: &DataFile, known: &StatisticsReader<'_>) -> Result<PartitionedFile> {
+fn partitioned_file(file: &DataFile, known: Option<Arc<Statistics>>) -> Result<PartitionedFile> {
     let values =
         file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
     let whole = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
     // With those of partition columns each file would have a copy, in which a value of NULL is called none.
-    let statistics = if file.partition_values.is_empty() { known.whole(&file.meta) } else { None };
+    let statistics = known.filter(|_| file.partition_values.is_empty());
     Ok(PartitionedFile { statistics, ..whole })
 }

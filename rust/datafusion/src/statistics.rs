@@ -12,6 +12,7 @@
 //! what is believed of a footer is.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -22,23 +23,41 @@ use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::execution::cache::cache_manager::CachedFileMetadata;
 use datafusion::execution::cache::{SchemaFingerprint, TableScopedPath};
 use futures::{StreamExt, TryStreamExt, stream};
-use lakemark_table::{DataFile, is_young};
+use lakemark_table::{DataFile, Snapshot, is_young};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use parquet::basic::Type as PhysicalType;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::statistics::Statistics as ParquetStatistics;
 
+use crate::access::Pages;
+use crate::known::KnownFiles;
 use crate::reader::{CONCURRENT_FOOTERS, Footers};
+use crate::types::Types;
 
 /// Of files with more columns only those that a query wants are looked at.
 const MOST_COLUMNS: usize = 512;
 /// For more columns of files than this a plan would take too long.
 const MOST_STATISTICS: usize = 1 << 20;
 
+/// A data file and its place in the snapshot.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    pub(crate) place: usize,
+    pub(crate) file: &'a DataFile,
+}
+
+impl Deref for Placed<'_> {
+    type Target = DataFile;
+
+    fn deref(&self) -> &DataFile {
+        self.file
+    }
+}
+
 /// Rows of a file that a scan reads.
 pub(crate) struct Read<'a> {
-    pub(crate) file: &'a DataFile,
+    pub(crate) file: Placed<'a>,
     /// How many of them; all where none is given.
     pub(crate) rows: Option<u64>,
 }
@@ -46,6 +65,9 @@ pub(crate) struct Read<'a> {
 /// Columns of files whose statistics are wanted.
 pub(crate) struct StatisticsReader<'a> {
     state: &'a dyn Session,
+    snapshot: &'a Snapshot,
+    known: &'a KnownFiles,
+    types: Types,
     footers: &'a Footers,
     /// The columns that are read of a footer.
     read: SchemaRef,
@@ -60,7 +82,8 @@ impl<'a> StatisticsReader<'a> {
     /// For these columns of the files of a table.
     pub(crate) fn new(
         state: &'a dyn Session,
-        footers: &'a Footers,
+        (snapshot, types): (&'a Snapshot, Types),
+        (footers, known): (&'a Footers, &'a KnownFiles),
         file_schema: &SchemaRef,
         wanted: &[usize],
     ) -> Result<Self> {
@@ -72,17 +95,12 @@ impl<'a> StatisticsReader<'a> {
             (Arc::new(file_schema.project(wanted)?), (0..wanted.len()).collect())
         };
         let fingerprint = Arc::new(SchemaFingerprint::from_schema(&read));
-        Ok(Self { state, footers, read, fingerprint, wanted, has_all })
+        Ok(Self { state, snapshot, known, types, footers, read, fingerprint, wanted, has_all })
     }
 
-    /// Those of all columns of a file, if the session remembers them.
-    pub(crate) fn whole(&self, meta: &ObjectMeta) -> Option<Arc<Statistics>> {
-        self.known(meta).filter(|_| self.has_all)
-    }
-
-    /// Whether the session remembers those of all of these files.
+    /// Whether nothing has to be read for those of these files.
     pub(crate) fn knows(&self, files: &[Read<'_>]) -> bool {
-        files.iter().all(|read| self.known(&read.file.meta).is_some())
+        self.together(files).is_some() || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some)
     }
 
     /// The statistics of what is read of these files together, with partition columns behind the others; none if no row is.
@@ -90,9 +108,10 @@ impl<'a> StatisticsReader<'a> {
         if files.len() * self.wanted.len() > MOST_STATISTICS {
             return exec_err!("{} columns of {} files are too many for statistics", self.wanted.len(), files.len());
         }
-        let metas: Vec<ObjectMeta> = files.iter().map(|read| read.file.meta.clone()).collect();
-        let footers = stream::iter(metas.into_iter().map(|meta| async move { self.of_file(&meta).await }));
-        let found: Vec<Arc<Statistics>> = footers.buffered(CONCURRENT_FOOTERS).try_collect().await?;
+        if let Some(known) = self.together(files) {
+            return Ok(Some(known));
+        }
+        let found = self.of_each(files).await?;
         let chosen = |(whole, read): (&Arc<Statistics>, &Read<'_>)| {
             let wanted = self.wanted.iter().map(|column| whole.column_statistics.get(*column).cloned());
             let column_statistics = wanted.map(Option::unwrap_or_default).collect();
@@ -105,7 +124,58 @@ impl<'a> StatisticsReader<'a> {
         if each.is_empty() {
             return Ok(None);
         }
-        Statistics::try_merge_iter(&each, &self.read).map(Some)
+        let together = Statistics::try_merge_iter(&each, &self.read)?;
+        let are_all_rows = || found.iter().zip(files).all(|(whole, read)| are_all_rows(whole, read));
+        // What was read of a file that is young may be another one's by now: such statistics are not kept.
+        let are_kept = || self.kept(files.iter().map(|read| read.file)).iter().all(Option::is_some);
+        if self.are_all(files) && are_all_rows() && are_kept() {
+            self.known.found_together(self.types, &self.columns(), &together);
+        }
+        Ok(Some(together))
+    }
+
+    /// The wanted columns, with those that folders are named by.
+    fn columns(&self) -> Vec<usize> {
+        let own = self.read.fields().len();
+        self.wanted.iter().copied().chain(own..own + self.snapshot.partition_columns().len()).collect()
+    }
+
+    /// Whether these are the files of the snapshot, and all of their columns are read.
+    fn are_all(&self, files: &[Read<'_>]) -> bool {
+        self.has_all && files.len() == self.snapshot.files().len()
+    }
+
+    /// The statistics of all rows of all files, if these are them and that is known.
+    fn together(&self, files: &[Read<'_>]) -> Option<Statistics> {
+        let known = self.known.together(self.types, &self.columns()).filter(|_| self.are_all(files))?;
+        let are_all_rows = files.iter().all(|read| read.rows.is_none())
+            || read_of(files).map(Precision::Exact) == Some(known.num_rows);
+        are_all_rows.then_some(known)
+    }
+
+    /// Those of each file as a whole.
+    async fn of_each(&self, files: &[Read<'_>]) -> Result<Vec<Arc<Statistics>>> {
+        let mut each = self.kept(files.iter().map(|read| read.file));
+        let missing = each.iter_mut().zip(files).filter(|(kept, _)| kept.is_none());
+        let (missing, named): (Vec<_>, Vec<_>) =
+            missing.map(|(kept, read)| (kept, (read.file.place, read.file.meta.clone()))).unzip();
+        let footers = named.into_iter().map(|(place, meta)| async move { self.of_file(place, &meta).await });
+        let found: Vec<_> = stream::iter(footers).buffered(CONCURRENT_FOOTERS).try_collect().await?;
+        for (missing, found) in missing.into_iter().zip(found) {
+            *missing = Some(found);
+        }
+        Ok(each.into_iter().flatten().collect())
+    }
+
+    /// Those of each file as a whole, as far as a session remembers them.
+    pub(crate) fn kept<'f>(&self, files: impl Iterator<Item = Placed<'f>> + Clone) -> Vec<Option<Arc<Statistics>>> {
+        if !self.has_all {
+            return files.map(|_| None).collect();
+        }
+        let known = self.known.statistics_of(self.types, files.clone().map(|file| file.place));
+        let ask =
+            |(known, file): (Option<_>, Placed<'_>)| known.unwrap_or_else(|| self.remembered(file.place, &file.meta));
+        known.into_iter().zip(files).map(ask).collect()
     }
 
     fn key_of(&self, meta: &ObjectMeta) -> TableScopedPath {
@@ -115,27 +185,49 @@ impl<'a> StatisticsReader<'a> {
         TableScopedPath { table: None, path: Path::from(format!("{}{types}", self.footers.key_of(meta))) }
     }
 
-    fn known(&self, meta: &ObjectMeta) -> Option<Arc<Statistics>> {
-        let known = self.state.runtime_env().cache_manager.get_file_statistic_cache()?.get(&self.key_of(meta))?;
-        known.is_valid_for(meta, &self.fingerprint).then(|| Arc::clone(&known.statistics))
+    fn remembered(&self, place: usize, meta: &ObjectMeta) -> Option<Arc<Statistics>> {
+        let cache = self.state.runtime_env().cache_manager.get_file_statistic_cache();
+        let known = cache.and_then(|cache| cache.get(&self.key_of(meta)));
+        let is_valid = |known: &CachedFileMetadata| known.is_valid_for(meta, &self.fingerprint);
+        let statistics = known.filter(is_valid).map(|known| Arc::clone(&known.statistics));
+        self.keep(place, statistics.as_ref());
+        statistics
+    }
+
+    fn keep(&self, place: usize, statistics: Option<&Arc<Statistics>>) {
+        if self.has_all {
+            self.known.found(self.types, place, statistics);
+        }
     }
 
     /// Those of a whole file, remembered by the session.
-    async fn of_file(&self, meta: &ObjectMeta) -> Result<Arc<Statistics>> {
-        if let Some(known) = self.known(meta) {
-            return Ok(known);
+    async fn of_file(&self, place: usize, meta: &ObjectMeta) -> Result<Arc<Statistics>> {
+        if let Some(remembered) = self.remembered(place, meta) {
+            return Ok(remembered);
         }
         let was_young = is_young(meta);
         let footer = self.footers.fetch(meta).await?;
+        self.known.found_pages(place, Pages::of(&footer));
         let found = DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.read)?;
         let found = Arc::new(believed(found, &footer, &self.read));
         let cache = self.state.runtime_env().cache_manager.get_file_statistic_cache();
         if let Some(cache) = cache.filter(|_| !was_young) {
             let known = CachedFileMetadata::new(meta.clone(), Arc::clone(&self.fingerprint), Arc::clone(&found), None);
             cache.put(&self.key_of(meta), known);
+            self.keep(place, Some(&found));
         }
         Ok(found)
     }
+}
+
+/// How many rows are read of these files, if that is said of each.
+fn read_of(files: &[Read<'_>]) -> Option<usize> {
+    usize::try_from(files.iter().map(|read| read.rows).sum::<Option<u64>>()?).ok()
+}
+
+fn are_all_rows(whole: &Statistics, read: &Read<'_>) -> bool {
+    let rows = read.rows.and_then(|rows| usize::try_from(rows).ok());
+    read.rows.is_none() || (rows.is_some() && rows == whole.num_rows.get_value().copied())
 }
 
 /// What is true of the statistics that the engine takes from a footer. It calls some of them exact that are not:

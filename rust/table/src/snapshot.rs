@@ -1,9 +1,11 @@
 //! A pinned state of a table.
 
+mod attached;
 mod followed;
 mod pin;
 pub(crate) mod spark;
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use crate::store::Store;
 use crate::trust::Caught;
 use crate::updates::{Lineage, PendingRows};
 
+use self::attached::Attached;
 pub(crate) use self::pin::{LastSnapshot, again_if_moved, listing_of, newest_listing, newest_manifest, read_shapes};
 
 /// One data file of a snapshot.
@@ -132,6 +135,7 @@ pub struct Snapshot {
     partition_columns: Vec<Field>,
     /// Shared with other snapshots of the same files.
     files: Arc<Vec<DataFile>>,
+    attached: Attached,
     object_store: Arc<dyn ObjectStore>,
     root: Url,
     delta_version: Option<u64>,
@@ -182,6 +186,13 @@ impl Snapshot {
     #[must_use]
     pub fn files(&self) -> &[DataFile] {
         &self.files
+    }
+
+    /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]: rows that are hidden or pending by now
+    /// must not matter to it. Snapshots of the same files share it.
+    #[must_use]
+    pub fn attached<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.attached.get()
     }
 
     /// The store that holds the data files.
@@ -254,6 +265,7 @@ impl Snapshot {
                 let text = cast(value, &DataType::Utf8);
                 *value = text.map_err(|error| Error::internal("a partition has no text").with_source(error))?;
             }
+            self.attached = Attached::default();
         }
         Ok(())
     }

@@ -9,10 +9,10 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::future::join_all;
-use lakemark_table::{DataFile, PendingRows, ProbeReport};
+use lakemark_table::{PendingRows, ProbeReport};
 
 use super::{Planner, Work};
-use crate::statistics::{Read, StatisticsReader, share_of, with_pending, without_far_dates, without_nulls};
+use crate::statistics::{Placed, Read, share_of, with_pending, without_far_dates, without_nulls};
 
 impl Planner<'_> {
     /// What the engine is told of the scan; `share_left` is what the index expects a predicate to leave of the rows that are read with it. With
@@ -42,7 +42,7 @@ impl Planner<'_> {
             return statistics;
         }
         let names = self.output.fields().iter().map(|field| field.name());
-        let known = join_all(names.map(|name| self.request.snapshot.distinct_values(name))).await;
+        let known = join_all(names.map(|name| self.distinct_values(name))).await;
         let rows = statistics.num_rows.get_value().copied().unwrap_or(usize::MAX);
         for (column, known) in statistics.column_statistics.iter_mut().zip(known) {
             let Some(known) = known else { continue };
@@ -51,6 +51,17 @@ impl Planner<'_> {
             column.distinct_count = Precision::Inexact(likely);
         }
         statistics
+    }
+
+    /// About how many different values a column has, by its index.
+    async fn distinct_values(&self, column: &str) -> Option<u64> {
+        if let Some(known) = self.known.distinct_of(column) {
+            return known;
+        }
+        // A directory that cannot be read now may be read for the next plan.
+        let found = self.request.snapshot.distinct_values(column).await.ok()?;
+        self.known.found_distinct(column, found);
+        found
     }
 
     async fn of_columns(&self, work: &Work<'_>, share_left: Option<f64>) -> Result<Statistics> {
@@ -87,13 +98,13 @@ impl Planner<'_> {
     }
 
     /// The statistics of what is read of these files together, column by column of the table; of those that are not read nothing is known.
-    async fn merged(&self, read: &[usize], files: Vec<(&DataFile, Option<u64>)>) -> Result<Option<Statistics>> {
+    async fn merged(&self, read: &[usize], files: Vec<(Placed<'_>, Option<u64>)>) -> Result<Option<Statistics>> {
         let file_schema = self.table_schema.file_schema();
         let own = file_schema.fields().len();
         let of_files: Vec<usize> = read.iter().copied().filter(|column| *column < own).collect();
-        let reader = StatisticsReader::new(self.state, &self.footers, file_schema, &of_files)?;
+        let reader = self.statistics_reader(&of_files)?;
         let files: Vec<_> = files.into_iter().map(|(file, rows)| Read { file, rows }).collect();
-        if self.request.facts.is_some() && !self.request.is_joined && !reader.knows(&files) {
+        if self.may_be_answered() && !reader.knows(&files) {
             return exec_err!("no file is opened where the index may answer");
         }
         let Some(mut merged) = reader.of(&files).await? else { return Ok(None) };

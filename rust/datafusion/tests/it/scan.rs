@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
 
 use crate::fixture::{FILE_ROWS, batch, both, folder, mark, metric, open, ran, rows, scans, session, write};
 
@@ -264,6 +266,34 @@ async fn a_column_that_a_file_lacks_is_null_there() {
     let nulls = FILE_ROWS.div_ceil(7) + 100;
     let counted: usize = rows(&session, "SELECT count(*) FROM t WHERE k IS NULL").await[0].parse().unwrap();
     assert!(counted == nulls || counted == nulls - 1, "{counted}");
+}
+
+#[tokio::test]
+async fn a_large_row_group_is_shared_where_its_pages_have_an_index() {
+    const ROWS: i64 = 200_000;
+    let k: ArrayRef = Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| row / 20_000 % 2)));
+    let v: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS));
+    let batch = RecordBatch::try_from_iter([("k", k), ("v", v)]).unwrap();
+    for is_indexed in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let properties = WriterProperties::builder().set_offset_index_disabled(!is_indexed).build();
+        let file = std::fs::File::create(folder.path().join("one.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        mark(folder.path(), &["k"]).await;
+        let config = datafusion::prelude::SessionConfig::new().with_target_partitions(3);
+        let session = lakemark_datafusion::LakemarkSession::with_config(config);
+        session.register("t", open(folder.path()).await).await.unwrap();
+        let sql = "SELECT v FROM t WHERE k = 0";
+        let (with, without) = both(&session, sql).await;
+        assert!(with == without && with.len() == 100_000);
+        for _ in 0..2 {
+            // Partitions take pieces from each other as they come: those are counted, and not what each one gives.
+            let (plan, count) = ran(&session, sql).await;
+            assert_eq!((count, metric(&plan, "files_opened")), (100_000, if is_indexed { 3 } else { 1 }));
+        }
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdat
 use lakemark_index::RowSet;
 use object_store::ObjectMeta;
 
+use super::attached::Attached;
 use super::followed::followed;
 use super::{DataFile, FileMarks, Snapshot, shown_schema};
 use crate::build::{is_young, was_young};
@@ -145,6 +146,7 @@ impl Snapshot {
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: listing.partition_columns,
             files: Arc::new(files),
+            attached: Attached::default(),
             object_store: followed(&table.location, table.store.as_ref()),
             root: table.location.root.clone(),
             delta_version: None,
@@ -211,6 +213,7 @@ impl Snapshot {
             file_schema: Arc::new(Schema::new(stored)),
             partition_columns: state.partition_columns.clone(),
             files: Arc::new(files),
+            attached: Attached::default(),
             object_store: Arc::clone(&table.location.object_store),
             root: table.location.root.clone(),
             delta_version: Some(state.version),
