@@ -19,6 +19,8 @@ VENV ?= $(LAKEMARK_CACHE)/venv
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 SPARK_VERSION ?= 4.1.4
 SPARK_VERSIONS ?= 4.1.4 4.3.0
+# Spark sessions that share the Spark tests: one of them keeps little more than half a core busy.
+SPARK_SESSIONS ?= 2
 N ?= 10000
 JOINS ?= 500
 JUDGED ?= 250
@@ -102,7 +104,7 @@ test-python: native $(TPC)/.done ## Python tests, doctests and the README's Pyth
 
 test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of SPARK_VERSION
 	$(MVN) --quiet test
-	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest tests/spark
+	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark
 
 test-spark-all: ## the Spark tests on every supported PySpark, each in an environment of its own

@@ -23,11 +23,23 @@ if TYPE_CHECKING:
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
+# What takes minutes begins first, where several sessions share the tests.
+LONGEST = ["test_corpus.py", "test_cluster.py", "test_leaks.py"]
+
+
+# Before the plugin that shares tests looks at their groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark warns of its own dependencies; those warnings are not ours to fix."""
-    for item in items:
-        if "tests/spark" in str(item.path):
-            item.add_marker(pytest.mark.filterwarnings("default"))
+    """Tests of a file go to one session, but for those of the corpus.
+
+    PySpark warns of its own dependencies; those warnings are not ours to fix.
+    """
+    own = [item for item in items if "tests/spark" in str(item.path)]
+    for item in own:
+        item.add_marker(pytest.mark.filterwarnings("default"))
+        item.add_marker(pytest.mark.xdist_group(item.name if item.path.name == "test_corpus.py" else item.path.name))
+    if len(own) == len(items):
+        items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")
