@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakemark import _pictures
 from lakemark._pictures import Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Advice", "LayoutHint", "Proposal", "QueryGain", "QueryProblem"]
 
 _SAVED = "#2e7d5b"
 _READ = "#d9822b"
+
+
+def text_of(queries: str | Sequence[str]) -> str:
+    """Queries as one text. A comment at the end of one of them does not reach the next."""
+    return queries if isinstance(queries, str) else "\n; ".join(queries)
 
 
 @dataclass(frozen=True, slots=True)

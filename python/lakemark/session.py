@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
 
 from lakemark import _arrow, _internal
-from lakemark.advice import Advice
+from lakemark.advice import Advice, text_of
 from lakemark.exceptions import InvalidInputError
 from lakemark.rows import Rows
 from lakemark.table import Table
@@ -90,8 +90,7 @@ class Session:
         Returns:
             For each Lakemark table that the queries ask, by its name in the session, what `Table.advise` would say.
         """
-        text = queries if isinstance(queries, str) else "\n; ".join(queries)
-        return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text)}
+        return {name: Advice.from_json(json, shown) for name, json, shown in self._inner.advise(text_of(queries))}
 
     def table(
         self,

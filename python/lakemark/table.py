@@ -11,7 +11,7 @@ from typing import Literal
 
 from lakemark import _arrow, _internal
 from lakemark._progress import ProgressBar
-from lakemark.advice import Advice
+from lakemark.advice import Advice, text_of
 from lakemark.exceptions import InvalidInputError
 from lakemark.reports import (
     BuildReport,
@@ -554,7 +554,7 @@ class Table:
             The marks to build with their predicted sizes, what each query would read with them, indexes that no query
             can use, layouts of the data that would help, and with their lines the queries that could not be planned.
         """
-        text = queries if queries is None or isinstance(queries, str) else "\n; ".join(queries)
+        text = None if queries is None else text_of(queries)
         return Advice.from_json(*self._inner.advise(text))
 
     def verify(self) -> VerifyReport:
