@@ -58,8 +58,7 @@ pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<
     for (line, query) in split(queries) {
         match uses_in(session, query).await {
             Ok(found) => {
-                for (name, table, used) in found {
-                    let place = place_of(&table).await?;
+                for TableUse { place, name, table, used } in found {
                     by_table.entry(place).or_insert_with(|| (name, table, Vec::new())).2.push(at(line, query, used));
                 }
             }
@@ -78,13 +77,22 @@ pub async fn advise_session(session: &LakemarkSession, queries: &str) -> Result<
 /// A table as advice tells it from others: its folder, where its indexes are, and its version, if that is not the newest.
 type Place = (String, Option<String>, Option<u64>);
 
-async fn place_of(table: &Table) -> Result<Place> {
-    let root = table.snapshot().await?.root_url().to_string();
+fn place_of(table: &Table, snapshot: &Snapshot) -> Place {
+    let root = snapshot.root_url().to_string();
     let store = table.store_location().map(|store| store.trim_end_matches('/').to_owned());
     let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
     // Of a file, and of a pattern, the root is a folder that others have, too.
     let within = if last(&root) == last(table.location()) { "" } else { table.location() };
-    Ok((format!("{root}{within}"), store, table.version()))
+    (format!("{root}{within}"), store, table.version())
+}
+
+/// What a query asks of a table.
+struct TableUse {
+    place: Place,
+    /// As the query calls it.
+    name: String,
+    table: Arc<Table>,
+    used: QueryUse,
 }
 
 fn at(line: usize, query: &str, used: QueryUse) -> QueryUse {
@@ -111,11 +119,11 @@ async fn uses_of(table: &Arc<Table>, snapshot: &Arc<Snapshot>, query: &str) -> R
             }
         }
     }
-    Ok(uses_in(&session, query).await?.into_iter().map(|(_, _, used)| used).collect())
+    Ok(uses_in(&session, query).await?.into_iter().map(|found| found.used).collect())
 }
 
-/// What a query asks of each Lakemark table of a session, with the name that the query gives it.
-async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<(String, Arc<Table>, QueryUse)>> {
+/// What a query asks of each Lakemark table of a session.
+async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>> {
     let mut uses = Vec::new();
     for statement in session.parse(query)? {
         let Statement::Engine(statement) = statement else { continue };
@@ -129,7 +137,9 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<(String, 
             let Some(provider) = provider.downcast_ref::<LakemarkTable>() else { continue };
             let mut used = use_of(scan, &above, provider.snapshot());
             used.conditions.extend(joined_keys(&state, &above.joined).await);
-            uses.push((scan.table_name.to_string(), Arc::clone(provider.table()), used));
+            let table = Arc::clone(provider.table());
+            let place = place_of(&table, provider.snapshot());
+            uses.push(TableUse { place, name: scan.table_name.to_string(), table, used });
         }
     }
     Ok(uses)
