@@ -121,8 +121,7 @@ fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
 
 /// The place of a file in a folder, whose own place is found at the first file.
 fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Path> {
-    let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b".-_=".contains(&byte);
-    let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.bytes().all(is_kept)) else {
+    let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name)) else {
         // By way of a URL, which takes longer and encodes what has to be.
         return Ok(Path::from_absolute_path(path)?);
     };
@@ -155,7 +154,7 @@ fn name_in(folder: &FsPath, path: &Path) -> Option<String> {
 
 /// Whether a name is the same in a path of an object store, where others are encoded.
 fn is_plain(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_=".contains(&byte))
 }
 
 /// What counts in a folder; nothing where there is none (any more). The system is not asked about files whose plain names come before `after`.
