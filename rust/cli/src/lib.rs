@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! run ── args        what the words mean (clap)
-//!     ├─ maintain    index create|build|list|drop|verify, history, info
+//!     ├─ maintain    index create|build|list|drop|verify, history
+//!     ├─ info        info
 //!     ├─ advise      index advise
 //!     ├─ ask         count, explain
 //!     ├─ updates     key, insert, upsert, update, delete, flush, repair, migrate, whose rows are read by input
@@ -15,7 +16,9 @@
 mod advise;
 pub mod args;
 mod ask;
+mod execute;
 pub mod failure;
+mod info;
 mod input;
 mod maintain;
 pub mod output;
@@ -85,7 +88,7 @@ async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Verb::Repair(repair)) => updates::repair(repair).await,
         Some(Verb::Migrate(migrate)) => updates::migrate(migrate).await,
         Some(Verb::History(history)) => maintain::history(history).await,
-        Some(Verb::Info(info)) => maintain::info(info).await,
+        Some(Verb::Info(info)) => info::info(info).await,
         Some(Verb::Vacuum(vacuum)) => maintain::vacuum(vacuum).await,
     }
 }

@@ -12,9 +12,9 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper};
 
+use crate::execute::{Printing, run_one};
 use crate::failure::Failure;
 use crate::output;
-use crate::shell::{Printing, run_one};
 use crate::statements::split;
 
 const HELP: &str = "\
