@@ -13,10 +13,12 @@
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
-use crate::order::MAX_BIN_ROWS;
 use crate::value_block::{
     MAX_BLOCK_VALUES, decode_column, decode_count, encode_column, pack, read_width, unpack, width_of,
 };
+
+/// The most rows of a bin of several values. Part of the format.
+pub const MAX_BIN_ROWS: u32 = 1 << 20;
 
 /// Neighbouring values and how many rows hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

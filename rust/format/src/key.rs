@@ -3,15 +3,18 @@
 //! A column has one [`KeyType`]. Types of at most 64 bits give [`Key::Fixed`], everything else [`Key::Bytes`], never a
 //! mix within a column. The functions at the end are the only definition of how a value becomes a number.
 
+pub mod composite;
+
 use std::sync::Arc;
 
 use crate::codec::{Reader, Writer};
-use crate::composite;
 use crate::error::{FormatError, Result};
-use crate::manifest::MAX_KEY_COLUMNS;
 
 /// The longest [`Key::Bytes`] in bytes; rows with longer values are opaque to the index.
 pub const MAX_KEY_LENGTH: usize = 4096;
+
+/// The most columns of a key.
+pub const MAX_KEY_COLUMNS: usize = 64;
 
 /// The code of the type of several columns.
 const COMPOSITE: u8 = 22;

@@ -7,8 +7,7 @@
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::filter::{self, Density};
-use crate::key::KeyType;
-use crate::manifest::MAX_KEY_COLUMNS;
+use crate::key::{KeyType, MAX_KEY_COLUMNS};
 
 /// The byte before the filter.
 const TAG: u8 = 1;

@@ -6,7 +6,6 @@
 pub mod bin_block;
 pub mod codec;
 pub mod column;
-pub mod composite;
 pub mod container;
 pub mod error;
 pub mod filter;

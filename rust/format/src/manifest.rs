@@ -21,8 +21,8 @@ use crate::path::check_path;
 use false_statistics::FALSE_STATISTICS_TAG;
 pub use kept::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 pub use updates::{
-    MAX_KEY_COLUMNS, ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile,
-    StoreFile, WriteCounters,
+    ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile, StoreFile,
+    WriteCounters,
 };
 
 /// The longest path of a file, in bytes.

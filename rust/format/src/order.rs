@@ -14,13 +14,10 @@
 
 use std::ops::Range;
 
-use crate::bin_block::Bin;
+use crate::bin_block::{Bin, MAX_BIN_ROWS};
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
 use crate::value_block::{pack, read_width, unpack, width_of};
-
-/// The most rows of a bin of several values. Part of the format.
-pub const MAX_BIN_ROWS: u32 = 1 << 20;
 
 /// Entries of a block of keys, but for the last one. Part of the format.
 pub const ORDER_BLOCK_ENTRIES: usize = 1024;

@@ -10,9 +10,9 @@
 use std::ops::Range;
 
 use crate::bin_block::Bin;
+use crate::bin_block::MAX_BIN_ROWS;
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
-use crate::order::MAX_BIN_ROWS;
 use crate::posting::RowSink;
 
 /// Rows are handed over so many at a time.

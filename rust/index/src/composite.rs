@@ -1,4 +1,4 @@
-//! Indexes over several columns: rows become keys ([`lakemark_format::composite`]), and conditions on their columns sets of keys.
+//! Indexes over several columns: rows become keys ([`lakemark_format::key::composite`]), and conditions on their columns sets of keys.
 //!
 //! Rows that have the same values in the first columns are neighbours in the order of keys, so that an index over `(a, b, c)` answers
 //! conditions on `a`, on `a` and `b`, and on all three:
@@ -12,7 +12,7 @@ use std::ops::Bound;
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::Fields;
 use arrow::error::ArrowError;
-use lakemark_format::composite::{push_any_value, push_bytes, push_fixed, push_key, push_null};
+use lakemark_format::key::composite::{push_any_value, push_bytes, push_fixed, push_key, push_null};
 use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
 use crate::key::{Cell, CellVisitor, Keys, key_type_of, visit};

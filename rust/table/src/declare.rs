@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use arrow::datatypes::{DataType, Field};
-use lakemark_format::manifest::MAX_KEY_COLUMNS;
+use lakemark_format::key::MAX_KEY_COLUMNS;
 use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::element_of;
 use uuid::Uuid;

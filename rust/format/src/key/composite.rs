@@ -10,8 +10,8 @@
 //! What one column gives never begins what another value of it gives, so that the first columns of a row are a prefix of its key, and rows
 //! with these are neighbours.
 
+use super::{Key, KeyType};
 use crate::error::{FormatError, Result};
-use crate::key::{Key, KeyType};
 
 /// Before a column that is NULL.
 const NULL: u8 = 0;

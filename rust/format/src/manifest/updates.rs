@@ -6,10 +6,8 @@ use super::kept::{self, ManifestDelta, ManifestPublication, ManifestTransaction}
 use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
 use crate::codec::{Reader, Writer};
 use crate::error::{FormatError, Result};
+use crate::key::MAX_KEY_COLUMNS;
 use crate::path::check_path;
-
-/// The most columns of a key.
-pub const MAX_KEY_COLUMNS: usize = 64;
 
 /// What a table that takes updates has pending.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -209,10 +209,10 @@ pub fn packed_composite() -> Segment {
     let key = |number: Option<i64>, text: &[u8]| {
         let mut bytes = Vec::new();
         match number {
-            Some(number) => composite::push_key(&mut bytes, &types[0], &Key::Fixed(key_of_i64(number))),
-            None => composite::push_null(&mut bytes),
+            Some(number) => key::composite::push_key(&mut bytes, &types[0], &Key::Fixed(key_of_i64(number))),
+            None => key::composite::push_null(&mut bytes),
         }
-        composite::push_key(&mut bytes, &types[1], &Key::Bytes(text.to_vec()));
+        key::composite::push_key(&mut bytes, &types[1], &Key::Bytes(text.to_vec()));
         Key::Bytes(bytes)
     };
     Segment {

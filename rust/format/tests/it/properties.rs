@@ -59,7 +59,7 @@ fn composites(key_type: &KeyType) -> impl Strategy<Value = std::collections::BTr
         let mut bytes = Vec::new();
         for (key_type, number) in types.iter().zip(row) {
             let Some(number) = number else {
-                composite::push_null(&mut bytes);
+                key::composite::push_null(&mut bytes);
                 continue;
             };
             let some = number.to_be_bytes();
@@ -68,7 +68,7 @@ fn composites(key_type: &KeyType) -> impl Strategy<Value = std::collections::BTr
                 (None, Some(length)) => Key::Bytes(some.into_iter().cycle().take(length).collect()),
                 (None, None) => Key::Bytes(some[..(number % 9) as usize].to_vec()),
             };
-            composite::push_key(&mut bytes, key_type, &key);
+            key::composite::push_key(&mut bytes, key_type, &key);
         }
         Key::Bytes(bytes)
     };

@@ -2,8 +2,8 @@
 
 use lakemark_format::filter::{self, Shape};
 use lakemark_format::{
-    ContentKind, Key, Operation, container, key, leaf, log, manifest, order, posting, resolution, segment, value_block,
-    zones,
+    ContentKind, Key, Operation, bin_block, container, key, leaf, log, manifest, order, posting, resolution, segment,
+    value_block, zones,
 };
 
 use crate::{forge, golden};
@@ -57,14 +57,14 @@ fn spec_constants_match() {
         ("MAX_SCHEMA_LENGTH", manifest::MAX_SCHEMA_LENGTH.to_string()),
         ("MAX_FILE_ROWS", manifest::MAX_FILE_ROWS.to_string()),
         ("MAX_BLOCK_VALUES", value_block::MAX_BLOCK_VALUES.to_string()),
-        ("MAX_BIN_ROWS", order::MAX_BIN_ROWS.to_string()),
+        ("MAX_BIN_ROWS", bin_block::MAX_BIN_ROWS.to_string()),
         ("MAX_SEGMENT_KEYS", leaf::MAX_SEGMENT_KEYS.to_string()),
         ("MAX_COARSE_BITMAPS", segment::encoding::MAX_COARSE_BITMAPS.to_string()),
         ("MAX_ZONES", zones::MAX_ZONES.to_string()),
         ("MAX_FENCE_BYTES", zones::MAX_FENCE_BYTES.to_string()),
         ("MAX_HASHES", filter::MAX_HASHES.to_string()),
         ("MAX_DENSITY", filter::MAX_DENSITY.to_string()),
-        ("MAX_KEY_COLUMNS", manifest::MAX_KEY_COLUMNS.to_string()),
+        ("MAX_KEY_COLUMNS", key::MAX_KEY_COLUMNS.to_string()),
         ("MAX_FRAME_BYTES", log::MAX_FRAME_BYTES.to_string()),
         ("MAX_RESOLVED_ROWS", resolution::MAX_RESOLVED_ROWS.to_string()),
     ];

@@ -1,7 +1,7 @@
 //! Bins while a segment is built: values are gathered until the next one lies behind the end of the bin.
 
-use lakemark_format::bin_block::Bin;
-use lakemark_format::order::{self, MAX_BIN_ROWS};
+use lakemark_format::bin_block::{Bin, MAX_BIN_ROWS};
+use lakemark_format::order;
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 use lakemark_format::{posting, ramp};
 

@@ -9,9 +9,9 @@
 //! f times the bins (a sorted column)    as much a row
 //! ```
 
+use lakemark_format::bin_block::MAX_BIN_ROWS;
 use lakemark_format::bin_block::{self, Bin};
 use lakemark_format::key::{Key, KeyType};
-use lakemark_format::order::MAX_BIN_ROWS;
 
 use super::positions::Positions;
 use super::{FIXED_BYTES, PAGE_SHARE};
