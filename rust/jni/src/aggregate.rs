@@ -14,10 +14,10 @@ use lakemark_format::column;
 use lakemark_table::{Bounds, BoundsRequest, Probe, TallyRequest, field_of};
 use serde::Deserialize;
 
+use crate::answer::Chosen;
 use crate::error::{NativeError, Result};
 use crate::filter;
 use crate::handle::Pinned;
-use crate::pending::Chosen;
 use crate::plan::probe;
 use crate::types::spark_type;
 

@@ -8,10 +8,9 @@ use arrow::datatypes::Schema;
 use lakemark_index::{Leaf, Predicate, Reason};
 use lakemark_table::{Columns, FileProbe, LeafReport, ProbeOptions, Reading, Snapshot};
 
+use crate::answer::{Answer, Chosen};
 use crate::error::Result;
 use crate::handle::Pinned;
-use crate::pending::Chosen;
-use crate::plan::Answer;
 
 /// Nanoseconds to bring a key from Spark into a search, whatever is found.
 const KEY: f64 = 300.0;

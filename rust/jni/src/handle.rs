@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use jni::sys::jlong;
 use lakemark_table::Snapshot;
 
+use crate::answer::Answer;
 use crate::error::{NativeError, Result};
-use crate::plan::Answer;
 
 /// A pinned table with the options of its queries.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@
 
 mod aggregate;
 mod ahead;
+mod answer;
 mod build;
 mod calls;
 mod collations;

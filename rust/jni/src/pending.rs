@@ -14,6 +14,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use lakemark_index::{Candidates, Predicate, RowSet, Truth};
 use lakemark_table::PendingFile;
 
+use crate::answer::Chosen;
 use crate::error::{NativeError, Result};
 use crate::exact::in_spark_type;
 use crate::handle::Pinned;
@@ -25,17 +26,6 @@ use crate::split::{FilePiece, Home, Part, Piece, ScanSpec, to_ipc};
 
 /// The driver asks so many rows of runs at most.
 const ASKED_ROWS: u64 = 1 << 18;
-
-/// The pending rows that a filter chooses, or may choose.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Chosen {
-    /// Rows of runs.
-    files: Vec<PendingFile>,
-    /// Rows in memory, with the columns of the table.
-    batches: Vec<RecordBatch>,
-    /// Whether the filter is true for each of them.
-    is_certain: bool,
-}
 
 impl Chosen {
     /// The pending rows that a filter chooses.
@@ -70,17 +60,6 @@ impl Chosen {
             }
         }
         Ok(chosen)
-    }
-
-    /// How many rows are read.
-    pub(crate) fn row_count(&self) -> u64 {
-        let in_memory: u64 = self.batches.iter().map(|batch| batch.num_rows() as u64).sum();
-        in_memory + self.files.iter().map(|file| u64::from(file.rows.len())).sum::<u64>()
-    }
-
-    /// How many rows the filter chooses, if that is certain.
-    pub(crate) fn certain_rows(&self) -> Option<u64> {
-        self.is_certain.then(|| self.row_count())
     }
 
     /// Some columns and fields of the rows, with the table's types; none if they are too many for the driver.

@@ -6,9 +6,10 @@ use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema};
 use lakemark_index::{Predicate, Truth};
-use lakemark_table::{DataFile, FileProbe, Probe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest, field_of};
+use lakemark_table::{DataFile, FileProbe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest, field_of};
 use serde::{Deserialize, Serialize};
 
+use crate::answer::{Answer, Chosen};
 use crate::dynamic;
 use crate::error::{NativeError, Result};
 use crate::exact::may_be_cut;
@@ -16,7 +17,6 @@ use crate::filter;
 use crate::handle::Pinned;
 use crate::nested::{Asked, Unknown, asked_fields};
 use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
-use crate::pending::Chosen;
 use crate::split::{Home, ScanSpec, constants};
 use crate::types::{spark_schema, spark_type};
 
@@ -98,22 +98,6 @@ impl Plan {
         let pieces = self.splits.iter().flat_map(|split| &split.pieces);
         let attached = pieces.map(|piece| piece.attachment.as_slice());
         Ok([&length.to_be_bytes()[..], &json].into_iter().chain(attached).collect::<Vec<_>>().concat())
-    }
-}
-
-/// What is known of a filter.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// What the marks say of the data files.
-    pub(crate) files: Probe,
-    /// What the pending rows say themselves.
-    pub(crate) pending: Chosen,
-}
-
-impl Answer {
-    /// The number of rows for which the filter is true, if that is certain.
-    pub(crate) fn certain_rows(&self) -> Option<u64> {
-        Some(self.files.certain_rows()? + self.pending.certain_rows()?)
     }
 }
 

@@ -1,0 +1,44 @@
+//! What is known of a filter: rows of data files, and pending rows.
+
+use arrow::array::RecordBatch;
+use lakemark_table::{PendingFile, Probe};
+
+/// What is known of a filter.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What the marks say of the data files.
+    pub(crate) files: Probe,
+    /// What the pending rows say themselves.
+    pub(crate) pending: Chosen,
+}
+
+impl Answer {
+    /// The number of rows for which the filter is true, if that is certain.
+    pub(crate) fn certain_rows(&self) -> Option<u64> {
+        Some(self.files.certain_rows()? + self.pending.certain_rows()?)
+    }
+}
+
+/// The pending rows that a filter chooses, or may choose.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chosen {
+    /// Rows of runs.
+    pub(crate) files: Vec<PendingFile>,
+    /// Rows in memory, with the columns of the table.
+    pub(crate) batches: Vec<RecordBatch>,
+    /// Whether the filter is true for each of them.
+    pub(crate) is_certain: bool,
+}
+
+impl Chosen {
+    /// How many rows are read.
+    pub(crate) fn row_count(&self) -> u64 {
+        let in_memory: u64 = self.batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        in_memory + self.files.iter().map(|file| u64::from(file.rows.len())).sum::<u64>()
+    }
+
+    /// How many rows the filter chooses, if that is certain.
+    pub(crate) fn certain_rows(&self) -> Option<u64> {
+        self.is_certain.then(|| self.row_count())
+    }
+}
