@@ -12,7 +12,7 @@ RUST = Path(__file__).parents[2] / "rust"
 
 # Sets of top-level modules that lead back to each other.
 CIRCLES = {
-    "format": [{"composite", "key", "manifest"}, {"bin_block", "order"}],
+    "format": [],
     "index": [{"bitmap", "zones"}],
     "table": [
         {
@@ -21,14 +21,9 @@ CIRCLES = {
             *("snapshot", "store", "table", "transaction", "updates", "vacuum", "verify", "versions", "walk"),
         }
     ],
-    "datafusion": [
-        {"provider", "rules", "scan"},
-        {"query", "session", "shortcut"},
-        {"aggregate", "exec"},
-        {"damage", "error"},
-    ],
-    "cli": [{"maintain", "updates"}, {"prompt", "shell"}],
-    "jni": [{"dynamic", "handle", "pending", "plan"}],
+    "datafusion": [],
+    "cli": [],
+    "jni": [],
     "python": [],
 }
 

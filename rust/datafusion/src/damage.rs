@@ -3,21 +3,18 @@
 //! A scan reads many files, and neither an error nor a panic says in which it was. But the pages of one file only are read and decoded at
 //! a time by a partition: the file whose pages were read last is the one that is decoded.
 
-use std::error::Error as StdError;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use arrow::array::RecordBatch;
-use arrow::error::ArrowError;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::SendableRecordBatchStream;
 use futures::{Stream, StreamExt};
-use lakemark_table::{Error, ErrorKind, damaged, guarded, kind_of_parquet};
+use lakemark_table::{Error, ErrorKind, damaged, guarded};
 use object_store::path::Path;
-use parquet::errors::ParquetError;
 
-use crate::error::to_engine;
+use crate::error::{kind_of_reading, ours_in, to_engine};
 
 /// The file whose pages were read last.
 type LastRead = Arc<Mutex<Option<String>>>;
@@ -95,38 +92,4 @@ pub(crate) fn named(error: DataFusionError, file: &str) -> DataFusionError {
         ErrorKind::NotFound => Error::new(kind, format!("the data file {file} was removed; run it again: {text}")),
         kind => Error::new(kind, format!("the data file {file} cannot be read: {text}")),
     })
-}
-
-/// An error of ours that others have wrapped in theirs.
-pub(crate) fn ours_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(ours) = error.downcast_ref() {
-            return Some(ours);
-        }
-        next = error.source();
-    }
-    None
-}
-
-/// What kind of failure an error of the Parquet reader is; none for errors of others.
-pub(crate) fn kind_of_reading(error: &DataFusionError) -> Option<ErrorKind> {
-    match error.find_root() {
-        DataFusionError::ParquetError(error) => Some(kind_of_parquet(error)),
-        DataFusionError::ArrowError(error, _) => kind_of_arrow(error),
-        DataFusionError::External(error) => error.downcast_ref().map(kind_of_parquet),
-        DataFusionError::ObjectStore(error) => Some(lakemark_table::kind_of_storage(error)),
-        _ => None,
-    }
-}
-
-fn kind_of_arrow(error: &ArrowError) -> Option<ErrorKind> {
-    match error {
-        ArrowError::ParquetError(_) => Some(ErrorKind::Corrupt),
-        ArrowError::ExternalError(error) => match error.downcast_ref::<ParquetError>() {
-            Some(error) => Some(kind_of_parquet(error)),
-            None => error.downcast_ref().map(lakemark_table::kind_of_storage),
-        },
-        _ => None,
-    }
 }

@@ -32,7 +32,7 @@ use lakemark_table::{
 };
 use object_store::path::Path;
 
-use crate::access::{FileAccess, Pages, do_pages_matter, selection, share};
+use crate::access::{FileAccess, selection, share};
 use crate::build_keys::{BuildKeys, without_nulls};
 use crate::error::to_engine;
 use crate::fields::{access_of, expression, type_of};
@@ -167,7 +167,7 @@ impl Prober {
         };
         let column = plain.downcast_ref::<physical::Column>()?;
         let name = output.fields().get(column.index()).filter(|field| self.snapshot.is_indexed(field.name()))?.name();
-        let data_type = self.schema.field_with_name(name).ok()?.data_type();
+        let data_type = type_of(&self.schema, name)?;
         let is_whole = Arc::ptr_eq(plain, expr) || data_type.is_integer();
         (is_whole && !data_type.is_floating()).then(|| (name.clone(), data_type))
     }
@@ -236,9 +236,7 @@ impl Narrowing {
                     let (plan, dropped) = narrowed(planned, &kept.row_groups, &kept.rows);
                     self.rows += dropped.0;
                     self.row_groups += dropped.1;
-                    let of_footer =
-                        || footers.pages_of(&file.object_meta).filter(|_| do_pages_matter(&kept.row_groups));
-                    let pages = self.known.pages_of(kept.place).or_else(of_footer).unwrap_or(Pages::Unindexed);
+                    let pages = self.known.pages_of(kept.place, &file.object_meta, &kept.row_groups, footers);
                     left.push((file, FileAccess { plan, row_groups: kept.row_groups, pages }));
                 }
             }
@@ -335,7 +333,7 @@ fn either(one: Expr, other: Expr) -> Expr {
 fn exact(expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
     if let Some(column) = expr.downcast_ref::<physical::Column>() {
         let field = output.fields().get(column.index()).filter(|field| !field.data_type().is_floating())?;
-        return Some(Expr::Column(datafusion::common::Column::new_unqualified(field.name())));
+        return Some(expression(field.name()));
     }
     if let Some((column, names)) = access_of(expr) {
         let root = output.fields().get(column.index())?.name().as_str();

@@ -1,9 +1,11 @@
 //! Errors on their way through DataFusion and back.
 
+use std::error::Error as StdError;
+
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use lakemark_table::{Error, ErrorKind, kind_of_parquet};
-
-use crate::damage::{kind_of_reading, ours_in};
+use parquet::errors::ParquetError;
 
 /// Wraps an error of ours, so that it passes through DataFusion unchanged.
 #[must_use]
@@ -57,10 +59,42 @@ fn kind_of(error: &DataFusionError) -> ErrorKind {
     }
 }
 
+/// An error of ours that others have wrapped in theirs.
+pub(crate) fn ours_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(ours) = error.downcast_ref() {
+            return Some(ours);
+        }
+        next = error.source();
+    }
+    None
+}
+
+/// What kind of failure an error of the Parquet reader is; none for errors of others.
+pub(crate) fn kind_of_reading(error: &DataFusionError) -> Option<ErrorKind> {
+    match error.find_root() {
+        DataFusionError::ParquetError(error) => Some(kind_of_parquet(error)),
+        DataFusionError::ArrowError(error, _) => kind_of_arrow(error),
+        DataFusionError::External(error) => error.downcast_ref().map(kind_of_parquet),
+        DataFusionError::ObjectStore(error) => Some(lakemark_table::kind_of_storage(error)),
+        _ => None,
+    }
+}
+
+fn kind_of_arrow(error: &ArrowError) -> Option<ErrorKind> {
+    match error {
+        ArrowError::ParquetError(_) => Some(ErrorKind::Corrupt),
+        ArrowError::ExternalError(error) => match error.downcast_ref::<ParquetError>() {
+            Some(error) => Some(kind_of_parquet(error)),
+            None => error.downcast_ref().map(lakemark_table::kind_of_storage),
+        },
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use arrow::error::ArrowError;
-
     use super::*;
 
     #[test]

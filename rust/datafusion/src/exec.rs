@@ -18,6 +18,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -26,6 +27,7 @@ use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricValue, MetricsSet, RecordOutput,
 };
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -34,14 +36,16 @@ use datafusion::physical_plan::{
 };
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use lakemark_format::column;
 use lakemark_table::{ProbeReport, TallyPart, TopRequest};
 use tokio::sync::OnceCell;
 
-use crate::aggregate::Facts;
 use crate::build_keys::BuildKeys;
 use crate::damage::NamedRows;
 use crate::dynamic::Prober;
+use crate::facts::Facts;
 use crate::held::Held;
+use crate::projection::{self, Wanted, reads_columns, reads_files};
 use crate::reader::Footers;
 use crate::statistics::share_of;
 
@@ -63,6 +67,8 @@ const PENDING_BYTES_HELD: &str = "pending_bytes_held";
 #[derive(Debug, Clone)]
 pub(crate) struct ScanParts {
     pub(crate) schema: SchemaRef,
+    /// The same columns, as the table calls them: fields of structs by their whole names.
+    pub(crate) named: SchemaRef,
     /// Rows of which only the number matters.
     pub(crate) counted: u64,
     /// What is known of the rows and their columns.
@@ -117,7 +123,7 @@ pub struct LakemarkScanExec {
     pub(crate) parts: ScanParts,
     /// Whether a filter came after planning, so that row counts are upper bounds.
     filtered: bool,
-    /// These filters, over the output's columns.
+    /// These filters, over the output's columns as the table calls them.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     /// The keys of joins, by the identity of the filters that these have.
     keys: HashMap<u64, Arc<BuildKeys>>,
@@ -183,7 +189,7 @@ impl LakemarkScanExec {
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
         let mut narrowings = Vec::new();
         if !self.filters.is_empty() {
-            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.schema).await?);
+            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.named).await?);
         }
         if let Some(request) = &self.first_rows {
             narrowings.extend(prober.first_rows(request).await?);
@@ -218,7 +224,7 @@ impl LakemarkScanExec {
     pub(crate) fn asked_filters(&self) -> impl Iterator<Item = u64> {
         let prober = self.parts.prober.as_ref();
         let knows = move |filter: &&Arc<dyn PhysicalExpr>| {
-            prober.is_some_and(|prober| prober.knows_any(filter, &self.parts.schema))
+            prober.is_some_and(|prober| prober.knows_any(filter, &self.parts.named))
         };
         self.filters.iter().filter(knows).filter_map(|filter| filter.expression_id())
     }
@@ -233,7 +239,7 @@ impl LakemarkScanExec {
 
     /// The same scan of which only the first rows in the order of a column are wanted; none if no index may know them.
     pub(crate) fn with_first_rows(&self, column: usize, order: SortOptions, rows: u64) -> Option<Self> {
-        let column = self.parts.schema.fields().get(column)?.name().clone();
+        let column = self.parts.named.fields().get(column)?.name().clone();
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
         let SortOptions { descending, nulls_first } = order;
         let first_rows = Some(TopRequest { column, descending, nulls_first, rows });
@@ -252,7 +258,7 @@ impl LakemarkScanExec {
         let takes = |filter: &&Arc<dyn PhysicalExpr>| {
             filter.is::<DynamicFilterPhysicalExpr>() && !touches_floats(filter, &self.parts.schema)
         };
-        let filters: Vec<_> = offered.iter().filter(takes).cloned().collect();
+        let filters = offered.iter().filter(takes).map(|filter| self.as_named(filter)).collect::<Result<Vec<_>>>()?;
         if filters.is_empty() || self.parts.fetch.is_some() {
             return Ok(None);
         }
@@ -260,6 +266,30 @@ impl LakemarkScanExec {
         narrowed.filters.extend(filters);
         narrowed.filtered = true;
         Ok(Some(narrowed))
+    }
+
+    /// An expression over the output's columns with the names that these have in the table.
+    fn as_named(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        if self.gives_columns() {
+            return Ok(Arc::clone(expr));
+        }
+        projection::moved(expr, Some, &self.parts.named)
+    }
+
+    /// Whether its columns are called as they are in the table.
+    pub(crate) fn gives_columns(&self) -> bool {
+        Arc::ptr_eq(&self.parts.schema, &self.parts.named)
+    }
+
+    /// The same scan that gives columns and fields of its structs, under the names of this schema.
+    fn giving(&self, wanted: &[ProjectionExpr], schema: SchemaRef) -> Result<Self> {
+        let names = wanted.iter().zip(schema.fields());
+        let names = names.map(|(wanted, field)| field.as_ref().clone().with_name(&wanted.alias));
+        let named = Arc::new(Schema::new(names.collect::<Vec<_>>()));
+        let statistics = ProjectionExprs::new(wanted.iter().cloned());
+        let statistics = statistics.project_statistics(self.parts.statistics.clone(), &named)?;
+        let narrower = self.with_inner(|plan| projection::giving(plan, wanted))?.parts;
+        Ok(Self::new(ScanParts { schema, named, statistics, ..narrower }))
     }
 }
 
@@ -303,13 +333,14 @@ fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
 
 impl DisplayAs for LakemarkScanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<&str> = self.parts.schema.fields().iter().map(|field| field.name().as_str()).collect();
+        let columns: Vec<_> = self.parts.named.fields().iter().map(|field| column::shown(field.name())).collect();
         write!(f, "LakemarkScanExec: {}, projection=[{}]", self.parts.summary, columns.join(", "))?;
         if let Some(fetch) = self.parts.fetch {
             write!(f, ", fetch={fetch}")?;
         }
         if let Some(TopRequest { column, descending, rows, .. }) = &self.first_rows {
-            write!(f, ", first_rows={rows} by {column}{}", if *descending { " DESC" } else { "" })?;
+            let order = if *descending { " DESC" } else { "" };
+            write!(f, ", first_rows={rows} by {}{order}", column::shown(column))?;
         }
         Ok(())
     }
@@ -350,8 +381,7 @@ impl ExecutionPlan for LakemarkScanExec {
             }
         }
         for plan in self.parts.plans() {
-            let nodes = std::iter::once(plan).chain(plan.children());
-            for node in nodes {
+            for node in nodes(plan) {
                 if node.apply_expressions(visit)? == TreeNodeRecursion::Stop {
                     return Ok(TreeNodeRecursion::Stop);
                 }
@@ -408,7 +438,7 @@ impl ExecutionPlan for LakemarkScanExec {
         let mut all = self.metrics.clone_inner();
         let planned = self.planned();
         for plan in self.narrowed.get().unwrap_or(&planned).plans() {
-            for node in std::iter::once(plan).chain(plan.children()) {
+            for node in nodes(plan) {
                 let Some(inner) = node.metrics() else { continue };
                 for metric in inner.iter().filter(|metric| !OWN_METRICS.contains(&metric.value().name())) {
                     all.push(Arc::clone(metric));
@@ -436,8 +466,35 @@ impl ExecutionPlan for LakemarkScanExec {
     /// certain and pending rows come one after the other. The order is said to be taken also where no scan inside takes it: DataFusion 55 merges
     /// the partitions of a sort with a limit below a repartition only then, and cuts each of them off by itself otherwise.
     fn try_pushdown_sort(&self, order: &[PhysicalSortExpr]) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let named =
+            order.iter().map(|key| Ok(PhysicalSortExpr { expr: self.as_named(&key.expr)?, options: key.options }));
+        let order = &named.collect::<Result<Vec<_>>>()?;
         let ordered = self.with_inner(|plan| Ok(in_order(plan, order)?.unwrap_or_else(|| Arc::clone(plan))))?;
         Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(ordered) })
+    }
+
+    /// Fields that are taken out of structs are read alone. Whatever else is computed is computed above.
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (exprs, named) = (projection.expr(), &self.parts.named);
+        let wanted = Wanted::by(exprs.iter().map(|own| &own.expr), named)?;
+        if !wanted.has_fields() || !self.filters.is_empty() || self.first_rows.is_some() {
+            return Ok(None);
+        }
+        let each = wanted.each();
+        let own: Option<Vec<usize>> = exprs.iter().map(|own| wanted.place(&own.expr, named)).collect();
+        if let Some(places) = own {
+            let given: Vec<_> = places.into_iter().filter_map(|place| each.get(place).cloned()).collect();
+            return Ok(Some(Arc::new(self.giving(&given, projection.schema())?)));
+        }
+        let shown =
+            |wanted: &ProjectionExpr| ProjectionExpr::new(Arc::clone(&wanted.expr), column::shown(&wanted.alias));
+        let schema = ProjectionExprs::new(each.iter().map(shown)).project_schema(&self.parts.schema)?;
+        let scan = Arc::new(self.giving(each, Arc::new(schema))?);
+        let given = scan.schema();
+        let over = |own: &ProjectionExpr| Ok(ProjectionExpr::new(wanted.over(&own.expr, named, &given)?, &own.alias));
+        let exprs = exprs.iter().map(over).collect::<Result<Vec<_>>>()?;
+        let above = ProjectionExec::try_new_with_schema_metadata(exprs, scan, projection.schema().as_ref())?;
+        Ok(Some(Arc::new(above)))
     }
 
     fn supports_limit_pushdown(&self) -> bool {
@@ -478,8 +535,12 @@ fn hand_on(
         return Arc::clone(plan).replace_children(vec![below], options);
     }
     let schema = plan.schema();
+    if !reads_files(plan) {
+        return Ok(Arc::clone(plan));
+    }
     let parent_filters = filters
         .iter()
+        .filter(|filter| has_columns(&schema, filter))
         .map(|filter| {
             let filter = reassign_expr_columns(Arc::clone(filter), &schema)?;
             Ok(ChildFilterPushdownResult { filter, child_results: Vec::new() })
@@ -498,12 +559,26 @@ fn in_order(plan: &Arc<dyn ExecutionPlan>, order: &[PhysicalSortExpr]) -> Result
         return Arc::clone(plan).replace_children(vec![below], options).map(Some);
     }
     let schema = plan.schema();
+    // DataFusion 55 takes bounds of other columns for those of a scan that gives fields.
+    if !reads_columns(plan) || !order.iter().all(|key| has_columns(&schema, &key.expr)) {
+        return Ok(None);
+    }
     let own = order.iter().map(|key| {
         let expr = reassign_expr_columns(Arc::clone(&key.expr), &schema)?;
         Ok(PhysicalSortExpr { expr, options: key.options })
     });
     let own = own.collect::<Result<Vec<_>>>()?;
     Ok(plan.try_pushdown_sort(&own)?.into_inner())
+}
+
+/// Whether a schema has the columns of an expression by name: not fields of a struct that is read whole, which an operator takes out of it.
+fn has_columns(schema: &Schema, expr: &Arc<dyn PhysicalExpr>) -> bool {
+    collect_columns(expr).iter().all(|column| schema.index_of(column.name()).is_ok())
+}
+
+/// A plan and all that is below it.
+fn nodes(plan: &Arc<dyn ExecutionPlan>) -> impl Iterator<Item = &Arc<dyn ExecutionPlan>> {
+    std::iter::successors(Some(plan), |node| node.children().into_iter().next())
 }
 
 fn reset(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

@@ -9,8 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
 use lakemark_table::Snapshot;
+use object_store::ObjectMeta;
 
-use crate::access::Pages;
+use crate::access::{Pages, do_pages_matter};
+use crate::reader::Footers;
 use crate::types::Types;
 
 /// What is known of the files of a snapshot, by their places in it.
@@ -93,12 +95,26 @@ impl KnownFiles {
         together.columns.extend(columns.iter().copied().zip(found.column_statistics.iter().cloned()));
     }
 
-    /// Whether the pages of a file have an index.
-    pub(crate) fn pages_of(&self, place: usize) -> Option<Pages> {
-        locked(&self.pages).get(&place).copied()
+    /// Whether the pages of a file of these row groups have an index, where that matters; not if nobody has seen its footer.
+    pub(crate) fn pages_of(&self, place: usize, meta: &ObjectMeta, row_groups: &[u32], footers: &Footers) -> Pages {
+        if !do_pages_matter(row_groups) {
+            return Pages::Unindexed;
+        }
+        let known = locked(&self.pages).get(&place).copied();
+        if let Some(pages) = known {
+            return pages;
+        }
+        let Some(pages) = footers.pages_of(meta) else { return Pages::Unindexed };
+        self.found_pages(place, pages);
+        pages
     }
 
-    /// Keeps that.
+    /// Whether the footer of a file was seen, which tells of its pages.
+    pub(crate) fn has_pages(&self, place: usize) -> bool {
+        locked(&self.pages).contains_key(&place)
+    }
+
+    /// Keeps whether they have one.
     pub(crate) fn found_pages(&self, place: usize, pages: Pages) {
         locked(&self.pages).insert(place, pages);
     }

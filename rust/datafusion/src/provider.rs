@@ -14,10 +14,10 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use lakemark_table::{Columns, Error, ErrorKind, ProbeOptions, Reading, Result, Snapshot, Table};
 
-use crate::aggregate::Facts;
 use crate::config::LakemarkOptions;
 use crate::dynamic::Prober;
 use crate::error::to_engine;
+use crate::facts::Facts;
 use crate::reading::reading;
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;

@@ -7,16 +7,14 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef};
+use datafusion::common::{Column, DFSchema};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result as EngineResult;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::functions_aggregate::expr_fn::count as count_rows;
-use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, UNNAMED_TABLE, lit};
-use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use lakemark_format::column;
 use lakemark_index::{Predicate, Reason, Truth};
@@ -27,8 +25,8 @@ use crate::error::from_engine;
 use crate::fields::expression;
 use crate::pending::counted;
 use crate::provider::LakemarkTable;
-use crate::rules::without_losses;
 use crate::session::{runtime, session_in};
+use crate::simplify::made_plain;
 use crate::translate::translate;
 
 /// How a query without SQL runs.
@@ -306,28 +304,6 @@ fn parse_as(context: &SessionContext, text: &str, schema: &DFSchema) -> EngineRe
     // Names are resolved now, so that a wrong one is an error of this reading.
     expr.get_type(schema)?;
     Ok(expr)
-}
-
-/// The expression as the optimizer leaves it in a filter: types made equal, functions rewritten, constants evaluated.
-pub(crate) fn made_plain(
-    state: &SessionState,
-    expr: Expr,
-    schema: DFSchemaRef,
-    now: Option<DateTime<Utc>>,
-) -> EngineResult<Expr> {
-    let settings = state.config_options();
-    let rewritten = state.analyzer().function_rewrites().iter().try_fold(expr, |expr, rewrite| {
-        expr.transform_up(|part| rewrite.rewrite(part, &schema, settings)).map(|expr| expr.data)
-    })?;
-    let info = SimplifyContext::builder()
-        .with_schema(Arc::clone(&schema))
-        .with_config_options(Arc::clone(settings))
-        .with_query_execution_start_time(now)
-        .build();
-    let simplifier = ExprSimplifier::new(info);
-    let simplified = simplifier.simplify(without_losses(simplifier.coerce(rewritten, &schema)?)?.data)?;
-    // Comparisons may have become a list.
-    Ok(without_losses(simplified)?.data)
 }
 
 /// The predicate that a scan of these rows would probe with.

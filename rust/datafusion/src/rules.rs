@@ -25,7 +25,6 @@ use crate::aggregate::IndexAggregates;
 use barriers::Barriers;
 use columns_first::ColumnsFirst;
 use in_lists::InLists;
-pub(crate) use in_lists::without_losses;
 use inexact::Inexact;
 use join_keys::JoinKeys;
 pub use pushdown::PositionalPushdown;

@@ -28,27 +28,28 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
-use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
 use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
 use object_store::ObjectMeta;
 
-use crate::access::{FileAccess, Pages, do_pages_matter, first_rows, is_worth_cutting, plan_of, share};
-use crate::aggregate::Facts;
+use crate::access::{FileAccess, first_rows, plan_of, share};
 use crate::dynamic::Prober;
 use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
+use crate::facts::Facts;
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
 use crate::known::KnownFiles;
+use crate::projection::{self, Wanted};
 use crate::reader::{CONCURRENT_FOOTERS, Footers};
-use crate::rules::without_losses;
-use crate::statistics::{Placed, StatisticsReader};
+use crate::simplify::without_losses;
+use crate::statistics::Placed;
 use crate::types::Types;
 
 /// What a query asks of one table.
@@ -91,6 +92,7 @@ pub(crate) async fn plan_scan(
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
     let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
     Ok(Arc::new(LakemarkScanExec::new(ScanParts {
+        named: Arc::clone(&planner.output),
         schema: planner.output,
         counted: work.counted,
         statistics,
@@ -290,44 +292,6 @@ impl<'a> Planner<'a> {
         .await
     }
 
-    /// Reads the footers of files that have more than a partition's share of the certain rows, unless something knows of them: whether such a
-    /// file is cut depends on its pages. They are fewer than partitions. A footer that cannot be read is a matter of the reader.
-    async fn learn_pages(&self, work: &Work<'_>) {
-        if self.request.limit.is_some() {
-            return;
-        }
-        let partitions = self.state.config().target_partitions().max(1) as u64;
-        let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
-        let large = work.certain.iter().filter(|(file, _, rows)| {
-            let rows = u64::from(rows.len());
-            is_worth_cutting(rows) && rows * partitions > all && self.known.pages_of(file.place).is_none()
-        });
-        join_all(large.map(|(file, _, _)| async {
-            if let Ok(footer) = self.footers.fetch(&file.meta).await {
-                self.known.found_pages(file.place, Pages::of(&footer));
-            }
-        }))
-        .await;
-    }
-
-    /// Whether the index may answer in place of this scan, which opens no file then.
-    fn may_be_answered(&self) -> bool {
-        self.request.facts.is_some() && !self.request.is_joined
-    }
-
-    /// Whether the pages of a file have an index, where that matters; not if nobody has seen its footer.
-    fn pages_of(&self, file: Placed<'_>, row_groups: &[u32]) -> Pages {
-        if !do_pages_matter(row_groups) {
-            return Pages::Unindexed;
-        }
-        let known = self.known.pages_of(file.place).or_else(|| {
-            let pages = self.footers.pages_of(&file.meta)?;
-            self.known.found_pages(file.place, pages);
-            Some(pages)
-        });
-        known.unwrap_or(Pages::Unindexed)
-    }
-
     /// The scan of certain rows, if there are any, and how many gaps it closes.
     fn certain_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
         if work.certain.is_empty() {
@@ -341,7 +305,7 @@ impl<'a> Planner<'a> {
         let known = self.known_statistics(work.certain.iter().map(|(file, _, _)| *file))?;
         for ((place, (file, row_groups, rows)), known) in work.certain.iter().enumerate().zip(known) {
             let (whole, read) = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
-            let pages = self.pages_of(*file, row_groups);
+            let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
             files.push((whole, FileAccess::of(row_groups, read.unwrap_or(rows), pages)));
         }
         let end = End { limit, batch_rows: None };
@@ -419,21 +383,6 @@ impl<'a> Planner<'a> {
 
     fn reader_filters(&self) -> bool {
         self.state.default_table_options().parquet.global.pushdown_filters
-    }
-
-    /// What is known of data files as a whole.
-    fn known_statistics<'f>(
-        &self,
-        files: impl Iterator<Item = Placed<'f>> + Clone,
-    ) -> Result<Vec<Option<Arc<Statistics>>>> {
-        Ok(self.statistics_reader(&[])?.kept(files))
-    }
-
-    /// What reads the statistics of these columns of the files.
-    fn statistics_reader(&self, columns: &[usize]) -> Result<StatisticsReader<'_>> {
-        let of = (self.request.snapshot, self.request.types);
-        let from = (&self.footers, self.known.as_ref());
-        StatisticsReader::new(self.state, of, from, self.table_schema.file_schema(), columns)
     }
 
     /// Data files of the table.
@@ -560,6 +509,7 @@ impl<'a> Planner<'a> {
             place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
         };
         let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let FilteredScan { scan, filter, output } = FilteredScan { scan, filter, output }.of_fields()?;
         // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
         let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
         Ok(Arc::new(filter.with_fetch(self.request.limit).build()?))
@@ -580,6 +530,29 @@ impl<'a> Planner<'a> {
     fn repartitioned(&self, scan: Arc<dyn ExecutionPlan>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
         let cut = scan.repartitioned(partitions, self.state.config_options())?;
         Ok(cut.unwrap_or(scan))
+    }
+}
+
+/// A filter over a scan, and the places of its output in what is read.
+struct FilteredScan {
+    scan: Arc<dyn ExecutionPlan>,
+    filter: Arc<dyn PhysicalExpr>,
+    output: Vec<usize>,
+}
+
+impl FilteredScan {
+    /// The same that reads of structs only the fields that the filter looks at, if files are read.
+    fn of_fields(self) -> Result<Self> {
+        let schema = self.scan.schema();
+        let column =
+            |place: &usize| Arc::new(Column::new(schema.field(*place).name(), *place)) as Arc<dyn PhysicalExpr>;
+        let columns: Vec<_> = self.output.iter().map(column).collect();
+        let wanted = Wanted::by(columns.iter().chain([&self.filter]), &schema)?;
+        let narrower = if wanted.has_fields() { projection::read(&self.scan, wanted.each())? } else { None };
+        let Some(scan) = narrower else { return Ok(self) };
+        let output = columns.iter().filter_map(|column| wanted.place(column, &schema)).collect();
+        let filter = wanted.over(&self.filter, &schema, &scan.schema())?;
+        Ok(Self { scan, filter, output })
     }
 }
 

@@ -27,8 +27,8 @@ use tokio::sync::OnceCell;
 use super::question::Question;
 use super::rest::{Told, rest_of};
 use super::states::{of_bounds, of_values};
-use super::{Facts, has_rows};
 use crate::error::to_engine;
+use crate::facts::{Facts, has_rows};
 
 /// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
 #[derive(Debug)]

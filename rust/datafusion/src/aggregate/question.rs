@@ -21,9 +21,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use lakemark_format::column;
 use lakemark_table::{BoundsRequest, field_of};
 
-use super::Facts;
 use super::sums::can_be_exact;
 use crate::exec::LakemarkScanExec;
+use crate::facts::Facts;
 use crate::fields::{access_of, type_of};
 
 /// An aggregate over a scan, in terms of the scan's columns.
@@ -130,7 +130,7 @@ impl Question {
         if !plain {
             return None;
         }
-        let facts = scan.facts()?;
+        let facts = scan.facts().filter(|_| scan.gives_columns())?;
         let mut columns = Read { below, fields: scan.schema().fields().to_vec() };
         let groups = aggregate.group_expr().input_exprs().into_iter().map(|group| columns.of(group));
         let groups: Vec<Arc<dyn PhysicalExpr>> = groups.collect::<Option<_>>()?;

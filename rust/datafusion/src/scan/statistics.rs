@@ -12,7 +12,8 @@ use futures::future::join_all;
 use lakemark_table::{PendingRows, ProbeReport};
 
 use super::{Planner, Work};
-use crate::statistics::{Placed, Read, share_of, with_pending, without_far_dates, without_nulls};
+use crate::access::{Pages, is_worth_cutting};
+use crate::statistics::{Placed, Read, StatisticsReader, share_of, with_pending, without_far_dates, without_nulls};
 
 impl Planner<'_> {
     /// What the engine is told of the scan; `share_left` is what the index expects a predicate to leave of the rows that are read with it. With
@@ -97,6 +98,21 @@ impl Planner<'_> {
         Ok(with_pending(if is_exact { of_files } else { of_files.to_inexact() }, pending))
     }
 
+    /// What is known of data files as a whole.
+    pub(super) fn known_statistics<'f>(
+        &self,
+        files: impl Iterator<Item = Placed<'f>> + Clone,
+    ) -> Result<Vec<Option<Arc<Statistics>>>> {
+        Ok(self.statistics_reader(&[])?.kept(files))
+    }
+
+    /// What reads the statistics of these columns of the files.
+    fn statistics_reader(&self, columns: &[usize]) -> Result<StatisticsReader<'_>> {
+        let of = (self.request.snapshot, self.request.types);
+        let from = (&self.footers, self.known.as_ref());
+        StatisticsReader::new(self.state, of, from, self.table_schema.file_schema(), columns)
+    }
+
     /// The statistics of what is read of these files together, column by column of the table; of those that are not read nothing is known.
     async fn merged(&self, read: &[usize], files: Vec<(Placed<'_>, Option<u64>)>) -> Result<Option<Statistics>> {
         let file_schema = self.table_schema.file_schema();
@@ -119,6 +135,11 @@ impl Planner<'_> {
         Ok(Some(merged))
     }
 
+    /// Whether the index may answer in place of this scan, which opens no file then.
+    fn may_be_answered(&self) -> bool {
+        self.request.facts.is_some() && !self.request.is_joined
+    }
+
     /// What is left of rows with these statistics by the predicate, as the engine estimates it of its own scans, with the output's columns.
     fn estimated(&self, read: &[usize], statistics: Statistics) -> Result<Statistics> {
         let source = Arc::new(ParquetSource::new(self.table_schema.clone()));
@@ -132,6 +153,26 @@ impl Planner<'_> {
         let is_exact = self.predicate.is_none();
         let found = Arc::unwrap_or_clone(found);
         Ok(if is_exact { found } else { found.to_inexact() })
+    }
+
+    /// Reads the footers of files that have more than a partition's share of the certain rows, unless something knows of them: whether such a
+    /// file is cut depends on its pages. They are fewer than partitions. A footer that cannot be read is a matter of the reader.
+    pub(super) async fn learn_pages(&self, work: &Work<'_>) {
+        if self.request.limit.is_some() {
+            return;
+        }
+        let partitions = self.state.config().target_partitions().max(1) as u64;
+        let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
+        let large = work.certain.iter().filter(|(file, _, rows)| {
+            let rows = u64::from(rows.len());
+            is_worth_cutting(rows) && rows * partitions > all && !self.known.has_pages(file.place)
+        });
+        join_all(large.map(|(file, _, _)| async {
+            if let Ok(footer) = self.footers.fetch(&file.meta).await {
+                self.known.found_pages(file.place, Pages::of(&footer));
+            }
+        }))
+        .await;
     }
 }
 

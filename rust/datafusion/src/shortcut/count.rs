@@ -34,7 +34,7 @@ use super::{scan_of, scanned};
 use crate::error::to_engine;
 use crate::pending::counted;
 use crate::provider::{LakemarkTable, probe_options, pushdown};
-use crate::query::made_plain;
+use crate::simplify::made_plain;
 use crate::translate::translate;
 
 /// The plan as a table of its one row, if it counts the rows of one of our tables.

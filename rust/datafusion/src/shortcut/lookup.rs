@@ -31,7 +31,7 @@ use lakemark_table::Snapshot;
 
 use super::{scan_of, scanned};
 use crate::provider::{LakemarkTable, pushdown};
-use crate::query::made_plain;
+use crate::simplify::made_plain;
 
 /// The plan with its lookup as a table, if it is nothing but a lookup whose rows may be computed with, sorted or cut.
 pub(super) fn shortened(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {

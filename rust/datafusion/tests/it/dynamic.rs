@@ -300,4 +300,10 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
             assert_eq!(sum(&plan, "rows_told") > 0, is_told, "{keys} keys: {sql}");
         }
     }
+    // A second index of another kind changes no answer.
+    indexed(folder.path(), "bitmap", &["s"]).await;
+    for sql in ["SELECT count(*) FROM d JOIN t ON t.s = ds", "SELECT s FROM t WHERE s IN (SELECT ds FROM d)"] {
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "both kinds: {sql}");
+    }
 }

@@ -1,18 +1,21 @@
 //! Conditions and aggregates over fields of structs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int16Array, Int64Array, Int64Builder, MapBuilder, RecordBatch, StringArray,
-    StringBuilder, StructArray,
+    StringBuilder, StructArray, UInt32Array,
 };
 use arrow::buffer::NullBuffer;
+use arrow::compute::take_record_batch;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::datasource::MemTable;
-use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
+use datafusion::prelude::ParquetReadOptions;
 use lakemark_datafusion::{LakemarkSession, QueryOptions, count, count_distinct, explain, group_count, min_max, scan};
-use lakemark_table::BuildOptions;
+use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use tempfile::TempDir;
 
 use crate::fixture::{FILE_ROWS, both, mark, metric, open, ran, rows, scans, session, text, write};
@@ -465,5 +468,134 @@ async fn of_a_key_that_comes_twice_the_first_value_counts() {
     for (condition, rows) in [("m['k'] = 1", 1), ("m['k'] = 2", 0), ("m['k'] IS NULL", 1)] {
         let (with, without) = both(&session, &format!("SELECT m FROM t WHERE {condition}")).await;
         assert_eq!((with.len(), &with), (rows, &without), "{condition}");
+    }
+}
+
+/// The same files as a table of the engine's own.
+async fn by_the_engine(session: &LakemarkSession, name: &str, folder: &TempDir) {
+    let path = folder.path().to_str().unwrap();
+    session.context().register_parquet(name, path, ParquetReadOptions::default()).await.unwrap();
+}
+
+/// That a statement over `t` gives with indexes and without what it gives over `e`.
+async fn as_the_engine(session: &LakemarkSession, sql: &str) {
+    let mut expected = rows(session, &sql.replace("FROM t", "FROM e").replace("t.id", "e.id")).await;
+    expected.sort();
+    let (with, without) = both(session, sql).await;
+    for (found, how) in [(with, "with"), (without, "without")] {
+        let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+        assert_eq!((differs, found.len()), (None, expected.len()), "{how} indexes: {sql}");
+    }
+}
+
+/// Bytes that the only scan of files in a plan reads, of whichever kind it is.
+async fn bytes_read(session: &LakemarkSession, sql: &str) -> usize {
+    fn summed(plan: &Arc<dyn ExecutionPlan>) -> usize {
+        let own = plan.metrics().and_then(|metrics| metrics.sum_by_name("bytes_scanned"));
+        own.map_or(0, |value| value.as_usize()) + plan.children().into_iter().map(summed).sum::<usize>()
+    }
+    summed(&ran(session, sql).await.0)
+}
+
+#[tokio::test]
+async fn fields_of_structs_are_read_alone() {
+    let folder = folder();
+    let session = session(folder.path()).await;
+    by_the_engine(&session, "own", &folder).await;
+    for sql in [
+        "SELECT p['n'] FROM t",
+        "SELECT p['n'] + 1, p['q']['city'] FROM t",
+        "SELECT id FROM t WHERE p['q']['city'] = 'city 3'",
+        "SELECT p['b'] AS id FROM t WHERE id % 3 = 1 AND p['n'] > 4",
+        "SELECT sum(p['n']), p['q']['city'] FROM t GROUP BY p['q']['city']",
+        "SELECT p['n'] FROM t ORDER BY p['q']['x'], id LIMIT 5",
+        "SELECT p FROM t WHERE p['n'] = 5",
+    ] {
+        let ours = bytes_read(&session, sql).await;
+        let engine = bytes_read(&session, &sql.replace("FROM t", "FROM own")).await;
+        assert_eq!(ours, engine, "{sql}");
+    }
+    let whole = bytes_read(&session, "SELECT p FROM t").await;
+    assert!(bytes_read(&session, "SELECT p['n'] FROM t").await * 2 < whole);
+}
+
+#[tokio::test]
+async fn fields_that_are_read_alone_are_what_they_are_in_whole_structs() {
+    for columns in [&[][..], &["id"], &FIELDS, &["id", "\"p\".n", "p.q.city"]] {
+        let folder = folder();
+        if !columns.is_empty() {
+            mark(folder.path(), columns).await;
+        }
+        let session = session(folder.path()).await;
+        by_the_engine(&session, "e", &folder).await;
+        // `id` and `n` of the other table have values that the columns of these names have, too: what is read is told apart by more than names.
+        session.sql("CREATE TABLE d AS SELECT value AS n, value AS k FROM range(3, 6)").await.unwrap();
+        for sql in [
+            "SELECT p['n'] FROM t",
+            "SELECT p['n'], p['n'] AS again, id, p['b'] FROM t",
+            "SELECT p['q']['city'], p['q'] FROM t",
+            "SELECT p['n'], p FROM t",
+            "SELECT p['n'] AS id FROM t WHERE id > 2990",
+            "SELECT p['n'] AS id, id AS n FROM t WHERE p['n'] > 3 AND p['b']",
+            "SELECT id FROM t WHERE p['q']['city'] = 'city 3' AND p['n'] < 5",
+            "SELECT p['q']['x'] FROM t WHERE p['q']['x'] > 9",
+            "SELECT p['q']['x'] * 2, id FROM t WHERE id BETWEEN 100 AND 120",
+            "SELECT \"p.n\", p['n'] FROM t WHERE \"p.n\" = 1",
+            "SELECT count(*), sum(a), min(c) FROM (SELECT p['n'] AS a, p['q']['city'] AS c FROM t WHERE id % 5 < 3)",
+            "SELECT p['q']['city'], count(*) FROM t GROUP BY p['q']['city']",
+            "SELECT t.id, n FROM t JOIN d ON p['n'] = d.n",
+            "SELECT id, k FROM (SELECT p['n'] AS id, p['q']['city'] AS city FROM t) JOIN d ON id = k",
+            "SELECT city, k FROM (SELECT p['n'] AS id, p['q']['city'] AS city FROM t) JOIN d ON id = k WHERE city > 'city 2'",
+            "SELECT id FROM t WHERE p['n'] IN (SELECT n FROM d)",
+            "SELECT count(*) FROM t WHERE p['n'] NOT IN (SELECT n FROM d)",
+            "SELECT a, b FROM (SELECT p['n'] AS a, id AS b FROM t) ORDER BY a DESC NULLS LAST, b LIMIT 7",
+            "SELECT id FROM (SELECT p['n'] AS id FROM t) WHERE id IS NOT NULL ORDER BY id LIMIT 3",
+            "SELECT x.id FROM (SELECT p['n'] AS id FROM t) x LEFT JOIN (SELECT p['n'] AS id FROM t WHERE id < 50) y ON x.id = y.id",
+        ] {
+            as_the_engine(&session, sql).await;
+        }
+        // A field of a field that the scan gives already.
+        for setting in ["optimizer.enable_leaf_expression_pushdown = false", "execution.target_partitions = 1"] {
+            session.sql(&format!("SET datafusion.{setting}")).await.unwrap().collect().await.unwrap();
+        }
+        let sql = "SELECT s['city'] FROM (SELECT p['q'] AS s FROM t LIMIT 5) q";
+        assert_eq!(rows(&session, sql).await.len(), 5, "{columns:?}");
+    }
+}
+
+#[tokio::test]
+async fn fields_of_pending_rows_are_read_alone() {
+    let folder = TempDir::new().unwrap();
+    for file in 0..3 {
+        write(&folder.path().join(format!("part-{file}.parquet")), &batch(file * FILE_ROWS));
+    }
+    let table = open(folder.path()).await;
+    table.declare_key(&["id".to_owned()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
+    // Some of the second file is hidden in stretches, and nearly all of the third one row by row.
+    for (first, step) in [(FILE_ROWS, 1), (2 * FILE_ROWS, 3)] {
+        let rows = batch(first).slice(0, 400);
+        let chosen: Vec<u32> = (0..400).filter(|row| row % step == 0).collect();
+        let rows = take_record_batch(&rows, &UInt32Array::from(chosen)).unwrap();
+        let change = Change { operation: Operation::Delete, rows: rows.project(&[0]).unwrap() };
+        table.write(vec![change], WriteOptions::default()).await.unwrap();
+    }
+    let more = Change { operation: Operation::Upsert, rows: batch(5 * FILE_ROWS) };
+    table.write(vec![more], WriteOptions::default()).await.unwrap();
+    table.flush().await.unwrap();
+    let more = Change { operation: Operation::Upsert, rows: batch(7 * FILE_ROWS).slice(0, 100) };
+    table.write(vec![more], WriteOptions::default()).await.unwrap();
+    let session = session(folder.path()).await;
+    session.sql("CREATE TABLE e AS SELECT * FROM t").await.unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM e").await, ["3566"]);
+    session.sql("CREATE TABLE d AS SELECT value AS n FROM range(3, 6)").await.unwrap();
+    for sql in [
+        "SELECT p['n'] FROM t",
+        "SELECT p['n'] AS id, id AS n FROM t WHERE p['b']",
+        "SELECT p['q']['x'] * 2, id FROM t WHERE id % 100 < 7 AND p['q']['city'] <> 'city 3'",
+        "SELECT p['n'], p FROM t WHERE p['n'] > 7",
+        "SELECT count(*) FROM (SELECT p['n'] AS id FROM t) JOIN d ON id = n",
+        "SELECT id FROM (SELECT p['n'] AS id FROM t) WHERE id IS NOT NULL ORDER BY id DESC LIMIT 4",
+    ] {
+        as_the_engine(&session, sql).await;
     }
 }

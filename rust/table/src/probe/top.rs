@@ -48,7 +48,7 @@ impl TopRequest {
     /// The rows with a value up to a bound, and those that come before any value; only the latter without a bound.
     fn up_to(&self, bound: Option<Key>) -> Predicate {
         let leaf = |test| {
-            let text = format!("{} among the first {}", self.column, self.rows);
+            let text = format!("{} among the first {}", lakemark_format::column::shown(&self.column), self.rows);
             Predicate::Leaf(Leaf { column: self.column.clone(), test, text })
         };
         let ranges = bound.map(|key| match self.descending {
