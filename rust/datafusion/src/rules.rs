@@ -1,6 +1,6 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
 //! carry them say when DataFusion answers them as it should.
 
 mod barriers;
@@ -8,6 +8,7 @@ mod columns_first;
 mod in_lists;
 mod inexact;
 mod join_keys;
+mod last_casts;
 mod pushdown;
 mod sort_limits;
 mod top_rows;
@@ -27,6 +28,7 @@ use columns_first::ColumnsFirst;
 use in_lists::InLists;
 use inexact::Inexact;
 use join_keys::JoinKeys;
+use last_casts::LastCasts;
 pub use pushdown::PositionalPushdown;
 use sort_limits::SortLimits;
 use top_rows::TopRows;
@@ -69,5 +71,6 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
     rules.insert(requirements, Arc::new(Barriers));
     rules.insert(requirements, Arc::new(SortLimits));
+    rules.insert(requirements, Arc::new(LastCasts));
     rules
 }

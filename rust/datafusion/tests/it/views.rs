@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::datasource::MemTable;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 
@@ -147,6 +147,50 @@ async fn rows_that_are_cast_at_the_end_keep_their_order() {
     let ids: Vec<i64> =
         rows(&session, sql).await.iter().map(|row| row.split('|').next().unwrap().parse().unwrap()).collect();
     assert!(ids.is_sorted_by(|one, next| one > next) && ids.len() == 30 * FILE_ROWS);
+    for (limit, rest) in [("LIMIT 20000", 20_000), ("LIMIT 20000 OFFSET 7", 20_000), ("LIMIT 150000", 30 * FILE_ROWS)] {
+        let sql = format!("SELECT a.id, a.s FROM t a JOIN t b ON a.id = b.id ORDER BY a.s DESC, a.id {limit}");
+        let frame = session.sql(&sql).await.unwrap();
+        assert_eq!(frame.schema().field(1).data_type(), &DataType::Utf8);
+        let plan = frame.create_physical_plan().await.unwrap();
+        assert!(texts(&plan).iter().all(|text| *text == DataType::Utf8View), "{sql}");
+        let key = |row: &String| {
+            let (id, s) = row.split_once('|').unwrap();
+            (std::cmp::Reverse((s == "NULL", s.to_owned())), id.parse::<i64>().unwrap())
+        };
+        let found: Vec<_> = rows(&session, &sql).await.iter().map(key).collect();
+        assert!(found.is_sorted() && found.len() == rest, "{sql}");
+    }
+    // Orders above that go by what was cast or renamed below.
+    for (sql, first) in [
+        (
+            "SELECT CAST(id AS VARCHAR) AS s FROM (SELECT id FROM t ORDER BY id LIMIT 100) q ORDER BY s LIMIT 3",
+            ["0", "1", "10"],
+        ),
+        (
+            "SELECT n FROM (SELECT a.id AS n, a.s FROM t a JOIN t b ON a.id = b.id ORDER BY a.s, a.id LIMIT 40) q ORDER BY n DESC LIMIT 3",
+            ["195", "190", "185"],
+        ),
+        (
+            "SELECT s FROM (SELECT a.s, a.id FROM t a JOIN t b ON a.id = b.id ORDER BY a.id LIMIT 5) q ORDER BY s NULLS FIRST LIMIT 3",
+            ["NULL", "", "ab"],
+        ),
+    ] {
+        assert_eq!(rows(&session, sql).await, first, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_rows_of_a_sort_are_cast_alone() {
+    let folder = folder(3);
+    let session = session(folder.path()).await;
+    let first = "SELECT a.s, b.id FROM t a JOIN t b ON a.id = b.id ORDER BY a.s, b.id";
+    for (limit, are_alone) in [("LIMIT 10", true), ("LIMIT 10 OFFSET 3", true), ("", false), ("LIMIT 200000", false)] {
+        let plan = session.sql(&format!("{first} {limit}")).await.unwrap().create_physical_plan().await.unwrap();
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        let (cast, sort) = (shown.find("CAST(").unwrap(), shown.find("SortExec").unwrap());
+        assert_eq!(cast < sort, are_alone, "{shown}");
+        assert_eq!(shown.contains("LastCastsExec"), are_alone, "{shown}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,210 @@
+//! The first rows of a sort are cast when it has found them, and stay in their order.
+//!
+//! ```text
+//! SortExec: TopK(fetch=100), [s]              LastCastsExec: CAST(s AS Utf8)
+//!   ProjectionExec: CAST(s AS Utf8)    ─▶       SortExec: TopK(fetch=100), [s]
+//!     …                                           ProjectionExec: s
+//! ```
+//!
+//! [`Views`](super::views) has to put its casts below a sort: DataFusion 55 shares rows among partitions for a projection that computes something,
+//! which loses their order at the end of a statement. There the casts are made of all rows, and keep the sort above a join that could end
+//! at the first ones.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
+use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr, all_columns};
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+
+type Plan = Arc<dyn ExecutionPlan>;
+
+/// More rows than these are not left to one partition.
+const MOST_ROWS: usize = 100_000;
+
+/// The optimizer rule. It comes before rows are shared among partitions.
+///
+/// Only the end of a statement is looked at: DataFusion 55 pushes an order that is asked for above through operators that it does not know by the
+/// places of their columns, whatever these compute.
+#[derive(Debug)]
+pub(super) struct LastCasts;
+
+impl PhysicalOptimizerRule for LastCasts {
+    fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
+        if plan.is::<ScalarSubqueryExec>() || plan.is::<AnalyzeExec>() {
+            let mut inputs: Vec<Plan> = plan.children().into_iter().cloned().collect();
+            if let Some(rows) = inputs.first_mut() {
+                *rows = cast_last(Arc::clone(rows))?;
+            }
+            return with_inputs(plan, inputs);
+        }
+        cast_last(plan)
+    }
+
+    fn name(&self) -> &'static str {
+        "last_casts"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn with_inputs(plan: Plan, inputs: Vec<Plan>) -> Result<Plan> {
+    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// The same plan, whose last operator makes the casts that were below its sort.
+fn cast_last(plan: Plan) -> Result<Plan> {
+    let Some(views) = over_views(&plan)? else { return Ok(plan) };
+    let (now, declared) = (views.schema(), plan.schema());
+    let casts = now.fields().iter().zip(declared.fields()).enumerate().map(|(place, (now, declared))| {
+        let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(now.name(), place));
+        let is_same = now.data_type() == declared.data_type();
+        let cast = || Arc::new(CastExpr::new_with_target_field(Arc::clone(&column), Arc::clone(declared), None)) as _;
+        ProjectionExpr::new(if is_same { Arc::clone(&column) } else { cast() }, declared.name())
+    });
+    let casts = ProjectionExec::try_new_with_schema_metadata(casts.collect::<Vec<_>>(), views, declared.as_ref())?;
+    Ok(Arc::new(LastCastsExec { casts: Arc::new(casts) }))
+}
+
+/// What gives the first rows of a sort, without the casts below it; none if there are none.
+fn over_views(plan: &Plan) -> Result<Option<Plan>> {
+    if let Some(sort) = plan.downcast_ref::<SortExec>() {
+        let is_short = sort.fetch().is_some_and(|rows| rows <= MOST_ROWS);
+        let by_columns = sort.expr().iter().all(|key| key.expr.is::<Column>());
+        let below = sort.input().downcast_ref::<ProjectionExec>().filter(|_| is_short && by_columns);
+        let Some(below) = below.map(without_casts).transpose()?.flatten() else { return Ok(None) };
+        return with_inputs(Arc::clone(plan), vec![below]).map(Some);
+    }
+    let hands_on = plan.is::<OutputRequirementExec>() || plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>();
+    let chooses = plan.downcast_ref::<ProjectionExec>().is_some_and(|chosen| all_columns(chosen.expr()));
+    match plan.children().as_slice() {
+        [input] if hands_on || chooses => {
+            let Some(input) = over_views(input)? else { return Ok(None) };
+            with_inputs(Arc::clone(plan), vec![input]).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The projection with views in the place of texts and bytes that it casts them to; none if it casts none. The order of a view is that of its text.
+fn without_casts(projection: &ProjectionExec) -> Result<Option<Plan>> {
+    let schema = projection.input().schema();
+    let mut has_casts = false;
+    let bare = |part: &ProjectionExpr| match of_view(&part.expr, &schema) {
+        Some(view) => {
+            has_casts = true;
+            ProjectionExpr::new(view, &part.alias)
+        }
+        None => part.clone(),
+    };
+    let bare: Vec<ProjectionExpr> = projection.expr().iter().map(bare).collect();
+    if !has_casts {
+        return Ok(None);
+    }
+    let input = Arc::clone(projection.input());
+    let views = ProjectionExec::try_new_with_schema_metadata(bare, input, projection.schema().as_ref())?;
+    Ok(Some(Arc::new(views)))
+}
+
+/// The column of views that an expression casts to what these are views of.
+fn of_view(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<Arc<dyn PhysicalExpr>> {
+    let cast = expr.downcast_ref::<CastExpr>()?;
+    let column = cast.expr().downcast_ref::<Column>()?;
+    let is_view = match schema.fields().get(column.index())?.data_type() {
+        DataType::Utf8View => matches!(cast.cast_type(), DataType::Utf8 | DataType::LargeUtf8),
+        DataType::BinaryView => matches!(cast.cast_type(), DataType::Binary | DataType::LargeBinary),
+        _ => false,
+    };
+    is_view.then(|| Arc::clone(cast.expr()))
+}
+
+/// Casts columns of the rows of its input, one partition after the other as they are.
+#[derive(Debug, Clone)]
+struct LastCastsExec {
+    /// The projection that does it.
+    casts: Plan,
+}
+
+impl DisplayAs for LastCastsExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastCastsExec: ")?;
+        self.casts.fmt_as(format, f)
+    }
+}
+
+impl ExecutionPlan for LastCastsExec {
+    fn name(&self) -> &'static str {
+        "LastCastsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.casts.properties()
+    }
+
+    fn children(&self) -> Vec<&Plan> {
+        self.casts.children()
+    }
+
+    fn replace_children(self: Arc<Self>, inputs: Vec<Plan>, options: ReplaceChildrenOptions) -> Result<Plan> {
+        let casts = Arc::clone(&self.casts).replace_children(inputs, options)?;
+        Ok(Arc::new(Self { casts }))
+    }
+
+    fn with_new_children(self: Arc<Self>, inputs: Vec<Plan>) -> Result<Plan> {
+        self.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.casts.apply_expressions(visit)
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.casts.execute(partition, context)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.casts.metrics()
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.casts.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.casts.statistics_from_inputs(inputs, args)
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}
