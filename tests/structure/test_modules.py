@@ -16,9 +16,8 @@ CIRCLES = {
     "index": [{"bitmap", "zones"}],
     "table": [
         {
-            *("advise", "bounds", "build", "columns", "compact", "declare", "delta", "footer", "history"),
-            *("listing", "locks", "names", "object", "options", "probe", "put", "rewrite", "segments"),
-            *("snapshot", "store", "table", "transaction", "updates", "vacuum", "verify", "versions", "walk"),
+            *("advise", "build", "compact", "declare", "history", "identity", "rewrite", "snapshot", "table"),
+            *("updates", "vacuum", "verify", "versions"),
         }
     ],
     "datafusion": [],

@@ -21,6 +21,7 @@ use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 
 use crate::error::Result;
 use crate::kind::{Kind, files_per_segment_of, precision_of, zones_of};
+use crate::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
 use crate::snapshot::Snapshot;
 use crate::table::Table;
 use kinds::Kinds;
@@ -28,46 +29,6 @@ use sample::Sampler;
 
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
 pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
-
-/// Why `auto` chose the encoding.
-const REASON: &str = "auto";
-/// Bytes that the index was predicted to take.
-const PREDICTED_BYTES: &str = "predicted_bytes";
-/// Rows that the prediction was for.
-const PREDICTED_ROWS: &str = "predicted_rows";
-/// Whether `auto` chose the encoding of an index.
-pub(crate) fn is_chosen_by_auto(index: &ManifestIndex) -> bool {
-    index.options.iter().any(|(name, _)| name == REASON)
-}
-
-/// Whether an option is one of our records, and none of the user's.
-pub(crate) fn is_record(name: &str) -> bool {
-    [REASON, PREDICTED_BYTES, PREDICTED_ROWS].contains(&name)
-}
-
-/// What was recorded when an index was declared.
-#[derive(Debug, Default)]
-pub(crate) struct Recorded {
-    /// Why `auto` chose the encoding.
-    pub reason: Option<String>,
-    bytes: Option<u64>,
-    rows: Option<u64>,
-}
-
-impl Recorded {
-    pub(crate) fn of(index: &ManifestIndex) -> Self {
-        let option = |wanted: &str| index.options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
-        let number = |wanted: &str| option(wanted).and_then(|value| value.parse().ok());
-        Self { reason: option(REASON).cloned(), bytes: number(PREDICTED_BYTES), rows: number(PREDICTED_ROWS) }
-    }
-
-    /// The prediction for so many rows; for those that it was made for if there are none.
-    pub(crate) fn bytes_of(&self, rows: u64) -> Option<u64> {
-        let (bytes, predicted) = (self.bytes?, self.rows?);
-        let part = if rows == 0 || predicted == 0 { 1.0 } else { rows as f64 / predicted as f64 };
-        Some((bytes as f64 * part).round() as u64)
-    }
-}
 
 /// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
 /// cannot be read now is no reason not to declare an index: the build will say what is wrong.

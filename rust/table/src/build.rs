@@ -15,12 +15,11 @@
 mod adopt;
 mod finish;
 pub(crate) mod group;
-pub(crate) mod lost;
+mod lost;
 mod part;
 mod plan;
 mod spill;
 mod task;
-mod young;
 
 use std::sync::Arc;
 
@@ -32,7 +31,6 @@ use crate::report::BuildReport;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
 
-pub(crate) use adopt::Adoption;
 pub(crate) use finish::{abandon, finish};
 pub use part::BuildPart;
 pub(crate) use part::built_of;
@@ -41,8 +39,6 @@ pub(crate) use plan::{chosen, plan};
 use spill::Budget;
 pub use task::BuildTask;
 pub(crate) use task::run;
-pub use young::is_young;
-pub(crate) use young::was_young;
 
 /// Bytes for unfinished parts where the machine does not tell its memory.
 const FALLBACK_MEMORY: u64 = 1 << 30;

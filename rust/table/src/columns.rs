@@ -10,10 +10,12 @@ use arrow::error::ArrowError;
 use bytes::{Buf, Bytes};
 use lakemark_format::{KeyType, column};
 use lakemark_index::bitmap::{Chunk, ChunkBuilder};
-use lakemark_index::element_of;
+use lakemark_index::{RowSet, element_of};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
@@ -408,4 +410,30 @@ impl ChunkReader for Part {
         bytes.truncate(length);
         Ok(bytes)
     }
+}
+
+/// Row groups with a chosen row, and the rows to take of them.
+pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
+    let (mut groups, mut selectors) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for (place, length) in row_groups.iter().enumerate() {
+        let end = start + length;
+        if rows.count_in(start, end) > 0 {
+            groups.push(place);
+            let inside = rows.slice(start, end);
+            let mut next = 0;
+            for range in inside.iter_ranges() {
+                if range.start > next {
+                    selectors.push(RowSelector::skip((range.start - next) as usize));
+                }
+                selectors.push(RowSelector::select((range.end - range.start) as usize));
+                next = range.end;
+            }
+            if next < *length {
+                selectors.push(RowSelector::skip((length - next) as usize));
+            }
+        }
+        start = end;
+    }
+    (groups, RowSelection::from(selectors))
 }

@@ -1,5 +1,6 @@
 //! Delta tables: the files of the current version, their partition values and deletion vectors.
 
+mod log;
 mod newest;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::location::Location;
 use crate::names::ColumnNames;
 
+pub(crate) use self::log::DeltaLog;
 pub(crate) use self::newest::NewestState;
 
 /// Deletion vectors that a table remembers.

@@ -9,10 +9,10 @@ use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use twox_hash::XxHash64;
 
-use crate::build::is_young;
 use crate::damage::guarded;
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::fields::hollow;
+use crate::file_time::{is_young, modified_ns};
 use crate::local::of_listed;
 use crate::moments::Calendar;
 use crate::schema::normalize;
@@ -135,11 +135,6 @@ pub(crate) type FileKey = (String, u64, i64, Option<String>);
 /// The key of a listed file.
 pub(crate) fn file_key(meta: &ObjectMeta) -> FileKey {
     (meta.location.to_string(), meta.size, modified_ns(meta), meta.e_tag.clone())
-}
-
-/// Modification time of a listed file.
-pub(crate) fn modified_ns(meta: &ObjectMeta) -> i64 {
-    meta.last_modified.timestamp_nanos_opt().unwrap_or_default()
 }
 
 /// What a snapshot needs of a footer.

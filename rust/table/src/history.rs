@@ -6,12 +6,12 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
 use crate::again::again_if_gone;
+use crate::delta::DeltaLog;
 use crate::error::{Error, Result};
 use crate::report::VersionInfo;
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
 use crate::updates::under_way;
-use crate::versions::DeltaLog;
 
 /// The newest versions, newest first.
 pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {

@@ -37,8 +37,10 @@ pub mod error;
 mod exact;
 mod failpoint;
 mod fields;
+mod file_time;
 mod footer;
 mod history;
+mod identity;
 mod kind;
 mod listing;
 mod local;
@@ -50,6 +52,7 @@ mod object;
 pub mod options;
 mod probe;
 mod put;
+mod recorded;
 pub mod report;
 mod rewrite;
 mod schema;
@@ -57,6 +60,7 @@ mod segments;
 pub mod snapshot;
 mod store;
 pub mod table;
+mod temp_file;
 mod transaction;
 mod trust;
 mod updates;
@@ -65,7 +69,7 @@ mod verify;
 mod versions;
 mod walk;
 
-pub use build::{BuildPart, BuildPlan, BuildTask, is_young};
+pub use build::{BuildPart, BuildPlan, BuildTask};
 pub use conform::{conform, item_of, unknown_field};
 pub use damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
@@ -73,6 +77,7 @@ pub use disk::{faults, gate};
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use exact::{Misfit, cast_exactly, cast_rounded};
 pub use fields::{field_of, null_within};
+pub use file_time::is_young;
 pub use kind::Kind;
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
@@ -81,9 +86,9 @@ pub use location::StoreLayer;
 pub use names::ColumnNames;
 pub use options::{
     BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
-    VacuumOptions,
+    Telling, VacuumOptions,
 };
-pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, Telling, TopRequest};
+pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, TopRequest};
 pub use report::{
     BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
     ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,

@@ -15,7 +15,7 @@ use object_store::{ListResult, ObjectMeta, ObjectStoreExt};
 use percent_encoding::percent_decode_str;
 
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
-use crate::footer::modified_ns;
+use crate::file_time::modified_ns;
 use crate::local::{MOST_LINKED_FOLDERS, too_many};
 use crate::location::{Location, STORE_FOLDER, Shape};
 use crate::store::Store;

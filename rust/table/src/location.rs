@@ -277,3 +277,10 @@ fn split_glob(path: &str, text: &str) -> Result<(String, glob::Pattern)> {
     let folder = folder.join("/");
     Ok((if folder.is_empty() { "/".to_owned() } else { folder }, pattern))
 }
+
+/// The place of a file by its path below a root. Other than with [`Path::join`], a percent sign in the path is one in
+/// the name.
+pub(crate) fn place_of(prefix: &Path, path: &str) -> Result<Path> {
+    let full = if prefix.as_ref().is_empty() { path.to_owned() } else { format!("{prefix}/{path}") };
+    Path::parse(&full).map_err(|error| Error::internal(format!("{path} cannot be a path")).with_source(error))
+}

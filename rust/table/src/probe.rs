@@ -17,7 +17,6 @@ mod compose;
 mod count;
 mod cut;
 mod distinct;
-mod identity;
 mod narrow;
 mod pairs;
 mod sources;
@@ -30,13 +29,14 @@ mod top;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use futures::future::BoxFuture;
 use lakemark_format::ManifestIndex;
 use lakemark_index::{Candidates, Leaf, Predicate, Reason, RowSet};
 use tokio::task::JoinSet;
 
-use crate::advise::Recorded;
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
+use crate::recorded::Recorded;
 use crate::report::{LeafReport, ProbeReport};
 use crate::segments::ReadCounter;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
@@ -44,9 +44,7 @@ use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 pub(crate) use answers::{Answer, Answers};
 pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
 use choice::Choice;
-pub(crate) use identity::is_same_data;
 pub use tally::{Tally, TallyPart, TallyRequest};
-pub use telling::Telling;
 pub use top::TopRequest;
 
 /// Files of the algebra that one task takes.
@@ -56,6 +54,13 @@ const PARALLEL_ROWS: u64 = 1 << 18;
 
 /// Cores of the machine, asked once: the system answers out of several files.
 static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
+
+impl Snapshot {
+    /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
+    pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
+        Box::pin(probe(self, predicate, options))
+    }
+}
 
 /// Probes a snapshot.
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {

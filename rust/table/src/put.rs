@@ -20,7 +20,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::disk::{self, on_a_thread, sync_folder};
-use crate::store::PendingFile;
+use crate::temp_file::TempFile;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -123,7 +123,7 @@ impl NewFile<'_> {
 /// Gives a synced temporary file the name, unless there is one of that name.
 fn link_new(target: &FsPath, bytes: &[u8]) -> Answer {
     let Some(folder) = target.parent() else { return Answer::Refused("the name has no folder".into()) };
-    let pending = match PendingFile::synced(folder, bytes) {
+    let pending = match TempFile::synced(folder, bytes) {
         Ok(pending) => pending,
         Err(error) => return Answer::Refused(error.into()),
     };

@@ -47,7 +47,6 @@ use crate::rewrite::writer::{
 use crate::snapshot::{DataFile, Snapshot};
 
 pub(crate) use crate::rewrite::part::Part;
-pub(crate) use crate::rewrite::writer::place_of;
 
 /// New rows that are looked at to tell how large they are.
 const SAMPLE_ROWS: usize = 1024;

@@ -1,5 +1,6 @@
 //! Opening and reading segments: one tail read opens one, answers take coalesced reads.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,13 +8,13 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use lakemark_format::zones::Zones;
 use lakemark_format::{
-    ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
+    Manifest, ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
 };
 use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::cache::Cache;
-use crate::error::{ErrorKind, kind_of_storage};
+use crate::error::{ErrorKind, Result, kind_of_storage};
 use crate::kind::Kind;
 use crate::store::Store;
 
@@ -216,4 +217,32 @@ async fn read_directory(
     let zones = directory.zones.as_ref().map_or(0, Zones::memory_bytes) as u64;
     let memory = bytes.len() as u64 * 4 + zones;
     Ok((Opened { directory: Arc::new(directory), trailer }, memory))
+}
+
+/// The segments of these indexes that are missing or have another length, by one listing, unless a newer manifest does without them.
+pub(crate) async fn missing<'a>(
+    store: &Store,
+    manifest: &'a Manifest,
+    indexes: &[ManifestIndex],
+) -> Result<Vec<&'a ManifestSegment>> {
+    let wanted: HashSet<[u8; 16]> = indexes.iter().map(|index| index.id).collect();
+    let mut named: Vec<&ManifestSegment> =
+        manifest.segments.iter().filter(|segment| wanted.contains(&segment.index_id)).collect();
+    if named.is_empty() {
+        return Ok(named);
+    }
+    let lengths: HashMap<String, u64> = store.segment_lengths().await?;
+    named.retain(|segment| lengths.get(&segment.path) != Some(&segment.length));
+    let mut missing = Vec::new();
+    for segment in named {
+        // Some stores list late what was written a moment ago.
+        if store.length_of(&segment.path).await? != Some(segment.length) {
+            missing.push(segment);
+        }
+    }
+    if !missing.is_empty() {
+        let still = store.named_segments().await?;
+        missing.retain(|segment| still.contains(&segment.id));
+    }
+    Ok(missing)
 }

@@ -13,21 +13,18 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use futures::future::BoxFuture;
 use lakemark_format::{Encoding, Manifest, ManifestFile, ManifestIndex, ManifestUpdates, column};
-use lakemark_index::{Leaf, Predicate, RowSet, Test};
+use lakemark_index::{Leaf, RowSet, Test};
 use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
-use crate::advise::{Recorded, is_chosen_by_auto, is_record};
-use crate::build::lost::missing;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, field_of, indexed_field, key_type_of_field};
 use crate::kind::Kind;
 use crate::names::ColumnNames;
-use crate::options::ProbeOptions;
-use crate::probe;
+use crate::recorded::{Recorded, is_chosen_by_auto, is_record};
 use crate::report::{IndexInfo, ProbeReport};
+use crate::segments::missing;
 use crate::store::Store;
 use crate::trust::Caught;
 use crate::updates::{Lineage, PendingRows};
@@ -497,11 +494,6 @@ impl Snapshot {
             && (!index.key_type.is_list() || index.encoding == Encoding::Equality.name())
             && self.stored_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
-    }
-
-    /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
-    pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
-        Box::pin(probe::probe(self, predicate, options))
     }
 }
 

@@ -5,7 +5,6 @@
 //! synced folder.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +17,11 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMul
 use uuid::Uuid;
 
 use crate::again::again_if_gone;
-use crate::disk::{self, Step, make_folder, on_a_thread, sync_folder};
+use crate::disk::{self, Step, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::Place;
+use crate::location::{Place, place_of};
 use crate::put::{NewFile, Put};
-use crate::rewrite::place_of;
+use crate::temp_file::{TempFile, UNFINISHED_PREFIX};
 
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";
@@ -35,7 +34,6 @@ const SEGMENT_SUFFIX: &str = ".lmx";
 const LOG_SUFFIX: &str = ".lml";
 const RUN_SUFFIX: &str = ".lmr";
 const STAGED_SUFFIX: &str = ".arrows";
-const UNFINISHED_PREFIX: &str = ".tmp-";
 /// Files above this go to remote stores in parts.
 const PART_BYTES: usize = 8 * 1024 * 1024;
 
@@ -350,9 +348,9 @@ impl Store {
     }
 
     /// Starts a file whose bytes become a segment when it is published.
-    pub(crate) async fn start_file(&self) -> Result<PendingFile> {
+    pub(crate) async fn start_file(&self) -> Result<TempFile> {
         let folder = self.spill_folder();
-        let file = on_a_thread(move || PendingFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
+        let file = on_a_thread(move || TempFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
         file.map_err(|error| self.unwritable(error))
     }
 
@@ -372,7 +370,7 @@ impl Store {
         let target = root.join(relative);
         let write = move || {
             let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
-            let mut pending = PendingFile::create(folder)?;
+            let mut pending = TempFile::create(folder)?;
             pending.write_all(&bytes)?;
             pending.rename(&target)
         };
@@ -415,7 +413,7 @@ impl Store {
     }
 
     /// Makes a finished file the segment at `relative`. Nobody sees it before a manifest names it.
-    pub(crate) async fn publish(&self, mut pending: PendingFile, relative: &str) -> Result<()> {
+    pub(crate) async fn publish(&self, mut pending: TempFile, relative: &str) -> Result<()> {
         if let Some(folder) = &self.place.local {
             let target = folder.join(relative);
             return on_a_thread(move || pending.rename(&target))
@@ -426,9 +424,9 @@ impl Store {
         self.upload(&mut pending, relative).await
     }
 
-    async fn upload(&self, pending: &mut PendingFile, relative: &str) -> Result<()> {
+    async fn upload(&self, pending: &mut TempFile, relative: &str) -> Result<()> {
         let path = self.object_path(relative);
-        let bytes = tokio::fs::read(&pending.path).await.map_err(|error| self.unwritable(error))?;
+        let bytes = tokio::fs::read(pending.path()).await.map_err(|error| self.unwritable(error))?;
         if bytes.len() <= PART_BYTES {
             let put = self.place.object_store.put(&path, PutPayload::from(bytes)).await;
             return put.map(|_| ()).map_err(|error| self.unwritable(error));
@@ -487,75 +485,4 @@ fn kind_of(folder: &str, name: &str) -> Option<Kind> {
 fn manifest_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(MANIFEST_SUFFIX)?;
     (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit())).then(|| digits.parse().ok()).flatten()
-}
-
-/// A file that is being written; removed when it is dropped unpublished.
-#[derive(Debug)]
-pub(crate) struct PendingFile {
-    path: PathBuf,
-    file: Option<File>,
-    /// Bytes written.
-    pub length: u64,
-}
-
-impl PendingFile {
-    /// Starts a file with a name of its own in `folder`.
-    pub(crate) fn create(folder: &FsPath) -> std::io::Result<Self> {
-        make_folder(folder)?;
-        let path = folder.join(format!("{UNFINISHED_PREFIX}{}", Uuid::new_v4()));
-        let file = disk::create(&path)?;
-        Ok(Self { path, file: Some(file), length: 0 })
-    }
-
-    /// A file with these bytes, which are on the disk.
-    pub(crate) fn synced(folder: &FsPath, bytes: &[u8]) -> std::io::Result<Self> {
-        let mut pending = Self::create(folder)?;
-        pending.write_all(bytes)?;
-        if let Some(file) = &pending.file {
-            disk::sync(file, &pending.path)?;
-        }
-        Ok(pending)
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &FsPath {
-        &self.path
-    }
-
-    /// The open file.
-    pub(crate) fn file(&self) -> Option<&File> {
-        self.file.as_ref()
-    }
-
-    /// Sees to it that the bytes are on the disk, then moves the file to its final place.
-    fn rename(&mut self, target: &FsPath) -> std::io::Result<()> {
-        if let Some(file) = self.file.take() {
-            disk::sync(&file, &self.path)?;
-        }
-        let Some(folder) = target.parent() else { return Err(std::io::ErrorKind::InvalidInput.into()) };
-        make_folder(folder)?;
-        disk::rename(&self.path, target)?;
-        sync_folder(folder)
-    }
-}
-
-/// Appends bytes.
-impl Write for PendingFile {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let Some(file) = &self.file else { return Err(std::io::ErrorKind::NotFound.into()) };
-        disk::write(file, &self.path, self.length, bytes)?;
-        self.length += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        // After a rename there is nothing under this name any more.
-        let _ = disk::remove(&self.path);
-    }
 }

@@ -2,6 +2,7 @@
 //!
 //! An edit says *what* changes and not what the result is, so that rebasing after a lost race is applying it again.
 
+mod adoption;
 mod done;
 
 use std::collections::{HashMap, HashSet};
@@ -14,10 +15,10 @@ use lakemark_format::{
 };
 use uuid::Uuid;
 
-use crate::build::Adoption;
 use crate::error::{Error, ErrorKind, Result};
 use crate::put::Put;
 use crate::store::Store;
+pub(crate) use adoption::Adoption;
 use done::is_done;
 
 /// Races that are lost in a row before giving up.

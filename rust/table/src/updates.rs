@@ -74,7 +74,6 @@ pub use staging::Staging;
 
 pub(crate) use automatic::{Automatic, wait as wait_for_migration};
 pub(crate) use declare::declare_key;
-pub(crate) use fetch::selection;
 pub(crate) use flush::flush;
 pub(crate) use info::{changes_beside_files, info};
 pub(crate) use lineage::{Lineage, last_of_none, repair};

@@ -12,15 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use futures::TryStreamExt;
 use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use crate::delta::{DeltaState, LOG_FOLDER};
+use crate::delta::{DeltaLog, DeltaState};
 use crate::error::{Error, Result};
 use crate::listing::{ListedFile, moved_of, objects};
-use crate::location::Location;
 use crate::snapshot::{Snapshot, listing_of, newest_listing};
 use crate::store::Store;
 use crate::table::{Table, TableFormat};
@@ -223,46 +221,6 @@ async fn no_log(table: &Table, version: u64, error: Option<Error>) -> Error {
     match error {
         Some(error) if readable.contains(&version) => error,
         _ => expired(table, version, "the Delta log of it is gone", &readable),
-    }
-}
-
-/// The files of a Delta log, by the versions in their names.
-pub(crate) struct DeltaLog {
-    pub commits: BTreeMap<u64, ObjectMeta>,
-    checkpoints: BTreeSet<u64>,
-}
-
-impl DeltaLog {
-    pub(crate) async fn list(location: &Location) -> Result<Self> {
-        let folder = location.prefix.clone().join(LOG_FOLDER);
-        let (mut commits, mut checkpoints) = (BTreeMap::new(), BTreeSet::new());
-        let mut files = location.object_store.list(Some(&folder));
-        while let Some(meta) = files.try_next().await? {
-            let name = meta.location.filename().unwrap_or_default();
-            let Some((number, rest)) = name.split_once('.') else { continue };
-            let Some(number) = number.parse::<u64>().ok().filter(|_| number.len() == 20) else { continue };
-            if rest == "json" {
-                commits.insert(number, meta);
-            } else if rest.starts_with("checkpoint.") {
-                checkpoints.insert(number);
-            }
-        }
-        Ok(Self { commits, checkpoints })
-    }
-
-    fn newest(&self) -> Option<u64> {
-        self.commits.keys().chain(&self.checkpoints).max().copied()
-    }
-
-    /// Versions with a checkpoint, and those that commits lead to from one or from the beginning.
-    fn readable(&self) -> BTreeSet<u64> {
-        let mut readable = self.checkpoints.clone();
-        for commit in self.commits.keys() {
-            if commit.checked_sub(1).is_none_or(|before| readable.contains(&before)) {
-                readable.insert(*commit);
-            }
-        }
-        readable
     }
 }
 

@@ -5,36 +5,12 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
 
-use super::young::Begun;
-use crate::footer::modified_ns;
-use crate::probe::is_same_data;
+use crate::file_time::{Begun, modified_ns};
+use crate::identity::is_same_data;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-
-/// A data file as the manifest knows it, and under the identity that it has now.
-#[derive(Clone, Debug)]
-pub(crate) struct Adoption {
-    pub was: ManifestFile,
-    pub now: ManifestFile,
-}
-
-impl Adoption {
-    /// Whether the file has another identity: one that is still young has not.
-    pub(crate) fn is_news(&self) -> bool {
-        self.was != self.now
-    }
-
-    /// Gives the file of a manifest its new identity, unless somebody has indexed it again meanwhile.
-    pub(crate) fn apply(&self, file: &mut ManifestFile) -> bool {
-        let same = file.is_same_version(&self.was);
-        if same {
-            file.modified_ns = self.now.modified_ns;
-            file.etag.clone_from(&self.now.etag);
-        }
-        same
-    }
-}
+use crate::transaction::Adoption;
 
 /// The touched files of the snapshot whose footers and indexed columns have the hashes that every segment of theirs was
 /// made from, by their numbers in the snapshot.

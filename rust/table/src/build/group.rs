@@ -17,12 +17,13 @@ use uuid::Uuid;
 use super::Context;
 use super::spill::{Budget, Spill, Taken, Waiting};
 use super::task::{is_about_the_file, is_changed};
-use crate::advise::is_chosen_by_auto;
 use crate::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
 use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
-use crate::footer::{Footer, modified_ns};
+use crate::file_time::modified_ns;
+use crate::footer::Footer;
 use crate::kind::{precision_of, zones_of};
+use crate::recorded::is_chosen_by_auto;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::store::Store;
 

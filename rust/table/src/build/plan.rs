@@ -9,18 +9,19 @@ use super::adopt::adoptable;
 use super::group::{Group, cut};
 use super::lost::lost;
 use super::task::BuildTask;
-use super::young::Begun;
-use super::{Adoption, threads};
-use crate::advise::Recorded;
+use super::threads;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar};
+use crate::file_time::Begun;
 use crate::footer::FileShape;
 use crate::kind::{Kind, files_per_segment};
 use crate::locks::BuildLock;
 use crate::options::BuildOptions;
+use crate::recorded::Recorded;
 use crate::report::Finding;
 use crate::snapshot::{Snapshot, read_shapes};
 use crate::table::Table;
+use crate::transaction::Adoption;
 
 /// A segment is not made smaller than this, where its index allows for more, just to have work for everybody.
 const LEAST_ROWS: u64 = 1 << 20;

@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::temp_file::TempFile;
 use lakemark_format::KeyType;
 use lakemark_index::bitmap::{Chunk, ChunkSource};
-
-use crate::store::PendingFile;
 
 /// Each chunk is read back in pieces of this size.
 const READ_BYTES: usize = 64 * 1024;
@@ -90,7 +89,7 @@ impl Waiting {
 pub(crate) struct Spill {
     budget: Arc<Budget>,
     folder: PathBuf,
-    file: Mutex<Option<(PendingFile, Arc<File>, u64)>>,
+    file: Mutex<Option<(TempFile, Arc<File>, u64)>>,
 }
 
 impl Spill {
@@ -107,7 +106,7 @@ impl Spill {
         self.budget.spilled.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
-            let pending = PendingFile::create(&self.folder)?;
+            let pending = TempFile::create(&self.folder)?;
             let Some(file) = pending.file() else { return Err(std::io::ErrorKind::NotFound.into()) };
             let file = Arc::new(file.try_clone()?);
             *slot = Some((pending, file, 0));

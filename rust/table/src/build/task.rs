@@ -11,7 +11,7 @@ use super::Context;
 use super::group::{Group, GroupFile, GroupResult, build_group};
 use super::part::BuildPart;
 use crate::error::{Error, ErrorKind, Result};
-use crate::footer::modified_ns;
+use crate::file_time::modified_ns;
 use crate::options::BuildOptions;
 use crate::schema;
 use crate::store::Store;

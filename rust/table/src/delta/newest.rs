@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStoreExt};
 
+use super::log::DeltaLog;
 use super::{DeltaState, LOG_FOLDER};
 use crate::error::Result;
 use crate::location::Location;
-use crate::versions::DeltaLog;
 
 /// What a table remembers of its log.
 #[derive(Default)]

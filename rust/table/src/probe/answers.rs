@@ -11,11 +11,11 @@ use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Trut
 use tokio::task::JoinSet;
 
 use super::choice::Choice;
-use super::is_same_data;
 use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
+use crate::identity::is_same_data;
 use crate::report::LeafReport;
 use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;

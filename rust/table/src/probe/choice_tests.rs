@@ -5,7 +5,7 @@ use lakemark_index::{KeyRanges, Reason, Test};
 
 use super::*;
 use crate::options::Columns;
-use crate::probe::Telling;
+use crate::options::Telling;
 
 const ROWS: f64 = 10_000_000.0;
 

@@ -7,7 +7,7 @@ use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::Count;
 use lakemark_index::{Leaf, Predicate, Test};
 
-use super::is_same_data;
+use crate::identity::is_same_data;
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 

@@ -8,8 +8,8 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
-use super::is_same_data;
 use crate::fields::Presence;
+use crate::identity::is_same_data;
 use crate::kind::Kind;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;

@@ -11,6 +11,7 @@ use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
 use super::sources::{Cover, Sources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
 use super::tally::{Allowed, CHEAP_ROWS, CONCURRENT_BATCHES, POSTING_BYTES, ROWS_PER_VALUE};
+use crate::options::Telling;
 use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
 
@@ -22,32 +23,6 @@ const TELL_VALUE: f64 = 400.0;
 const TELL_POSTING_BYTE: f64 = 5.0;
 /// To read a byte of slices and to count its bits among the chosen rows.
 const TELL_BYTE: f64 = 2.0;
-
-/// Values that marks would tell in place of reading them.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Telling {
-    /// Nanoseconds that it takes, all cores at work.
-    pub nanoseconds: f64,
-    /// The part of all rows that has to be wanted at least: with fewer, rows are as quickly read as values told.
-    pub least_share: f64,
-    /// What it read of directories to know.
-    pub index_reads: u64,
-    /// Bytes of these reads.
-    pub index_bytes: u64,
-}
-
-impl Telling {
-    /// Both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            nanoseconds: self.nanoseconds + other.nanoseconds,
-            least_share: self.least_share.max(other.least_share),
-            index_reads: self.index_reads + other.index_reads,
-            index_bytes: self.index_bytes + other.index_bytes,
-        }
-    }
-}
 
 /// What a segment of a column, or two over the same rows, could tell.
 #[derive(Clone, Copy)]

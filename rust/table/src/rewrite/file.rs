@@ -10,6 +10,7 @@ use lakemark_index::RowSet;
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
+use crate::columns::selection;
 use crate::conform::{Match, conform_batch};
 use crate::damage::damaged;
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
@@ -19,7 +20,6 @@ use crate::rewrite::copy::Copying;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::{Target, reader, unfit};
 use crate::snapshot::{DataFile, Snapshot};
-use crate::updates::selection;
 
 /// A data file with rows that newer ones replace.
 pub(super) struct OldFile {

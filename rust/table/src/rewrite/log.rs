@@ -11,12 +11,11 @@ use serde_json::Value;
 
 use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::Location;
+use crate::location::{Location, place_of};
 use crate::locks::{FileLock, holding};
 use crate::put::{NewFile, Put};
 use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
-use crate::rewrite::writer::place_of;
 use crate::snapshot::Snapshot;
 
 /// What became of an attempt to commit.

@@ -10,7 +10,8 @@ use tokio::io::AsyncWriteExt;
 
 use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
-use crate::rewrite::writer::{Target, place_of, unwritable};
+use crate::location::place_of;
+use crate::rewrite::writer::{Target, unwritable};
 
 pub(super) enum Output {
     Local(LocalFile),

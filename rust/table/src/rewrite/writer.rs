@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use crate::disk::{self, Step, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::footer::Footer;
+use crate::location::place_of;
 use crate::rewrite::encode::{Columns, RowGroup};
 use crate::rewrite::output::Output;
 use crate::snapshot::DataFile;
@@ -86,13 +87,6 @@ impl NewFile {
     pub(crate) fn rows(&self) -> u64 {
         self.row_groups.iter().map(|rows| u64::from(*rows)).sum()
     }
-}
-
-/// The place of a file by its path below a root. Other than with [`Path::join`], a percent sign in the path is one in
-/// the name.
-pub(crate) fn place_of(prefix: &Path, path: &str) -> Result<Path> {
-    let full = if prefix.as_ref().is_empty() { path.to_owned() } else { format!("{prefix}/{path}") };
-    Path::parse(&full).map_err(|error| Error::internal(format!("{path} cannot be a path")).with_source(error))
 }
 
 impl Target<'_> {

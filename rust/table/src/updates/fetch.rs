@@ -12,7 +12,7 @@ use lakemark_index::{RowSet, key_type_of};
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
@@ -20,6 +20,7 @@ use parquet::file::metadata::PageIndexPolicy;
 use super::key::{KeyColumns, Keys};
 use super::phase::Phase;
 use super::rows::{OwnColumns, batch, table_columns};
+use crate::columns::selection;
 use crate::conform::conform;
 use crate::damage::Guarded;
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
@@ -286,32 +287,6 @@ pub(super) struct PageBounds {
     pub rows: Vec<Range<u32>>,
     pub low: ArrayRef,
     pub high: ArrayRef,
-}
-
-/// Row groups with a chosen row, and the rows to take of them.
-pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
-    let (mut groups, mut selectors) = (Vec::new(), Vec::new());
-    let mut start = 0;
-    for (place, length) in row_groups.iter().enumerate() {
-        let end = start + length;
-        if rows.count_in(start, end) > 0 {
-            groups.push(place);
-            let inside = rows.slice(start, end);
-            let mut next = 0;
-            for range in inside.iter_ranges() {
-                if range.start > next {
-                    selectors.push(RowSelector::skip((range.start - next) as usize));
-                }
-                selectors.push(RowSelector::select((range.end - range.start) as usize));
-                next = range.end;
-            }
-            if next < *length {
-                selectors.push(RowSelector::skip((length - next) as usize));
-            }
-        }
-        start = end;
-    }
-    (groups, RowSelection::from(selectors))
 }
 
 /// What was read as rows of `schema`: other representations are cast, columns that the file lacks are NULL.

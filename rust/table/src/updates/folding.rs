@@ -23,7 +23,7 @@ use super::slice::Slice;
 use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
-use crate::footer::modified_ns;
+use crate::file_time::modified_ns;
 use crate::locks::holding;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;

@@ -16,7 +16,7 @@ use super::key::{KeyColumns, Keys};
 use super::pages::KeyPages;
 use super::rows::ChangeColumns;
 use crate::error::{Error, Result};
-use crate::footer::modified_ns;
+use crate::file_time::modified_ns;
 use crate::snapshot::DataFile;
 
 /// What makes a version of a data file: path below the root, size, time, tag.

@@ -30,7 +30,8 @@ use super::rows::{OPERATION, SET, batch, operation_rows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::{ColumnNames, OURS};
-use crate::store::{PendingFile, Store};
+use crate::store::Store;
+use crate::temp_file::TempFile;
 use crate::trust::Caught;
 
 /// Rows of a page of a run: small, so that few are read for few keys.
@@ -179,7 +180,7 @@ fn take_resolution(level: &Level, resolution: Resolution, changed: &RowSet) {
 pub(crate) struct RunWriter {
     store: Arc<Store>,
     /// Begun with the first rows, which tell how columns are encoded.
-    writer: Option<ArrowWriter<BufWriter<PendingFile>>>,
+    writer: Option<ArrowWriter<BufWriter<TempFile>>>,
     schema: SchemaRef,
     rows: u64,
     key: Arc<KeyColumns>,
@@ -241,7 +242,7 @@ impl RunWriter {
 
     /// Begins the file. Each scan decodes all of a run, so that its codec is a fast one, and dictionaries are made only where
     /// they are small: in row groups of a few thousand rows one of different values costs more than the values.
-    fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<BufWriter<PendingFile>>> {
+    fn begin(&self, first: &RecordBatch) -> Result<ArrowWriter<BufWriter<TempFile>>> {
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::LZ4_RAW)
             .set_data_page_row_count_limit(PAGE_ROWS)
@@ -257,7 +258,7 @@ impl RunWriter {
             }
         }
         let Some(folder) = self.store.updates_folder() else { return Err(not_local(&self.store)) };
-        let file = PendingFile::create(&folder).map_err(|error| unwritable(&self.store, error))?;
+        let file = TempFile::create(&folder).map_err(|error| unwritable(&self.store, error))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);
         let writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties.build()));
         writer.map_err(|error| unwritten(&self.store, error))

@@ -19,8 +19,9 @@ use super::overlay::Updated;
 use super::staged::{StagedRows, other_columns};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
-use crate::store::{PendingFile, Store};
+use crate::store::Store;
 use crate::table::Table;
+use crate::temp_file::TempFile;
 
 /// Bytes of rows that are sorted at a time.
 const SORTED_BYTES: usize = 32 << 20;
@@ -117,7 +118,7 @@ impl Staging {
             .flat_map(|(batch, keys)| keys.iter().enumerate().map(move |(row, key)| (key, (batch, row))));
         let mut order: Vec<(Row<'_>, (usize, usize))> = places.collect();
         order.sort_unstable();
-        let file = PendingFile::create(&folder).map_err(|error| unwritable(&self.store, error))?;
+        let file = TempFile::create(&folder).map_err(|error| unwritable(&self.store, error))?;
         let sink = BufWriter::with_capacity(BUFFER_BYTES, Sink { file, hasher: XxHash64::with_seed(0) });
         let mut writer = StreamWriter::try_new(sink, &first.schema()).map_err(|error| self.unstaged(error))?;
         let all: Vec<&RecordBatch> = batches.iter().collect();
@@ -147,7 +148,7 @@ impl Staging {
 /// The file, and the checksum of what was written to it.
 #[derive(Debug)]
 struct Sink {
-    file: PendingFile,
+    file: TempFile,
     hasher: XxHash64,
 }
 

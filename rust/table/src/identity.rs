@@ -5,9 +5,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
 
-use crate::build::is_young;
 use crate::columns::hash_column;
 use crate::error::Result;
+use crate::file_time::is_young;
 use crate::footer::{FileKey, Footer, file_key};
 use crate::snapshot::Snapshot;
 

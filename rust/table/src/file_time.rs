@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use object_store::ObjectMeta;
 
 use crate::disk;
-use crate::footer::modified_ns;
 use crate::local::changed_ns;
 
 /// How the tags of young files begin in manifests.
@@ -19,6 +18,11 @@ const COARSE: Duration = Duration::from_secs(2);
 /// The longest that the clock of a file system of ours does not move.
 const FINE: Duration = Duration::from_millis(10);
 const SECOND_NS: i128 = 1_000_000_000;
+
+/// Modification time of a listed file.
+pub(crate) fn modified_ns(meta: &ObjectMeta) -> i64 {
+    meta.last_modified.timestamp_nanos_opt().unwrap_or_default()
+}
 
 /// When a build began: nothing was read before.
 #[derive(Clone, Copy, Debug)]
