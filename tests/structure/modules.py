@@ -29,12 +29,10 @@ class Crate:
     Attributes:
         name: Its name, without `lakemark-`.
         uses: For each module, by its path, the paths of those that it uses.
-        lines: Lines of each module.
     """
 
     name: str
     uses: dict[str, set[str]] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
 
     def rooms(self) -> dict[str, set[str]]:
         """For each top-level module the top-level modules that it uses, itself left out."""
@@ -125,7 +123,7 @@ def read(folder: Path) -> Crate:
         if names and (names[-1] == "tests" or names[-1].endswith("_tests")):
             continue
         texts["::".join(names)] = path.read_text(encoding="utf-8")
-    crate = Crate(folder.name, lines={module: text.count("\n") for module, text in texts.items()})
+    crate = Crate(folder.name)
     given = _given(bare(texts.get("", "")), texts)
     for module, text in texts.items():
         if not module:

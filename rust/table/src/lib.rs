@@ -11,6 +11,8 @@
 //! - `conform`: values in the types of another schema, fields of structs by name; `exact`: the same without losing a digit
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `trust`: footers as readers take them; `local`: files of this machine, and what is none
+//! - `file_time`: when a file was written, and whether it may still be; `identity`: whether it is still the one that was indexed
+//! - `recorded`: what was predicted of an index; `temp_file`: files until they are whole
 //! - `damage`: bytes that the Parquet reader cannot read
 //! - `again`: what was listed and is gone is listed again
 //! - `advise`: samples of columns, the encoding that `auto` takes, which marks to build
