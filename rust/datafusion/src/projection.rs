@@ -127,13 +127,25 @@ pub(crate) fn giving(plan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -
     }
 }
 
-/// The same below a filter; none if the filter looks at whole structs, or if the scan reads no files.
+/// A filter over a scan that reads of structs only the fields that the filter looks at; none if it looks at no fields, or if the scan reads no files.
+pub(crate) fn of_fields(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let schema = filter.schema();
+    let columns = schema.fields().iter().enumerate();
+    let columns =
+        columns.map(|(place, field)| ProjectionExpr::new(Arc::new(Column::new(field.name(), place)), field.name()));
+    filtered(filter, &columns.collect::<Vec<_>>())
+}
+
+/// The same below a filter; none if whole structs are wanted by it or above, or if the scan reads no files.
 fn filtered(filter: &FilterExec, wanted: &[ProjectionExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = filter.input().schema();
     let given = filter.projection().as_deref();
     let place_of = |place: usize| given.map_or(Some(place), |given| given.get(place).copied());
     let below = wanted.iter().map(|wanted| moved(&wanted.expr, place_of, &schema)).collect::<Result<Vec<_>>>()?;
     let both = Wanted::by(below.iter().chain([filter.predicate()]), &schema)?;
+    if !both.has_fields() {
+        return Ok(None);
+    }
     let places: Option<Vec<usize>> = below.iter().map(|wanted| both.place(wanted, &schema)).collect();
     let Some(places) = places else { return Ok(None) };
     let Some(scan) = read(filter.input(), both.each())? else { return Ok(None) };
@@ -161,7 +173,7 @@ pub(crate) fn moved(
 }
 
 /// A scan of files that gives these; none if it is none.
-pub(crate) fn read(scan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn read(scan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !reads_files(scan) {
         return Ok(None);
     }

@@ -28,7 +28,6 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
@@ -46,7 +45,7 @@ use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
 use crate::known::KnownFiles;
-use crate::projection::{self, Wanted};
+use crate::projection;
 use crate::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::simplify::without_losses;
 use crate::statistics::Placed;
@@ -509,10 +508,10 @@ impl<'a> Planner<'a> {
             place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
         };
         let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
-        let FilteredScan { scan, filter, output } = FilteredScan { scan, filter, output }.of_fields()?;
         // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
         let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
-        Ok(Arc::new(filter.with_fetch(self.request.limit).build()?))
+        let filter = filter.with_fetch(self.request.limit).build()?;
+        Ok(projection::of_fields(&filter)?.unwrap_or_else(|| Arc::new(filter)))
     }
 
     /// The conjuncts that zone maps may judge. Bounds of floats leave NaN out, which is greater than every number: a page
@@ -530,29 +529,6 @@ impl<'a> Planner<'a> {
     fn repartitioned(&self, scan: Arc<dyn ExecutionPlan>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
         let cut = scan.repartitioned(partitions, self.state.config_options())?;
         Ok(cut.unwrap_or(scan))
-    }
-}
-
-/// A filter over a scan, and the places of its output in what is read.
-struct FilteredScan {
-    scan: Arc<dyn ExecutionPlan>,
-    filter: Arc<dyn PhysicalExpr>,
-    output: Vec<usize>,
-}
-
-impl FilteredScan {
-    /// The same that reads of structs only the fields that the filter looks at, if files are read.
-    fn of_fields(self) -> Result<Self> {
-        let schema = self.scan.schema();
-        let column =
-            |place: &usize| Arc::new(Column::new(schema.field(*place).name(), *place)) as Arc<dyn PhysicalExpr>;
-        let columns: Vec<_> = self.output.iter().map(column).collect();
-        let wanted = Wanted::by(columns.iter().chain([&self.filter]), &schema)?;
-        let narrower = if wanted.has_fields() { projection::read(&self.scan, wanted.each())? } else { None };
-        let Some(scan) = narrower else { return Ok(self) };
-        let output = columns.iter().filter_map(|column| wanted.place(column, &schema)).collect();
-        let filter = wanted.over(&self.filter, &schema, &scan.schema())?;
-        Ok(Self { scan, filter, output })
     }
 }
 

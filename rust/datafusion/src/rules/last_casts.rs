@@ -23,7 +23,7 @@ use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::output_requirements::OutputRequirementExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr, all_columns};
@@ -53,7 +53,7 @@ impl PhysicalOptimizerRule for LastCasts {
             if let Some(rows) = inputs.first_mut() {
                 *rows = cast_last(Arc::clone(rows))?;
             }
-            return with_inputs(plan, inputs);
+            return replace_children_if_necessary(plan, inputs);
         }
         cast_last(plan)
     }
@@ -65,10 +65,6 @@ impl PhysicalOptimizerRule for LastCasts {
     fn schema_check(&self) -> bool {
         true
     }
-}
-
-fn with_inputs(plan: Plan, inputs: Vec<Plan>) -> Result<Plan> {
-    plan.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
 /// The same plan, whose last operator makes the casts that were below its sort.
@@ -92,14 +88,14 @@ fn over_views(plan: &Plan) -> Result<Option<Plan>> {
         let by_columns = sort.expr().iter().all(|key| key.expr.is::<Column>());
         let below = sort.input().downcast_ref::<ProjectionExec>().filter(|_| is_short && by_columns);
         let Some(below) = below.map(without_casts).transpose()?.flatten() else { return Ok(None) };
-        return with_inputs(Arc::clone(plan), vec![below]).map(Some);
+        return replace_children_if_necessary(Arc::clone(plan), vec![below]).map(Some);
     }
     let hands_on = plan.is::<OutputRequirementExec>() || plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>();
     let chooses = plan.downcast_ref::<ProjectionExec>().is_some_and(|chosen| all_columns(chosen.expr()));
     match plan.children().as_slice() {
         [input] if hands_on || chooses => {
             let Some(input) = over_views(input)? else { return Ok(None) };
-            with_inputs(Arc::clone(plan), vec![input]).map(Some)
+            replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
         }
         _ => Ok(None),
     }
