@@ -91,14 +91,28 @@ fn over_views(plan: &Plan) -> Result<Option<Plan>> {
         return replace_children_if_necessary(Arc::clone(plan), vec![below]).map(Some);
     }
     let hands_on = plan.is::<OutputRequirementExec>() || plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>();
-    let chooses = plan.downcast_ref::<ProjectionExec>().is_some_and(|chosen| all_columns(chosen.expr()));
-    match plan.children().as_slice() {
-        [input] if hands_on || chooses => {
-            let Some(input) = over_views(input)? else { return Ok(None) };
-            replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
-        }
-        _ => Ok(None),
+    let chosen = plan.downcast_ref::<ProjectionExec>().filter(|projection| all_columns(projection.expr()));
+    let children = plan.children();
+    let [input] = children.as_slice() else { return Ok(None) };
+    if !hands_on && chosen.is_none() {
+        return Ok(None);
     }
+    let Some(input) = over_views(input)? else { return Ok(None) };
+    match chosen {
+        Some(chosen) => with_input(chosen, chosen.expr().iter().cloned(), input).map(Some),
+        None => replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some),
+    }
+}
+
+/// A projection made anew: one whose input is replaced keeps the types that it had.
+fn with_input(
+    projection: &ProjectionExec,
+    output: impl IntoIterator<Item = ProjectionExpr>,
+    input: Plan,
+) -> Result<Plan> {
+    let output: Vec<ProjectionExpr> = output.into_iter().collect();
+    let schema = projection.schema();
+    Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(output, input, schema.as_ref())?))
 }
 
 /// The projection with views in the place of texts and bytes that it casts them to; none if it casts none. The order of a view is that of its text.
@@ -116,9 +130,7 @@ fn without_casts(projection: &ProjectionExec) -> Result<Option<Plan>> {
     if !has_casts {
         return Ok(None);
     }
-    let input = Arc::clone(projection.input());
-    let views = ProjectionExec::try_new_with_schema_metadata(bare, input, projection.schema().as_ref())?;
-    Ok(Some(Arc::new(views)))
+    with_input(projection, bare, Arc::clone(projection.input())).map(Some)
 }
 
 /// The column of views that an expression casts to what these are views of.

@@ -12,7 +12,7 @@ use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use crate::fixture::{FILE_ROWS, batch, both, folder, mark, open, rows, scans, session, text};
 
 /// Statements that gather texts.
-const GATHERING: [&str; 18] = [
+const GATHERING: [&str; 21] = [
     "SELECT s, count(*) FROM t GROUP BY s",
     "SELECT max(s), min(upper(s)), count(DISTINCT s) FROM t",
     "SELECT DISTINCT s FROM t WHERE s LIKE 'ab%'",
@@ -30,6 +30,9 @@ const GATHERING: [&str; 18] = [
     "SELECT s FROM t UNION SELECT s FROM t",
     "SELECT CASE WHEN k = 1 THEN 'a' ELSE s END AS c, count(*) FROM t GROUP BY 1",
     "SELECT u.s FROM (SELECT s FROM t WHERE id < 9 UNION ALL SELECT s FROM t WHERE id > 2990) u WHERE EXISTS (SELECT 1 FROM t m WHERE m.s = u.s AND u.s LIKE 'a%')",
+    "SELECT a.id, b.s FROM t a JOIN t b ON a.id = b.id ORDER BY a.k DESC, b.id LIMIT 9",
+    "SELECT id, s FROM t WHERE id <> (SELECT max(id) FROM t) ORDER BY k DESC, id LIMIT 9 OFFSET 2",
+    "SELECT q.s FROM (SELECT a.s, a.id, b.k FROM t a JOIN t b ON a.s = b.s AND a.id = b.id ORDER BY b.k, a.id LIMIT 30) q ORDER BY q.id LIMIT 5",
     "SELECT substr(s, 2) AS a, starts_with(s, 'gr') AS b, count(*) FROM t WHERE s <> '' GROUP BY 1, 2",
 ];
 
