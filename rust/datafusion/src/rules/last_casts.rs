@@ -48,14 +48,7 @@ pub(super) struct LastCasts;
 
 impl PhysicalOptimizerRule for LastCasts {
     fn optimize(&self, plan: Plan, _: &ConfigOptions) -> Result<Plan> {
-        if plan.is::<ScalarSubqueryExec>() || plan.is::<AnalyzeExec>() {
-            let mut inputs: Vec<Plan> = plan.children().into_iter().cloned().collect();
-            if let Some(rows) = inputs.first_mut() {
-                *rows = cast_last(Arc::clone(rows))?;
-            }
-            return replace_children_if_necessary(plan, inputs);
-        }
-        cast_last(plan)
+        at_end(plan)
     }
 
     fn name(&self) -> &'static str {
@@ -65,6 +58,20 @@ impl PhysicalOptimizerRule for LastCasts {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Looks for the end of the statement below what only stands above it.
+fn at_end(plan: Plan) -> Result<Plan> {
+    let explains = |plan: &Plan| plan.is::<AnalyzeExec>();
+    let is_asked_for = plan.is::<OutputRequirementExec>() && plan.children().into_iter().any(explains);
+    if !plan.is::<ScalarSubqueryExec>() && !explains(&plan) && !is_asked_for {
+        return cast_last(plan);
+    }
+    let mut inputs: Vec<Plan> = plan.children().into_iter().cloned().collect();
+    if let Some(rows) = inputs.first_mut() {
+        *rows = at_end(Arc::clone(rows))?;
+    }
+    replace_children_if_necessary(plan, inputs)
 }
 
 /// The same plan, whose last operator makes the casts that were below its sort.

@@ -193,6 +193,8 @@ async fn the_first_rows_of_a_sort_are_cast_alone() {
         let (cast, sort) = (shown.find("CAST(").unwrap(), shown.find("SortExec").unwrap());
         assert_eq!(cast < sort, are_alone, "{shown}");
         assert_eq!(shown.contains("LastCastsExec"), are_alone, "{shown}");
+        let analyzed = rows(&session, &format!("EXPLAIN ANALYZE {first} {limit}")).await.join("\n");
+        assert_eq!(analyzed.contains("LastCastsExec"), are_alone, "{analyzed}");
     }
 }
 
