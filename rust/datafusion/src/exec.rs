@@ -45,7 +45,7 @@ use crate::damage::NamedRows;
 use crate::dynamic::Prober;
 use crate::facts::Facts;
 use crate::held::Held;
-use crate::projection::{self, Wanted, reads_columns, reads_files};
+use crate::projection::{self, Wanted, have_lambdas, reads_columns, reads_files};
 use crate::reader::Footers;
 use crate::statistics::share_of;
 
@@ -478,6 +478,9 @@ impl ExecutionPlan for LakemarkScanExec {
         let (exprs, named) = (projection.expr(), &self.parts.named);
         let wanted = Wanted::by(exprs.iter().map(|own| &own.expr), named)?;
         if !wanted.has_fields() || !self.filters.is_empty() || self.first_rows.is_some() {
+            return Ok(None);
+        }
+        if have_lambdas(exprs.iter().map(|own| &own.expr))? {
             return Ok(None);
         }
         let each = wanted.each();

@@ -19,7 +19,7 @@ use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::datasource::physical_plan::{FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, LambdaExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
@@ -127,6 +127,17 @@ pub(crate) fn giving(plan: &Arc<dyn ExecutionPlan>, wanted: &[ProjectionExpr]) -
     }
 }
 
+/// Whether an expression has a lambda, which goes by how many columns stood around it when it was planned: over more columns DataFusion 55 takes one of
+/// these for its variable.
+pub(crate) fn has_lambda(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    expr.exists(|part| Ok(part.is::<LambdaExpr>()))
+}
+
+/// Whether one of these has.
+pub(crate) fn have_lambdas<'e>(mut exprs: impl Iterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
+    exprs.try_fold(false, |found, expr| Ok(found || has_lambda(expr)?))
+}
+
 /// A filter over a scan that reads of structs only the fields that the filter looks at; none if it looks at no fields, or if the scan reads no files.
 pub(crate) fn of_fields(filter: &FilterExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let schema = filter.schema();
@@ -143,7 +154,7 @@ fn filtered(filter: &FilterExec, wanted: &[ProjectionExpr]) -> Result<Option<Arc
     let place_of = |place: usize| given.map_or(Some(place), |given| given.get(place).copied());
     let below = wanted.iter().map(|wanted| moved(&wanted.expr, place_of, &schema)).collect::<Result<Vec<_>>>()?;
     let both = Wanted::by(below.iter().chain([filter.predicate()]), &schema)?;
-    if !both.has_fields() {
+    if !both.has_fields() || have_lambdas(below.iter().chain([filter.predicate()]))? {
         return Ok(None);
     }
     let places: Option<Vec<usize>> = below.iter().map(|wanted| both.place(wanted, &schema)).collect();

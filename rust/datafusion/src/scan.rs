@@ -45,7 +45,7 @@ use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
 use crate::held::Held;
 use crate::known::KnownFiles;
-use crate::projection;
+use crate::projection::{self, have_lambdas};
 use crate::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::simplify::without_losses;
 use crate::statistics::Placed;
@@ -299,7 +299,7 @@ impl<'a> Planner<'a> {
         let partitions = self.state.config().target_partitions().max(1);
         let limit = self.request.limit;
         let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
-        let closed = self.closed_gaps(&self.table_schema, chosen, None, limit);
+        let closed = self.closed_gaps(&self.table_schema, chosen, None, limit)?;
         let mut files = Vec::with_capacity(work.certain.len());
         let known = self.known_statistics(work.certain.iter().map(|(file, _, _)| *file))?;
         for ((place, (file, row_groups, rows)), known) in work.certain.iter().enumerate().zip(known) {
@@ -322,7 +322,7 @@ impl<'a> Planner<'a> {
         let partitions = self.state.config().target_partitions().max(1);
         let (read, prunable, limit) = self.reading();
         let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
-        let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit);
+        let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit)?;
         let mut files = Vec::with_capacity(work.checked.len());
         let known = self.known_statistics(work.checked.iter().map(|(file, _)| *file))?;
         for ((place, (file, chosen)), known) in work.checked.iter().enumerate().zip(known) {
@@ -366,18 +366,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Closes gaps of files of which these rows are chosen. Not for a limit, which counts the rows that are read, and not where the reader
-    /// filters: it would ask the predicate of rows that are hidden.
+    /// filters: it would ask the predicate of rows that are hidden. Nor for a lambda: closing a gap takes two more columns.
     fn closed_gaps<'r>(
         &self,
         schema: &TableSchema,
         chosen: impl Iterator<Item = Option<&'r RowSet>>,
         prunable: Option<&Arc<dyn PhysicalExpr>>,
         limit: Option<usize>,
-    ) -> Option<ClosedGaps> {
-        if limit.is_some() || self.reader_filters() {
-            return None;
+    ) -> Result<Option<ClosedGaps>> {
+        if limit.is_some() || self.reader_filters() || have_lambdas(self.predicate.iter())? {
+            return Ok(None);
         }
-        ClosedGaps::of(schema, chosen, prunable.is_some())
+        Ok(ClosedGaps::of(schema, chosen, prunable.is_some()))
     }
 
     fn reader_filters(&self) -> bool {
@@ -459,7 +459,7 @@ impl<'a> Planner<'a> {
         limit: Option<usize>,
     ) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
         let chosen = pending.files.iter().map(|file| Some(&file.rows));
-        let closed = self.closed_gaps(&source.schema, chosen, prunable, limit);
+        let closed = self.closed_gaps(&source.schema, chosen, prunable, limit)?;
         let mut files = Vec::with_capacity(pending.files.len());
         for (place, file) in pending.files.iter().enumerate() {
             let whole = PartitionedFile::new_from_meta(file.meta.clone());

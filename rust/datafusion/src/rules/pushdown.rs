@@ -38,6 +38,7 @@ use datafusion::physical_plan::union::UnionExec;
 
 use super::barriers::BarrierExec;
 use crate::exec::LakemarkScanExec;
+use crate::projection::has_lambda;
 
 type Plan = Arc<dyn ExecutionPlan>;
 type Filter = Arc<dyn PhysicalExpr>;
@@ -164,8 +165,11 @@ fn named(filter: &Filter, schema: &SchemaRef) -> Result<Option<Filter>> {
     rewritten(filter, |column| column_of(schema, column))
 }
 
-/// A filter with something else in the place of each column; none if one has nothing.
+/// A filter with something else in the place of each column; none if one has nothing, or if there is a lambda, which goes by the columns around it.
 fn rewritten(filter: &Filter, new: impl Fn(usize) -> Option<Filter>) -> Result<Option<Filter>> {
+    if has_lambda(filter)? {
+        return Ok(None);
+    }
     let mut is_whole = true;
     let filter = Arc::clone(filter).transform_down(|expr| {
         let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };

@@ -25,7 +25,9 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, Projection, Subquery, TableScan, TableScanBuilder};
+use datafusion::logical_expr::{
+    Distinct, Expr, ExprSchemable, LogicalPlan, Projection, Subquery, TableScan, TableScanBuilder,
+};
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
@@ -128,10 +130,19 @@ fn joins(plan: &LogicalPlan) -> Result<bool> {
     Ok(joins)
 }
 
-/// Whether an expression gives the type of a text, or turns a text into one of another type: around a view it would be another expression.
+/// Whether an expression gives the type of a text, turns a text into one of another type, or knows one by heart: around a view it would be another
+/// expression. The variable of a lambda and the key that a value of a map is asked for keep the types that they were written with.
 fn tells_types(expr: &Expr, node: &LogicalPlan) -> bool {
     match expr {
-        Expr::ScalarFunction(call) => call.name().starts_with("arrow_"),
+        Expr::LambdaVariable(_) => true,
+        Expr::ScalarFunction(call) => {
+            let is_of_map = |base: &Expr| {
+                let data_type = base.get_type(&merge_schema(&node.inputs()));
+                data_type.is_ok_and(|data_type| matches!(data_type, DataType::Map(..)))
+            };
+            call.name().starts_with("arrow_")
+                || (call.name() == "get_field" && call.args.first().is_some_and(is_of_map))
+        }
         Expr::Cast(cast) => {
             let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8);
             let Expr::Column(column) = cast.expr.as_ref() else { return false };

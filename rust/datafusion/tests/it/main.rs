@@ -14,6 +14,7 @@ mod fixture;
 mod in_lists;
 mod inexact;
 mod joins;
+mod lambdas;
 mod lists;
 mod lookup;
 mod nested;
