@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, MapArray};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BooleanArray, Int32Array, MapArray, make_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{nullif, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
@@ -203,6 +203,22 @@ pub(crate) fn leaf_values(array: &ArrayRef, key: Option<&str>) -> Result<ArrayRe
 pub fn null_within(values: &ArrayRef, outer: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
     let Some(outer) = outer.filter(|outer| outer.null_count() > 0) else { return Ok(Arc::clone(values)) };
     nullif(values, &BooleanArray::new(!outer.inner(), None))
+}
+
+/// The same values with NULL in every field of a struct that is NULL, as Parquet files have them: who takes a field out of a struct gets what stands there.
+///
+/// # Errors
+/// A field is of a type that Arrow cannot make NULL.
+pub(crate) fn null_fields(values: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    if !values.data_type().is_nested() {
+        return Ok(Arc::clone(values));
+    }
+    let data = values.to_data();
+    let outer = if matches!(values.data_type(), DataType::Struct(_)) { values.nulls() } else { None };
+    let inside = |child: &ArrayData| null_fields(&null_within(&make_array(child.clone()), outer)?);
+    let children = data.child_data().iter().map(|child| Ok(inside(child)?.to_data()));
+    let children = children.collect::<Result<Vec<_>, ArrowError>>()?;
+    Ok(make_array(data.into_builder().child_data(children).build()?))
 }
 
 /// For each map the value of the first entry with the key.

@@ -15,6 +15,7 @@ use super::rows::batch;
 use crate::conform::unknown_field;
 use crate::error::{Error, ErrorKind, Result};
 use crate::exact;
+use crate::fields::null_fields;
 use crate::snapshot::Snapshot;
 
 /// One operation on some rows.
@@ -111,7 +112,9 @@ pub(crate) fn fitted(change: &Change, table: &SchemaRef, key: &KeyColumns) -> Re
             (Operation::Update, None) if !is_key => continue,
             (_, Some(column)) => {
                 refuse_unknown_fields(column.data_type(), field)?;
-                cast_exactly(column, field)?
+                null_fields(&cast_exactly(column, field)?).map_err(|error| {
+                    Error::internal(format!("fields of {} cannot be NULL", field.name())).with_source(error)
+                })?
             }
             (_, None) if is_key => return Err(lacks_key(*operation, key)),
             (_, None) => new_null_array(field.data_type(), rows.num_rows()),
