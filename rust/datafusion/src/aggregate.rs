@@ -32,7 +32,7 @@ pub use exec::IndexAggregateExec;
 use question::Question;
 
 /// The optimizer rule. [`session_context`](crate::session_context) has it; other sessions add it behind DataFusion's own
-/// rule `aggregate_statistics`, or at the end.
+/// rules `aggregate_statistics` and `LimitedDistinctAggregation`, or at the end.
 #[derive(Debug, Default)]
 pub struct IndexAggregates;
 

@@ -116,7 +116,7 @@ impl Prober {
             return Ok(None);
         }
         let columns = std::slice::from_ref(&leaf.column);
-        let request = TallyRequest { columns, predicate: asked, files: &probe.files, summed: None };
+        let request = TallyRequest { columns, predicate: asked, files: &probe.files, summed: None, few: false };
         self.snapshot.tally(&request).await.map(Some).map_err(to_engine)
     }
 

@@ -63,9 +63,10 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let behind = filters.map_or(rules.len(), |place| place + 1);
     rules.insert(behind, Arc::new(TopRows));
     rules.insert(behind, Arc::new(JoinKeys));
-    // What statistics answer is answered; the aggregates that are left still have one phase.
     let statistics = place_of(&rules, "aggregate_statistics");
-    rules.insert(statistics.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
+    // What statistics answer is answered, and aggregates know after how many groups they may end. Partial and final ones still follow each other.
+    let limited = place_of(&rules, "LimitedDistinctAggregation").max(statistics);
+    rules.insert(limited.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
     rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
     // It goes by what is known of rows, and moves limits.
     let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);

@@ -197,7 +197,7 @@ impl<'a> Groups<'a> {
     async fn ask(&mut self, pinned: &Pinned, filter: &str, probe: &Probe, columns: &[String]) -> Result<bool> {
         let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
         let summed = columns.iter().find(|column| self.is_summed(column)).map(String::as_str);
-        let request = TallyRequest { columns, predicate: &predicate, files: &probe.files, summed };
+        let request = TallyRequest { columns, predicate: &predicate, files: &probe.files, summed, few: false };
         let tally = pinned.snapshot.tally(&request).await?;
         let values: usize = tally.parts.iter().map(|part| part.rows.len()).sum();
         if values > MAX_VALUES || !tally.answered.iter().all(|answered| *answered) {

@@ -151,7 +151,8 @@ impl Asker {
         let mut magnitudes = vec![0.0; self.question.measures.len()];
         for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
-            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed };
+            let few = self.question.ends_early;
+            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed, few };
             let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
             self.count("index_reads", tally.index_reads);
             self.count("index_bytes", tally.index_bytes);

@@ -35,6 +35,8 @@ pub(crate) struct Question {
     pub(crate) measures: Vec<Measure>,
     /// The columns that these read.
     pub(crate) columns: Vec<String>,
+    /// Whether the first groups that are found are enough.
+    pub(crate) ends_early: bool,
 }
 
 /// An aggregate function that the index can answer.
@@ -125,7 +127,6 @@ impl Question {
         let scan = below.map_or(aggregate.input(), ProjectionExec::input).downcast_ref::<LakemarkScanExec>()?;
         let plain = *aggregate.mode() == AggregateMode::Partial
             && aggregate.group_expr().is_single()
-            && aggregate.limit_options().is_none()
             && aggregate.filter_expr().iter().all(Option::is_none);
         if !plain {
             return None;
@@ -146,9 +147,12 @@ impl Question {
         if read().any(is_volatile) || !columns.iter().all(|column| facts.snapshot.can_tell(column)) {
             return None;
         }
-        let question = Self { groups, measures, columns };
+        let ends_early = aggregate.limit_options().is_some();
+        let question = Self { groups, measures, columns, ends_early };
         let answerable =
             (1..=2).contains(&question.columns.len()) || question.is_separable() || question.bounds().is_some();
+        // Of several columns it is not known whether their groups are few.
+        let answerable = answerable && (!ends_early || question.columns.len() == 1 && question.measures.is_empty());
         (answerable && facts.may_know_rows()).then_some(question)
     }
 

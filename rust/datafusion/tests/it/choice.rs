@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::physical_plan::displayable;
 use datafusion::physical_plan::metrics::MetricValue;
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession, QueryOptions, count, explain};
 use lakemark_table::Reason;
@@ -15,7 +16,7 @@ use crate::fixture::{both, mark, metric, open, ran, rows, scans, session, told};
 
 const ROWS: usize = 400_000;
 
-/// `spread` and `sorted` hold 0 to 999, each in about four hundred rows, `half` holds 0 and 1, and `state` is `bad` in every
+/// `spread` and `sorted` hold 0 to 999, each in about four hundred rows, `tens` 0 to 39,999 in ten rows each, `half` holds 0 and 1, and `state` is `bad` in every
 /// hundredth row or so. Neighbours have nothing to do with one another, but for `sorted`.
 fn write(folder: &Path) {
     let mixed = |row: usize| (row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % 1_000_003;
@@ -26,6 +27,7 @@ fn write(folder: &Path) {
         ("id", Arc::new(Int64Array::from_iter_values(0..400_000)) as ArrayRef),
         ("spread", Arc::new(Int32Array::from(spread)) as ArrayRef),
         ("sorted", Arc::new(Int32Array::from_iter_values((0..400_000).map(|row| row / 400))) as ArrayRef),
+        ("tens", Arc::new(Int32Array::from_iter_values((0..400_000).map(|row| row * 7 % 40_000))) as ArrayRef),
         ("half", Arc::new(Int16Array::from(half)) as ArrayRef),
         ("state", Arc::new(StringArray::from(state)) as ArrayRef),
     ])
@@ -133,6 +135,52 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
+}
+
+/// Adding a row up takes a twentieth of telling a value, and grouping it a quarter.
+#[tokio::test]
+async fn many_values_are_told_for_groups_and_read_for_sums() {
+    let folder = TempDir::new().unwrap();
+    write(folder.path());
+    mark(folder.path(), &["spread", "tens"]).await;
+    let session = session(folder.path()).await;
+    for (sql, files) in [
+        ("SELECT sum(spread), avg(spread) FROM t", 1),
+        ("SELECT sum(tens) FROM t", 0),
+        ("SELECT avg(tens), count(*) FROM t", 0),
+        ("SELECT count(DISTINCT tens) FROM t", 1),
+        ("SELECT tens, count(*) FROM t GROUP BY tens", 1),
+        ("SELECT tens, sum(tens) FROM t GROUP BY tens", 1),
+    ] {
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!(told(&plan, "files_answered"), files, "{sql}");
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without, "{sql}");
+    }
+}
+
+/// The engine ends with the first groups that it finds; the index tells all of them, if they are few.
+#[tokio::test]
+async fn the_first_of_many_groups_are_left_to_the_engine() {
+    let folder = TempDir::new().unwrap();
+    write(folder.path());
+    mark(folder.path(), &["half", "tens", "spread"]).await;
+    let session = session(folder.path()).await;
+    for (sql, is_told, count) in [
+        ("SELECT DISTINCT half FROM t LIMIT 5", true, 2),
+        ("SELECT DISTINCT spread FROM t LIMIT 5", true, 5),
+        ("SELECT DISTINCT tens FROM t LIMIT 5", false, 5),
+        ("SELECT tens, half FROM t GROUP BY tens, half LIMIT 5", false, 5),
+        ("SELECT DISTINCT tens FROM t", true, 40_000),
+    ] {
+        let (plan, found) = ran(&session, sql).await;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert_eq!((metric(&plan, "bytes_scanned") == 0, found), (is_told, count), "{sql}: {shown}");
+        assert_eq!(shown.contains("lim=[5]"), sql.contains("LIMIT"), "{sql}: {shown}");
+    }
+    // Rows enough for ten times as many groups are not read.
+    let (plan, _) = ran(&session, "SELECT DISTINCT tens FROM t LIMIT 5").await;
+    assert!(metric(&plan, "output_rows") < ROWS / 4);
 }
 
 /// Rows that the reader hands to the filter.

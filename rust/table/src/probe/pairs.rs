@@ -16,8 +16,8 @@ use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
 use super::sources::{Cover, CoveredFile, Sources, shared_files};
 use super::tally::{
-    Allowed, CHEAP_ROWS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque, list_range, total_of,
-    touched_rows, values_of,
+    Allowed, CHEAP_ROWS, Counted, ROWS_PER_VALUE, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
+    list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
 use crate::segments::{Damage, ReadCounter, Segment};
@@ -136,7 +136,9 @@ struct Numbers {
 impl Job {
     async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
         self.leave_opaque(counter).await?;
-        let Some(values) = values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, counter).await? else {
+        let Some(values) =
+            values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, ROWS_PER_VALUE, counter).await?
+        else {
             return Ok(None);
         };
         let mut mask = Mask::new(self.counted.segment.directory.universe);
@@ -186,7 +188,7 @@ impl Job {
                 (concat(&values).map_err(Damage::corrupt)?, vec![false; values.len()])
             }
             Numbered::Values(column) => {
-                let values = values_of(&column.segment, &column.allowed, &self.chosen, counter).await?;
+                let values = values_of(&column.segment, &column.allowed, &self.chosen, ROWS_PER_VALUE, counter).await?;
                 let Some(values) = values.filter(|values| self.is_worth_it(values.len() + 1, counted, values)) else {
                     return Ok(None);
                 };

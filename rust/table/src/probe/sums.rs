@@ -22,8 +22,8 @@ use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
 use super::sources::{CoveredFile, Sources, shared_files};
 use super::tally::{
-    Allowed, BITMAP_BYTES, CHEAP_ROWS, Counted, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
-    list_range, total_of, touched_rows, values_of,
+    Allowed, BITMAP_BYTES, CHEAP_ROWS, Counted, ROWS_PER_VALUE, Tally, TallyPart, TallyRequest, batches, certain,
+    drop_opaque, list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
 use crate::segments::{Damage, ReadCounter, Segment};
@@ -202,7 +202,7 @@ impl Job {
                 if !self.are_few(least, &dense) {
                     return Ok(None);
                 }
-                let values = values_of(segment, allowed, &self.chosen, counter).await?;
+                let values = values_of(segment, allowed, &self.chosen, ROWS_PER_VALUE, counter).await?;
                 match values.filter(|values| self.are_few(values.len() + 1, &dense) && are_clear(values, segment)) {
                     Some(values) => values,
                     None => return Ok(None),

@@ -39,8 +39,12 @@ pub(super) const CONCURRENT_BATCHES: usize = 4;
 pub(super) const POSTING_BYTES: u64 = 4 << 20;
 /// Rows of an index that are always worth decoding.
 pub(super) const CHEAP_ROWS: u64 = 1 << 16;
-/// With fewer rows than this for each value, rows are as quickly read as values.
+/// Values that are always worth telling, at some 400 ns each.
+pub(super) const CHEAP_VALUES: u64 = 1 << 12;
+/// With fewer rows than this for each value, rows are as quickly read and grouped as values are told.
 pub(super) const ROWS_PER_VALUE: u64 = 4;
+/// The same where rows are only read and added up, at some 20 ns each.
+pub(super) const ROWS_PER_SUMMED_VALUE: u64 = 20;
 /// Rows that a scan decodes to get at one: about a page.
 const PAGE_ROWS: u32 = 8192;
 
@@ -57,6 +61,8 @@ pub struct TallyRequest<'a> {
     /// others then, as many and with the same sum in each group, of which none lie further apart. Where they are told by bit slices, that
     /// takes a look at no row.
     pub summed: Option<&'a str>,
+    /// Whether values are told only where they are few: who ends with the first groups finds these as soon in the rows.
+    pub few: bool,
 }
 
 /// How many rows hold each value.
@@ -120,7 +126,8 @@ async fn add_values(
     let jobs = covers.into_iter().filter_map(|cover| {
         let intact = cover.files.iter().all(is_intact);
         let allowed = Allowed { alone: allowed.alone && intact, ..allowed.clone() };
-        Job::new(cover, request.files, allowed, &data_type)
+        let rows_per_value = if request.few { u64::MAX } else { rows_per_value(request.summed == Some(column)) };
+        Job::new(cover, request.files, allowed, &data_type).map(|job| Job { rows_per_value, ..job })
     });
     let jobs = jobs.map(|job| {
         let counter = Arc::clone(counter);
@@ -275,6 +282,8 @@ struct Job {
     /// The rows with these values are just the chosen ones.
     by_value: bool,
     chosen: Vec<(CoveredFile, RowSet)>,
+    /// How many rows there have to be for each value.
+    rows_per_value: u64,
 }
 
 impl Job {
@@ -290,7 +299,8 @@ impl Job {
         let whole = total == directory.rows();
         let alone = allowed.alone && chosen.len() == directory.files.len();
         let by_value = directory.opaque.rows == 0 && (whole || alone);
-        (total > 0).then(|| Self { segment, data_type: data_type.clone(), allowed, by_value, chosen })
+        let (data_type, rows_per_value) = (data_type.clone(), ROWS_PER_VALUE);
+        (total > 0).then_some(Self { segment, data_type, allowed, by_value, chosen, rows_per_value })
     }
 
     async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
@@ -317,7 +327,8 @@ impl Job {
     }
 
     async fn count_by_values(&self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
-        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, counter).await? else {
+        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, self.rows_per_value, counter).await?
+        else {
             return Ok(None);
         };
         let counts: Vec<u64> = values.iter().map(|value| u64::from(value.rows)).collect();
@@ -331,7 +342,8 @@ impl Job {
         nulls: u64,
         counter: &Arc<ReadCounter>,
     ) -> Result<Option<Counted>, Damage> {
-        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, counter).await? else {
+        let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, self.rows_per_value, counter).await?
+        else {
             return Ok(None);
         };
         let index_rows: u64 = values.iter().map(|value| u64::from(value.rows)).sum();
@@ -413,15 +425,21 @@ impl Job {
     }
 }
 
+/// How many rows there have to be for each value that is told: what they are added up for alone is quickly read.
+pub(super) fn rows_per_value(is_summed: bool) -> u64 {
+    if is_summed { ROWS_PER_SUMMED_VALUE } else { ROWS_PER_VALUE }
+}
+
 /// The values that chosen rows may have; none if they are so many that reading the rows is no worse.
 pub(super) async fn values_of(
     segment: &Segment,
     allowed: &Allowed,
     chosen: &[(CoveredFile, RowSet)],
+    rows_per_value: u64,
     counter: &ReadCounter,
 ) -> Result<Option<Vec<GroupValue>>, Damage> {
     let groups = Groups::new(&segment.directory, allowed.ranges.clone());
-    if groups.value_limit() > CHEAP_ROWS.max(total_of(chosen) / ROWS_PER_VALUE) {
+    if groups.value_limit() > CHEAP_VALUES.max(total_of(chosen) / rows_per_value) {
         return Ok(None);
     }
     let bytes = segment.read(&groups.block_ranges(), counter).await?;

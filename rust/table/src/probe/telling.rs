@@ -10,7 +10,7 @@ use super::CORES;
 use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
 use super::sources::{Cover, Sources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
-use super::tally::{Allowed, CHEAP_ROWS, CONCURRENT_BATCHES, POSTING_BYTES, ROWS_PER_VALUE};
+use super::tally::{Allowed, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
 use crate::options::Telling;
 use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
@@ -82,6 +82,8 @@ struct Limits {
     rows: f64,
     values: f64,
     posting_bytes: u64,
+    /// How many rows there have to be for each value.
+    rows_per_value: f64,
     /// Slices whose bits are counted, where only a sum is asked for, and their bytes.
     slices: Option<(usize, u64)>,
     has_postings: bool,
@@ -98,6 +100,7 @@ impl Limits {
             rows: directory.rows() as f64,
             values: values as f64,
             posting_bytes: directory.blocks.iter().map(|block| block.postings_length).sum(),
+            rows_per_value: rows_per_value(is_summed) as f64,
             slices: slices.map(|dense| (dense.slice_ranges().len(), dense.bytes())),
             has_postings: directory.encoding.has_postings(),
         }
@@ -108,8 +111,8 @@ impl Limits {
         if let Some((_, bytes)) = self.slices {
             return Some(Part { files, least_share: 0.0, work: bytes as f64 * TELL_BYTE, cores: 1.0 });
         }
-        let is_cheap = self.values <= CHEAP_ROWS as f64;
-        let least_share = if is_cheap { 0.0 } else { self.values * ROWS_PER_VALUE as f64 / self.rows.max(1.0) };
+        let is_cheap = self.values <= CHEAP_VALUES as f64;
+        let least_share = if is_cheap { 0.0 } else { self.values * self.rows_per_value / self.rows.max(1.0) };
         let batches = if self.has_postings { self.posting_bytes.div_ceil(POSTING_BYTES) as f64 } else { 1.0 };
         let cores = batches.clamp(1.0, CONCURRENT_BATCHES as f64);
         (least_share <= 1.0).then_some(Part { files, least_share, work: self.work(), cores })

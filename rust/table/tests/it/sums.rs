@@ -49,7 +49,7 @@ async fn marked(files: i64, per_segment: &str) -> (TempDir, Arc<Table>) {
 async fn tally(snapshot: &Snapshot, columns: &[&str], summed: Option<&str>, predicate: &Predicate) -> Tally {
     let files = probe(snapshot, predicate).await.files;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-    snapshot.tally(&TallyRequest { columns: &columns, predicate, files: &files, summed }).await.unwrap()
+    snapshot.tally(&TallyRequest { columns: &columns, predicate, files: &files, summed, few: false }).await.unwrap()
 }
 
 fn sums(tally: &Tally, columns: &[&str], summed: &str) -> Sums {
@@ -181,7 +181,8 @@ async fn law_5_slices_that_are_damaged_are_not_summed() {
         uncertain: RowSet::empty(ROWS as u32),
     };
     assert!(matches!(&files[0], FileProbe::Known { certain, .. } if certain.is_full()));
-    let request = TallyRequest { columns: &columns, predicate: &whole(), files: &[some], summed: Some("v") };
+    let request =
+        TallyRequest { columns: &columns, predicate: &whole(), files: &[some], summed: Some("v"), few: false };
     let damaged = snapshot.tally(&request).await.unwrap();
     assert_eq!((damaged.answered, damaged.parts.len()), (vec![false], 0));
 }

@@ -20,7 +20,7 @@ type Chosen = fn(Option<i32>) -> bool;
 async fn tally(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> (Tally, Probe) {
     let found = probe(snapshot, predicate).await;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-    let request = TallyRequest { columns: &columns, predicate, files: &found.files, summed: None };
+    let request = TallyRequest { columns: &columns, predicate, files: &found.files, summed: None, few: false };
     (snapshot.tally(&request).await.unwrap(), found)
 }
 
@@ -155,7 +155,7 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
     fs::write(&segment, bytes).unwrap();
     let columns = ["k".to_owned()];
     let tally = snapshot
-        .tally(&TallyRequest { columns: &columns, predicate: &whole(), files: &found.files, summed: None })
+        .tally(&TallyRequest { columns: &columns, predicate: &whole(), files: &found.files, summed: None, few: false })
         .await
         .unwrap();
     assert_eq!((tally.answered, tally.parts.len()), (vec![false, false], 0));
