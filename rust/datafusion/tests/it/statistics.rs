@@ -423,6 +423,24 @@ fn joins(plan: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
+async fn a_limit_of_build_sides_that_someone_sets_stays() {
+    const SHOWN: &str = "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.optimizer.hash_join_single_partition_threshold'";
+    assert_eq!(rows(&LakemarkSession::new(), SHOWN).await, ["4194304"]);
+    let mut config = SessionConfig::new().with_information_schema(true);
+    config.options_mut().optimizer.hash_join_single_partition_threshold = 2048;
+    let session = LakemarkSession::with_config(config);
+    assert_eq!(rows(&session, SHOWN).await, ["2048"]);
+    session
+        .sql("SET datafusion.optimizer.hash_join_single_partition_threshold = 1048576")
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+    assert_eq!(rows(&session, SHOWN).await, ["1048576"]);
+}
+
+#[tokio::test]
 async fn statistics_that_are_wrong_change_plans_and_no_rows() {
     let folder = folder(3);
     mark(folder.path(), &["k", "id"]).await;
