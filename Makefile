@@ -186,6 +186,9 @@ bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 re
 	$(call spark_peers,3.5)
 	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
 
+# Of the whole workspace, so that what the crate depends on is not built once more.
+FAILPOINTS = $(CARGO) test --workspace --features lakemark-table/failpoints
+
 # What tests are told is exported: in front of CARGO, which changes the folder first, it would be told to cd.
 crash-test schedule-test model-test: export TMPDIR := $(TEST_FOLDER)
 crash-test: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
@@ -207,13 +210,13 @@ neighbours-test: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
 neighbours-test: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
 
 crash-test: ## kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
-	$(CARGO) test -p lakemark-table --features failpoints --test crash --test disk --test builds -- --nocapture
+	$(FAILPOINTS) --test crash --test disk --test builds -- --nocapture
 
 process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
 	$(CARGO) test -p lakemark-table --test processes -- --nocapture
 
 schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
-	$(CARGO) test -p lakemark-table $(if $(filter release,$(PROFILE)),--release) --features failpoints --test schedules -- --nocapture
+	$(FAILPOINTS) $(if $(filter release,$(PROFILE)),--release) --test schedules -- --nocapture
 
 model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture

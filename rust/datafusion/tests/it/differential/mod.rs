@@ -280,7 +280,7 @@ mod tests {
     use super::{RandomTable, Summary, alone, joins, run, run_one, run_table};
 
     /// A taste; `make fuzz-queries` runs 10,000 in CI and any number by hand.
-    const TRIALS: u64 = 2_000;
+    const TRIALS: u64 = 500;
     const TABLES: u64 = 40;
     const STATEMENTS: u64 = 150;
 
