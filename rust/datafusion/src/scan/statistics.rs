@@ -27,13 +27,20 @@ impl Planner<'_> {
         let rows = row_count(work, report);
         let wants_columns = self.state.config().collect_statistics() && !self.output.fields().is_empty();
         if !wants_columns || self.request.limit.is_some() {
-            return Ok(Statistics::new_unknown(&self.output).with_num_rows(rows));
+            return Ok(self.of_rows(rows));
         }
         match self.of_columns(work, share_left).await {
             // What cannot be estimated can still be read, or says itself why not.
-            Err(_) => Ok(Statistics::new_unknown(&self.output).with_num_rows(rows)),
+            Err(_) => Ok(self.of_rows(rows)),
             Ok(known) => Ok(self.with_distinct(known).await),
         }
+    }
+
+    /// What the number of rows tells alone: also bytes, if the columns are of fixed width.
+    fn of_rows(&self, rows: Precision<usize>) -> Statistics {
+        let mut statistics = Statistics::new_unknown(&self.output).with_num_rows(rows);
+        statistics.calculate_total_byte_size(&self.output);
+        statistics
     }
 
     /// With the numbers of different values that an index knows, if the table is joined. None is called exact: values that are equal to the engine
@@ -73,7 +80,11 @@ impl Planner<'_> {
         let checked =
             work.checked.iter().map(|(file, chosen)| (*file, chosen.as_ref().map(|(_, rows)| u64::from(rows.len()))));
         let checked = self.merged(read, checked.collect()).await?;
-        let certain = certain.map(|statistics| statistics.project(Some(&self.columns)));
+        let certain = certain.map(|statistics| {
+            let mut projected = statistics.project(Some(&self.columns));
+            projected.calculate_total_byte_size(&self.output);
+            projected
+        });
         let all = checked.as_ref().and_then(|checked| checked.num_rows.get_value().copied());
         let checked = checked.map(|statistics| self.estimated(read, statistics)).transpose()?;
         let checked = checked.map(|statistics| match (all, share_left) {

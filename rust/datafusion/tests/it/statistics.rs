@@ -64,7 +64,7 @@ async fn what_is_known_of_plain_files_is_what_the_engine_knows() {
     let folder = folder(3);
     let session = session(folder.path()).await;
     without_index(&session).await;
-    for columns in ["*", "id, s", "s", "f, b", "k, \"Mixed Case\""] {
+    for columns in ["*", "id", "id, s", "s", "f", "k, f", "f, b", "k, \"Mixed Case\""] {
         for filter in ["", "WHERE k > 5", "WHERE id = 7", "WHERE s = 'ab'", "WHERE id BETWEEN 100 AND 1500 AND b"] {
             let sql = format!("SELECT {columns} FROM t {filter}");
             let schema = session.sql(&format!("{sql} LIMIT 1")).await.unwrap().collect().await.unwrap().remove(0);
