@@ -37,7 +37,7 @@ use datafusion::physical_plan::{
 type Plan = Arc<dyn ExecutionPlan>;
 
 /// More rows than these are not left to one partition.
-const MOST_ROWS: usize = 100_000;
+pub(super) const MOST_ROWS: usize = 100_000;
 
 /// The optimizer rule. It comes before rows are shared among partitions.
 ///

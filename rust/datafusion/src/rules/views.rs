@@ -13,8 +13,9 @@
 //! The rule comes when types were coerced, so that it knows which types a statement gives. It changes the scans and coerces once more. What knows
 //! the types of other plans' columns by heart is told the new ones: subqueries, of the columns around them.
 //!
-//! A statement that only hands rows on, sorted or not, is left as it is: its texts would be views for nothing. Casts are below a sort, since rows
-//! that are cast above one may lose their order.
+//! A statement that only hands rows on, sorted or not, is left as it is: its texts would be views for nothing. Not so where a sort keeps the first
+//! rows alone: only these are cast then. Casts are below a sort, since rows that are cast above one may lose their order;
+//! [`LastCasts`](super::last_casts) takes them above one that keeps few rows.
 
 use std::sync::Arc;
 
@@ -26,11 +27,12 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprSchemable, LogicalPlan, Projection, Subquery, TableScan, TableScanBuilder,
+    Distinct, Expr, ExprSchemable, FetchType, LogicalPlan, Projection, SkipType, Subquery, TableScan, TableScanBuilder,
 };
 use datafusion::optimizer::analyzer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
+use super::last_casts::MOST_ROWS as MOST_LAST_ROWS;
 use crate::config::LakemarkOptions;
 use crate::provider::LakemarkTable;
 use crate::types::Types;
@@ -51,27 +53,28 @@ impl AnalyzerRule for Views {
         match plan {
             // What is written, and what is explained.
             LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Analyze(_) => {
-                plan.map_children(|input| of_query(input, config).map(Transformed::yes)).data()
+                plan.map_children(|input| of_query(input, config, false).map(Transformed::yes)).data()
             }
             LogicalPlan::Ddl(_)
             | LogicalPlan::Statement(_)
             | LogicalPlan::Explain(_)
             | LogicalPlan::DescribeTable(_) => Ok(plan),
-            query => of_query(query, config),
+            query => of_query(query, config, false),
         }
     }
 }
 
-/// The query over views, whose rows have the types that they had.
-fn of_query(query: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
+/// The query over views, whose rows have the types that they had. `is_cut` says that a sort above keeps a few of them.
+fn of_query(query: LogicalPlan, config: &ConfigOptions, is_cut: bool) -> Result<LogicalPlan> {
     if !LakemarkOptions::of(config).use_views {
         let told = |node| of_scan(node, Types::Declared, true);
         return if joins(&query)? { query.transform_up_with_subqueries(told).data() } else { Ok(query) };
     }
     if is_sorted(&query) {
-        return query.map_children(|input| of_query(input, config).map(Transformed::yes)).data();
+        let is_cut = cuts(&query, is_cut)?;
+        return query.map_children(|input| of_query(input, config, is_cut).map(Transformed::yes)).data();
     }
-    if !gathers(&query)? {
+    if !gathers(&query, is_cut)? {
         return Ok(query);
     }
     let declared = Arc::clone(query.schema());
@@ -95,9 +98,22 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether rows are compared, grouped or put together, of a plan in which all types can be told anew.
-fn gathers(plan: &LogicalPlan) -> Result<bool> {
-    let (mut gathers, mut is_known) = (false, true);
+/// Whether a sort keeps few rows of what is below a plan; `is_cut` says that of what is below the plan above. A sort by what it computes itself is
+/// none that casts are taken above.
+fn cuts(plan: &LogicalPlan, is_cut: bool) -> Result<bool> {
+    Ok(match plan {
+        LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
+            (SkipType::Literal(skip), FetchType::Literal(Some(rows))) => skip.saturating_add(rows) <= MOST_LAST_ROWS,
+            _ => is_cut,
+        },
+        LogicalPlan::Sort(sort) => is_cut && sort.expr.iter().all(|key| matches!(key.expr, Expr::Column(_))),
+        _ => is_cut,
+    })
+}
+
+/// Whether rows are compared, grouped, put together or `cut` down, of a plan in which all types can be told anew.
+fn gathers(plan: &LogicalPlan, cut: bool) -> Result<bool> {
+    let (mut gathers, mut is_known) = (cut, true);
     plan.apply_with_subqueries(|node| {
         match node {
             // Its rounds are of the type of the first.

@@ -12,7 +12,7 @@ use lakemark_table::{BuildOptions, Change, Operation, WriteOptions};
 use crate::fixture::{FILE_ROWS, batch, both, folder, mark, open, rows, scans, session, text};
 
 /// Statements that gather texts.
-const GATHERING: [&str; 21] = [
+const GATHERING: [&str; 24] = [
     "SELECT s, count(*) FROM t GROUP BY s",
     "SELECT max(s), min(upper(s)), count(DISTINCT s) FROM t",
     "SELECT DISTINCT s FROM t WHERE s LIKE 'ab%'",
@@ -33,6 +33,9 @@ const GATHERING: [&str; 21] = [
     "SELECT a.id, b.s FROM t a JOIN t b ON a.id = b.id ORDER BY a.k DESC, b.id LIMIT 9",
     "SELECT id, s FROM t WHERE id <> (SELECT max(id) FROM t) ORDER BY k DESC, id LIMIT 9 OFFSET 2",
     "SELECT q.s FROM (SELECT a.s, a.id, b.k FROM t a JOIN t b ON a.s = b.s AND a.id = b.id ORDER BY b.k, a.id LIMIT 30) q ORDER BY q.id LIMIT 5",
+    "SELECT s, id FROM t ORDER BY s, id LIMIT 7",
+    "SELECT s FROM t WHERE s <> '' AND k > 1 ORDER BY k DESC, id LIMIT 7 OFFSET 3",
+    "SELECT upper(s) AS u, s FROM t ORDER BY u DESC NULLS LAST, id LIMIT 5",
     "SELECT substr(s, 2) AS a, starts_with(s, 'gr') AS b, count(*) FROM t WHERE s <> '' GROUP BY 1, 2",
 ];
 
@@ -93,7 +96,9 @@ async fn texts_are_views_where_rows_are_gathered() {
     }
     for sql in [
         "SELECT s FROM t",
-        "SELECT s, id FROM t ORDER BY s, id LIMIT 7",
+        "SELECT s, id FROM t ORDER BY s, id",
+        "SELECT s, id FROM t ORDER BY s, id LIMIT 200000",
+        "SELECT s, id FROM t ORDER BY lower(s), id LIMIT 7",
         "SELECT * FROM t WHERE s = 'ab' LIMIT 3",
         "SELECT upper(s), s FROM t",
     ] {
