@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Each state costs a query per predicate; the others differ from these only in what the Rust suite tests already. What a
-# predicate means depends on these settings, so that each state has others.
+# predicate means depends on these settings, so that each state has others. Two of them share the predicates.
 STATES = {
     "on": {},
     "half_built": {"spark.sql.ansi.enabled": "false", "spark.sql.caseSensitive": "true"},
     "pending": {"spark.sql.session.timeZone": "America/New_York"},
 }
 PREDICATES_PER_QUERY = 25
+ASKED = {"on": slice(None), "half_built": slice(0, None, 2), "pending": slice(1, None, 2)}
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,7 @@ def test_marks_in_any_state_change_no_row(
     spark: SparkSession, source: cases.Source, askable: list[cases.Case], tmp_path: Path, state: str
 ) -> None:
     folder = marked(state, source, tmp_path / state)
+    askable = askable[ASKED[state]]
     if spark.conf.get("spark.sql.ansi.enabled") == "true":
         askable = [case for case in askable if "ANSI" not in case.differs.get("spark", "")]
     ours = answers(spark.read.format("lakemark").load(str(folder)), askable)

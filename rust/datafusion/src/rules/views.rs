@@ -104,8 +104,9 @@ fn cuts(plan: &LogicalPlan, is_cut: bool) -> Result<bool> {
     Ok(match plan {
         LogicalPlan::Limit(limit) => match (limit.get_skip_type()?, limit.get_fetch_type()?) {
             (SkipType::Literal(skip), FetchType::Literal(Some(rows))) => skip.saturating_add(rows) <= MOST_LAST_ROWS,
-            _ => is_cut,
+            _ => false,
         },
+        LogicalPlan::Distinct(_) => false,
         LogicalPlan::Sort(sort) => is_cut && sort.expr.iter().all(|key| matches!(key.expr, Expr::Column(_))),
         _ => is_cut,
     })
