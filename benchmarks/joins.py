@@ -33,6 +33,7 @@ from suites import (
     ask_rounds,
     judge,
     line,
+    other_answers,
     plot,
     rows_of,
     session,
@@ -122,8 +123,7 @@ def main() -> None:
         if chosen and name not in chosen:
             continue
         answers = {way: rows_of(ask(sql)) for way, ask in asks.items()}
-        others = [way for way, rows in answers.items() if rows != answers[ENGINE]]
-        found = {"query": name, "failed": {}, "rows": answers[ENGINE].total(), "other_answers": others}
+        found = {"query": name, "failed": {}, "rows": answers[ENGINE].total(), "other_answers": other_answers(answers)}
         results.append(found | summary(ask_rounds(asks, sql, given.rounds)))
         print(line(results[-1]), flush=True)
     result = {

@@ -180,6 +180,15 @@ def coarse(row: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(f"{value:.{SORTED_DIGITS}g}" if isinstance(value, float) else str(value) for value in row)
 
 
+def other_answers(answers: Mapping[str, Counter[tuple[Any, ...]]]) -> list[str]:
+    """The ways whose answer is not the engine's."""
+
+    def is_same(way: str, rows: Counter[tuple[Any, ...]]) -> bool:
+        return is_close(rows, answers[ENGINE]) if way == DUCKDB else rows == answers[ENGINE]
+
+    return [way for way, rows in answers.items() if not is_same(way, rows)]
+
+
 def ask_all(asks: Mapping[str, Ask], queries: Mapping[str, str], rounds: int) -> list[dict[str, Any]]:
     """Asks every query in every round; one that the engine cannot answer is left out, and what else fails is told."""
     results = []
@@ -197,11 +206,7 @@ def ask_all(asks: Mapping[str, Ask], queries: Mapping[str, str], rounds: int) ->
         found: dict[str, Any] = {"query": name, "failed": failed, "rows": 0}
         if ENGINE in answers:
             found["rows"] = answers[ENGINE].total()
-            found["other_answers"] = [
-                way
-                for way, rows in answers.items()
-                if not (is_close(rows, answers[ENGINE]) if way == DUCKDB else rows == answers[ENGINE])
-            ]
+            found["other_answers"] = other_answers(answers)
             ways = {way: ask for way, ask in asks.items() if way in answers}
             costs = ask_rounds(ways, sql, 1 if is_long else rounds)
             if not is_long and any(is_slower(costs, way) for way in ways if way in OURS):
