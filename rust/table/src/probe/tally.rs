@@ -127,7 +127,7 @@ async fn add_values(
         let intact = cover.files.iter().all(is_intact);
         let allowed = Allowed { alone: allowed.alone && intact, ..allowed.clone() };
         let rows_per_value = if request.few { u64::MAX } else { rows_per_value(request.summed == Some(column)) };
-        Job::new(cover, request.files, allowed, &data_type).map(|job| Job { rows_per_value, ..job })
+        Job::new(cover, request.files, allowed, &data_type, rows_per_value)
     });
     let jobs = jobs.map(|job| {
         let counter = Arc::clone(counter);
@@ -287,7 +287,13 @@ struct Job {
 }
 
 impl Job {
-    fn new(cover: Cover, files: &[FileProbe], allowed: Allowed, data_type: &DataType) -> Option<Self> {
+    fn new(
+        cover: Cover,
+        files: &[FileProbe],
+        allowed: Allowed,
+        data_type: &DataType,
+        rows_per_value: u64,
+    ) -> Option<Self> {
         let Cover { segment, files: covered } = cover;
         let of_file = |covered: CoveredFile| {
             let rows = files.get(covered.file).and_then(certain)?;
@@ -299,7 +305,7 @@ impl Job {
         let whole = total == directory.rows();
         let alone = allowed.alone && chosen.len() == directory.files.len();
         let by_value = directory.opaque.rows == 0 && (whole || alone);
-        let (data_type, rows_per_value) = (data_type.clone(), ROWS_PER_VALUE);
+        let data_type = data_type.clone();
         (total > 0).then_some(Self { segment, data_type, allowed, by_value, chosen, rows_per_value })
     }
 
