@@ -4,6 +4,7 @@
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values ([`Candidates::among`] asks rows in memory), [`key`] how Arrow values
 //! become ordered keys, [`composite`] how rows of several columns do and [`elements`] those of lists, [`precision`] where values are cut into bins,
+//! [`chunk`] sorts the rows of a row group, [`error`] says why a build fails and [`answer`] what a segment answers.
 //! [`bitmap`] is the kinds `bitmap` and `key`,
 //! and [`zones`] the kinds `bloom_tree` and `summary`.
 
@@ -12,10 +13,13 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing))]
 
 pub mod algebra;
+pub mod answer;
 pub mod bitmap;
 pub mod calendar;
+pub mod chunk;
 pub mod composite;
 pub mod elements;
+pub mod error;
 mod evaluate;
 pub mod key;
 pub mod precision;

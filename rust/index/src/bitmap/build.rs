@@ -24,67 +24,15 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueB
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
 use super::bin_writer::BinWriter;
-use super::chunk::{Chunk, ChunkCursor, NextValue};
 use super::levels::Ranks;
-use crate::precision::{Cutter, Precision, PrecisionError};
+use crate::chunk::{ChunkCursor, ChunkSource};
+use crate::error::BuildError;
+use crate::precision::{Cutter, Precision};
 use crate::zones::ZoneOptions;
 use crate::zones::build::Built;
 
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
-
-/// Why a segment could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// Reading a spill file or writing the segment failed.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The segment would break a limit of the format.
-    #[error(transparent)]
-    Format(#[from] FormatError),
-    /// The encoding `binned` and a precision go together, and not every column can have one.
-    #[error(transparent)]
-    Precision(#[from] PrecisionError),
-    /// The encoding `binned` does not say where to cut.
-    #[error("the encoding binned needs a precision, such as precision=2 for two significant digits or precision=month")]
-    NoPrecision,
-    /// Every value would be its own bin, and there are too many.
-    #[error(
-        "the column {column} has more than {values} values: with the encoding {encoding} they would take more than {bytes} bytes \
-         of bitmaps; use {encoding}-equality, which has one bitmap for many values"
-    )]
-    TooManyValues {
-        /// The column.
-        column: String,
-        /// The name of the encoding.
-        encoding: &'static str,
-        /// The most values that it may have.
-        values: u64,
-        /// Bytes that the bitmaps of so many values take if their rows are spread.
-        bytes: u64,
-    },
-    /// Zones are smaller than a segment can have.
-    #[error(
-        "the rows of a segment would have {zones} zones, and at most {limit} are possible: give zone_rows a larger number, or declare the index with a smaller files_per_segment"
-    )]
-    TooManyZones {
-        /// Zones.
-        zones: u64,
-        /// The most.
-        limit: u64,
-    },
-    /// A summary is made in memory.
-    #[error(
-        "the summary of a segment takes {bytes} bytes of memory, and the build may use {memory}: allow more with --memory, or declare \
-         the index with a smaller files_per_segment or a larger fpp"
-    )]
-    TooManySlices {
-        /// Bytes that it takes.
-        bytes: u64,
-        /// Bytes that it may take.
-        memory: u64,
-    },
-}
 
 /// What is known of a segment before it is built.
 #[derive(Clone, Debug)]
@@ -122,42 +70,6 @@ pub struct SegmentSummary {
     pub zones: u64,
     /// Of an encoding with fences: how many zones have fences around a key, on average.
     pub overlap: Option<f64>,
-}
-
-/// A chunk to merge, and where its rows begin in the segment's row space.
-pub struct ChunkSource {
-    first_row: u32,
-    pub(crate) cursor: ChunkCursor,
-}
-
-impl std::fmt::Debug for ChunkSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkSource").field("first_row", &self.first_row).finish_non_exhaustive()
-    }
-}
-
-impl ChunkSource {
-    /// A chunk in memory.
-    #[must_use]
-    pub fn memory(first_row: u32, chunk: Chunk) -> Self {
-        Self { first_row, cursor: chunk.into_cursor() }
-    }
-
-    /// A chunk that [`Chunk::spill`] wrote. Give a buffered reader.
-    ///
-    /// # Errors
-    /// Those of `input`.
-    pub fn spilled(first_row: u32, input: Box<dyn io::Read + Send>, key_type: KeyType) -> io::Result<Self> {
-        Ok(Self { first_row, cursor: ChunkCursor::spilled(input, key_type)? })
-    }
-}
-
-impl ChunkSource {
-    /// Values that another segment holds, with its NULL and opaque rows; all rows are those of the new segment.
-    #[must_use]
-    pub fn stream(nulls: Vec<u32>, opaque: Vec<u32>, next: NextValue) -> Self {
-        Self { first_row: 0, cursor: ChunkCursor::stream(nulls, opaque, next) }
-    }
 }
 
 /// Builds a segment of `chunks`, which are in row order (ascending first rows), writing it to `sink`.

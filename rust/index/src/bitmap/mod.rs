@@ -10,7 +10,7 @@
 //!   └────────┘                └───────────────┘         └──────────────────────────────┘
 //! ```
 //!
-//! [`chunk`] sorts the rows of one row group by value, [`build`] merges chunks into a segment in
+//! [`chunk`](crate::chunk) sorts the rows of one row group by value, [`build`] merges chunks into a segment in
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
 //! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
@@ -21,7 +21,6 @@
 mod bin_writer;
 mod bins;
 pub mod build;
-pub mod chunk;
 mod coarse;
 pub mod cost;
 pub mod count;
@@ -39,8 +38,7 @@ pub mod sums;
 mod unpack;
 
 pub use bins::entries_of_bin;
-pub use build::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, merge};
-pub use chunk::{Chunk, ChunkBuilder};
+pub use build::{SegmentMeta, SegmentSummary, merge};
 pub use count::Count;
 pub use estimate::{Estimate, Weight};
 pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
@@ -48,6 +46,10 @@ pub use leaves::{EntryRows, entries_of_leaf};
 pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;
-pub use search::{LeafRows, Search};
+pub use search::Search;
 pub use sums::Dense;
 pub use unpack::RowBins;
+
+pub use crate::answer::LeafRows;
+pub use crate::chunk::{Chunk, ChunkBuilder, ChunkSource};
+pub use crate::error::BuildError;

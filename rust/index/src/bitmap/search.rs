@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
-use lakemark_format::posting::{self, Decoder, RowSink};
+use lakemark_format::posting::Decoder;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
@@ -24,29 +24,10 @@ use super::leaves::LeafPlan;
 use super::place::{Place, places};
 use super::plan::{Base, Plan, first_blocks};
 use super::slices::Slice;
-use crate::algebra::Candidates;
+use crate::answer::{LeafRows, Rows, rows_of_posting};
 use crate::predicate::Test;
 use crate::ranges::KeyRanges;
 use crate::rows::{RowSet, RowSetBuilder};
-
-/// The answer of a segment, over the rows of its row space.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeafRows {
-    /// Rows that pass.
-    pub t: RowSet,
-    /// Rows where the test is NULL.
-    pub n: RowSet,
-    /// Rows that the index cannot decide.
-    pub opaque: RowSet,
-}
-
-impl LeafRows {
-    /// The candidates of the rows `start..end` of the row space: those of one data file.
-    #[must_use]
-    pub fn candidates(&self, start: u32, end: u32) -> Candidates {
-        Candidates::with_opaque(self.t.slice(start, end), self.n.slice(start, end), &self.opaque.slice(start, end))
-    }
-}
 
 /// One test of one segment, between the reads.
 #[derive(Debug)]
@@ -272,25 +253,4 @@ pub(super) fn decode_block(bytes: &[u8], block: &ValueBlockRef, directory: &Segm
         ));
     }
     Ok(values)
-}
-
-/// The rows of a posting that stands by itself.
-pub(crate) fn rows_of_posting(bytes: &[u8], posting: PostingRef, universe: u32) -> Result<RowSet> {
-    let mut rows = Rows(RowSetBuilder::with_capacity(universe, posting.rows.into()));
-    posting::decode(bytes, posting.rows, universe, &mut rows)?;
-    Ok(rows.0.finish())
-}
-
-struct Rows(RowSetBuilder);
-
-impl RowSink for Rows {
-    fn rows(&mut self, rows: &[u32]) {
-        self.0.extend_from_slice(rows);
-    }
-    fn word(&mut self, first: u32, bits: u64) {
-        self.0.insert_word(first, bits);
-    }
-    fn run(&mut self, first: u32, length: u32) {
-        self.0.insert_range(first..first.saturating_add(length));
-    }
 }

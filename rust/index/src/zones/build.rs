@@ -15,7 +15,8 @@ use lakemark_format::key::{Key, KeyType};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::zones::{ByteFence, Fences, Filters, MAX_ZONES, Zones, slice_bytes};
 
-use crate::bitmap::build::{BuildError, ChunkSource};
+use crate::chunk::ChunkSource;
+use crate::error::BuildError;
 
 /// Hashes that wait for the number of bits: 128 MiB.
 const WAITING_HASHES: usize = 1 << 24;

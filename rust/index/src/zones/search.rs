@@ -15,8 +15,7 @@ use lakemark_format::key::Key;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::zones::{Fences, Filters, Zones, slice_bytes};
 
-use crate::bitmap::LeafRows;
-use crate::bitmap::search::rows_of_posting;
+use crate::answer::{LeafRows, rows_of_posting};
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};

@@ -15,8 +15,8 @@ use lakemark_format::key::{Key, KeyType};
 
 use super::positions::Positions;
 use super::{FIXED_BYTES, PAGE_SHARE};
-use crate::bitmap::Chunk;
 use crate::bitmap::bin_writer::BinWriter;
+use crate::chunk::Chunk;
 use crate::precision::{Cutter, Precision, PrecisionError};
 
 /// Bytes of a block in the directory, its orders' length included.

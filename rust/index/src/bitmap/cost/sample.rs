@@ -13,7 +13,7 @@ use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
 
 use super::positions::Positions;
 use super::shape::{CELLS, Cell, Class, ColumnShape, Extremes, random_classes};
-use crate::bitmap::Chunk;
+use crate::chunk::Chunk;
 use crate::ranges::{KeyRange, KeyRanges};
 
 /// Values with fewer rows in a sample say little of the rows that they have in all.

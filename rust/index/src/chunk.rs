@@ -1,5 +1,7 @@
 //! Chunks: the rows of one row group, sorted by value. What a build sorts, spills and merges.
 
+mod source;
+
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 
@@ -10,6 +12,8 @@ use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 use crate::composite::visit_rows;
 use crate::elements::visit_elements;
 use crate::key::{Cell, CellVisitor, visit};
+
+pub use self::source::ChunkSource;
 
 /// A counting sort is used while the keys of a chunk span at most this many times its rows.
 const COUNTING_SORT_SPAN: u64 = 4;
@@ -301,19 +305,19 @@ impl Chunk {
     }
 
     /// The values in their order, each with its rows.
-    pub(super) fn values(&self) -> impl Iterator<Item = (&Key, &[u32])> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = (&Key, &[u32])> {
         let starts = std::iter::once(&0).chain(&self.ends);
         let lists = starts.zip(&self.ends).map(|(start, end)| self.rows.get(*start as usize..*end as usize));
         self.keys.iter().zip(lists.map(Option::unwrap_or_default))
     }
 
     /// Rows that are NULL.
-    pub(super) fn nulls(&self) -> &[u32] {
+    pub(crate) fn nulls(&self) -> &[u32] {
         &self.nulls
     }
 
     /// Rows whose value has no key.
-    pub(super) fn opaque(&self) -> &[u32] {
+    pub(crate) fn opaque(&self) -> &[u32] {
         &self.opaque
     }
 
