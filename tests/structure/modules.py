@@ -120,7 +120,7 @@ def read(folder: Path) -> Crate:
         names = path.relative_to(source).with_suffix("").parts
         if names[-1] in ("lib", "main", "mod"):
             names = names[:-1]
-        if names and (names[-1] == "tests" or names[-1].endswith("_tests")):
+        if any(name == "tests" or name.endswith("_tests") for name in names):
             continue
         texts["::".join(names)] = path.read_text(encoding="utf-8")
     crate = Crate(folder.name)

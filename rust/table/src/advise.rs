@@ -22,8 +22,7 @@ use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 use crate::error::Result;
 use crate::kind::{Kind, files_per_segment_of, precision_of, zones_of};
 use crate::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
-use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::snapshot::{BaseTable, Snapshot};
 use kinds::Kinds;
 use sample::Sampler;
 
@@ -32,7 +31,7 @@ pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 
 /// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
 /// cannot be read now is no reason not to declare an index: the build will say what is wrong.
-pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
+pub(crate) async fn settle(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
     if index.key_type.is_list() {
         // How many elements a list has and how they repeat in it is not sampled.
         if open {
@@ -52,7 +51,7 @@ pub(crate) async fn settle(table: &Table, snapshot: &Snapshot, index: &mut Manif
     }
 }
 
-async fn predict(table: &Table, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
+async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
     let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
     let bitmap_rows = sampler.segment_rows(files_per_segment_of(Kind::Bitmap, &index.options))?;

@@ -5,7 +5,7 @@
 //!           which files, which indexes    one segment per index          files and segments
 //! ```
 //!
-//! [`Table::build`] is these three steps in one process. An engine that has many processes takes them one by one: tasks and parts have a
+//! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one: tasks and parts have a
 //! form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing. Tasks need not know of each other, may
 //! run twice and may fail: a segment that no manifest names is waste, which a vacuum removes.
 //!
@@ -26,16 +26,17 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 
 use crate::error::{Error, Result};
+use crate::location::TableFormat;
 use crate::options::{BuildOptions, CancelFlag, Progress};
 use crate::report::BuildReport;
+use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
 
 pub(crate) use finish::{abandon, finish};
 pub use part::BuildPart;
 pub(crate) use part::built_of;
 pub use plan::BuildPlan;
-pub(crate) use plan::{chosen, plan};
+pub(crate) use plan::{check_manifest, chosen, plan};
 use spill::Budget;
 pub use task::BuildTask;
 pub(crate) use task::run;
@@ -56,7 +57,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(table: &Table, options: &BuildOptions) -> Result<Self> {
+    pub(crate) fn new(table: &BaseTable, options: &BuildOptions) -> Result<Self> {
         Ok(Self {
             object_store: Arc::clone(&table.location.object_store),
             format: table.format,
@@ -95,8 +96,8 @@ fn default_memory() -> u64 {
 }
 
 /// Builds in this process, and commits once at the end.
-pub(crate) async fn build(table: &Table, options: BuildOptions) -> Result<BuildReport> {
-    let plan = plan(table, &options, 1).await?;
+pub(crate) async fn build(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<BuildReport> {
+    let plan = plan(table, snapshot, &options, 1).await?;
     if let Some(progress) = &options.progress {
         progress.start(plan.rows());
     }

@@ -29,9 +29,8 @@ use crate::locks::BuildLock;
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
 use crate::segments::{Damage, ReadCounter, Segment};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
-use crate::table::Table;
 use crate::transaction::{Built, Edit, commit};
 use crate::walk::{Walk, moved, read_rows};
 
@@ -43,13 +42,13 @@ struct Merge<'a> {
 }
 
 /// Compacts, with a commit for each new segment.
-pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<CompactReport> {
+pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<CompactReport> {
     let started = Instant::now();
     let context = Context::new(table, &options)?;
-    let (snapshot, indexes) = chosen(table, &options).await?;
+    let indexes = chosen(snapshot, &options)?;
     let mut report = CompactReport::default();
     let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
-    let merges = merges(&snapshot, &manifest, &indexes);
+    let merges = merges(snapshot, &manifest, &indexes);
     // Keeps what is written until it is committed.
     let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
     if let Some(progress) = &options.progress {
@@ -58,7 +57,7 @@ pub(crate) async fn compact(table: &Table, options: BuildOptions) -> Result<Comp
     for merge in merges {
         context.check_cancel()?;
         let before = merge.segments.len() as u64;
-        let built = match merge.run(&context, &snapshot, &manifest).await {
+        let built = match merge.run(&context, snapshot, &manifest).await {
             Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&context.store).await => {
                 tracing::info!(
                     index = merge.index.name,

@@ -8,14 +8,37 @@ use lakemark_format::{Encoding, ManifestIndex, column};
 use lakemark_index::element_of;
 use uuid::Uuid;
 
+use crate::advise;
 use crate::error::{Error, Result};
 use crate::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
-use crate::kind::{Kind, precision_of};
+use crate::kind::{self, Kind, precision_of};
 use crate::options::IndexSpec;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::transaction::{Edit, commit};
+
+/// Declares an index in the store; says whether it was created now.
+pub(crate) async fn create_index(
+    table: &BaseTable,
+    snapshot: &Snapshot,
+    spec: &IndexSpec,
+    if_not_exists: bool,
+) -> Result<bool> {
+    let store = table.writable_store()?;
+    let mut index = declare(spec, snapshot)?;
+    // One that exists is left as it is, or is an error: nothing is read for it.
+    if !snapshot.indexes().iter().any(|have| have.name == index.name) {
+        let is_open = spec.columns.len() == 1 && kind::is_open(&spec.kind, &spec.options);
+        advise::settle(table, snapshot, &mut index, is_open).await;
+        // The name says the kind that was chosen.
+        if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
+            index.name = format!("{column}_{}", index.kind);
+        }
+    }
+    Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
+}
 
 /// What a declaration becomes in the manifest, checked against the table.
-pub(crate) fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
+fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
     let kind = kind_over(&columns, Kind::asked_for(&spec.kind)?, snapshot)?;
     let name = column::composite(columns.iter().map(String::as_str));

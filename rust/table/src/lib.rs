@@ -7,7 +7,7 @@
 //! - `location` and `listing`: what a path means, which files it has; `delta`: the same from a Delta log
 //! - `store` and `transaction`: numbered manifests, put-if-absent commits, edits that rebase; `disk`: steps of the local file system
 //! - `snapshot`: files matched with marks; `probe` and `segments`: predicate to rows
-//! - `versions`: older states; `history`: which there are
+//! - `pin`: from a table to a snapshot, the newest or an older one; which versions there are
 //! - `conform`: values in the types of another schema, fields of structs by name; `exact`: the same without losing a digit
 //! - `names`: columns that are stored under other names than they show; `moments`: one meaning of 96-bit timestamps, and dates of another calendar
 //! - `trust`: footers as readers take them; `local`: files of this machine, and what is none
@@ -41,7 +41,6 @@ mod failpoint;
 mod fields;
 mod file_time;
 mod footer;
-mod history;
 mod identity;
 mod kind;
 mod listing;
@@ -52,6 +51,7 @@ mod moments;
 mod names;
 mod object;
 pub mod options;
+mod pin;
 mod probe;
 mod put;
 mod recorded;
@@ -68,7 +68,6 @@ mod trust;
 mod updates;
 mod vacuum;
 mod verify;
-mod versions;
 mod walk;
 
 pub use build::{BuildPart, BuildPlan, BuildTask};
@@ -84,7 +83,7 @@ pub use kind::Kind;
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use local::of_listed;
-pub use location::StoreLayer;
+pub use location::{StoreLayer, TableFormat};
 pub use names::ColumnNames;
 pub use options::{
     BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
@@ -95,9 +94,7 @@ pub use report::{
     BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
     ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
-pub use snapshot::{DataFile, FileProbe, Probe, Snapshot};
-pub use table::{Table, TableFormat};
+pub use snapshot::{DataFile, FileProbe, PendingFile, PendingRows, Probe, Snapshot};
+pub use table::Table;
 pub use trust::{Caught, amended};
-pub use updates::{
-    Change, Parameters, Pending, PendingFile, PendingRows, StagedRows, Staging, Transaction, WriteOptions, Written,
-};
+pub use updates::{Change, Parameters, Pending, StagedRows, Staging, Transaction, WriteOptions, Written};

@@ -339,3 +339,8 @@ fn is_plain_date(value: &str) -> bool {
             .enumerate()
             .all(|(at, byte)| if at == 4 || at == 7 { *byte == b'-' } else { byte.is_ascii_digit() })
 }
+
+/// The publication that is under way.
+pub(crate) fn under_way(updates: &ManifestUpdates) -> Option<&ManifestPublication> {
+    updates.publications.last().filter(|publication| publication.manifest == 0)
+}

@@ -1,7 +1,10 @@
 //! A pinned state of a table.
 
 mod attached;
+mod base;
 mod followed;
+mod lineage;
+mod pending;
 mod pin;
 pub(crate) mod spark;
 
@@ -27,9 +30,12 @@ use crate::report::{IndexInfo, ProbeReport};
 use crate::segments::missing;
 use crate::store::Store;
 use crate::trust::Caught;
-use crate::updates::{Lineage, PendingRows};
 
 use self::attached::Attached;
+pub(crate) use self::base::BaseTable;
+pub(crate) use self::lineage::{Lineage, application, application_through};
+pub(crate) use self::pending::{KeyPages, OpenedRun};
+pub use self::pending::{PendingFile, PendingRows};
 pub(crate) use self::pin::{LastSnapshot, again_if_moved, listing_of, newest_listing, newest_manifest, read_shapes};
 
 /// One data file of a snapshot.

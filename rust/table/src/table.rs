@@ -1,71 +1,33 @@
 //! A table and what can be done with it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use lakemark_format::Operation;
 use object_store::ObjectStore;
-use object_store::path::Path;
 
 use crate::advise::{Advice, QueryUse};
 use crate::build::{BuildPart, BuildPlan, BuildTask};
-use crate::declare::declare;
-use crate::delta::{NewestState, VectorCache};
 use crate::error::{Error, Result};
-use crate::footer::FooterCache;
-use crate::kind;
-use crate::location::{Location, STORE_FOLDER, StoreLayer};
+use crate::location::{Location, StoreLayer, TableFormat};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
-use crate::snapshot::{LastSnapshot, Snapshot};
+use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
-use crate::updates::{
-    Automatic, Change, OverlayCache, Pending, StagedRows, Staging, WriteOptions, WriteQueue, Writing, Written,
-};
-use crate::{advise, build, compact, history, updates, vacuum, verify};
-
-/// How the list of data files is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableFormat {
-    /// A listing of Parquet files.
-    Parquet,
-    /// The log of a Delta table.
-    Delta,
-}
-
-impl fmt::Display for TableFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Parquet => "parquet",
-            Self::Delta => "delta",
-        })
-    }
-}
+use crate::updates::{Change, Pending, StagedRows, Staging, UpdatableTable, WriteOptions, Writing, Written};
+use crate::{advise, build, compact, declare, pin, updates, vacuum, verify};
 
 /// A table: a set of Parquet files and the store of its marks.
 ///
 /// Futures are boxed and can change threads, so that callers may spawn them as they are.
 #[derive(Debug)]
 pub struct Table {
-    pub(crate) location: Location,
-    pub(crate) format: TableFormat,
-    /// The version that is read, if not the newest state.
-    pub(crate) version: Option<u64>,
-    /// None for a glob or a file without a store: such a table can be read, not indexed.
-    pub(crate) store: Option<Arc<Store>>,
-    pub(crate) log: NewestState,
-    pub(crate) last: LastSnapshot,
-    pub(crate) footers: FooterCache,
-    pub(crate) vectors: VectorCache,
-    pub(crate) overlays: OverlayCache,
-    pub(crate) queue: WriteQueue,
-    pub(crate) automatic: Automatic,
+    pub(crate) updates: Arc<UpdatableTable>,
 }
 
 impl Table {
@@ -85,51 +47,48 @@ impl Table {
             let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
             let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place)));
-            let table = Self::new(location, format, options.version, store);
+            let updates = UpdatableTable::new(BaseTable::new(location, format, options.version, store));
             if options.version.is_some() {
                 // Whoever asks for a version that is not there learns it now.
-                Snapshot::pin(&table).await?;
+                pin::pin(&updates).await?;
             }
-            Ok(table)
+            Ok(Arc::new(Self { updates }))
         })
     }
 
-    /// Nothing is remembered of it yet.
-    fn new(location: Location, format: TableFormat, version: Option<u64>, store: Option<Arc<Store>>) -> Arc<Self> {
-        let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-        let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
-        let (log, last) = (NewestState::default(), LastSnapshot::default());
-        Arc::new(Self { location, format, version, store, log, last, footers, vectors, overlays, queue, automatic })
+    /// The table without what is pending.
+    pub(crate) fn base(&self) -> &BaseTable {
+        &self.updates.base
     }
 
     /// The location as it was given.
     #[must_use]
     pub fn location(&self) -> &str {
-        &self.location.text
+        self.base().location()
     }
 
     /// How the list of data files is known.
     #[must_use]
     pub fn format(&self) -> TableFormat {
-        self.format
+        self.base().format
     }
 
     /// Path or URL of the store; none for a glob or a single file opened without one.
     #[must_use]
     pub fn store_location(&self) -> Option<&str> {
-        self.store.as_ref().map(|store| store.text())
+        self.base().store.as_ref().map(|store| store.text())
     }
 
     /// The version that is read; none for the newest state.
     #[must_use]
     pub fn version(&self) -> Option<u64> {
-        self.version
+        self.base().version
     }
 
     /// The same table at a version; that it is there is seen when a snapshot is taken.
     #[must_use]
     pub fn at_version(&self, version: u64) -> Arc<Self> {
-        Self::new(self.location.clone(), self.format, Some(version), self.store.clone())
+        Arc::new(Self { updates: UpdatableTable::new(self.base().at_version(version)) })
     }
 
     /// The newest version that was made until a moment, in microseconds since 1970-01-01 UTC.
@@ -137,12 +96,12 @@ impl Table {
     /// # Errors
     /// All that can be read are younger (`SnapshotExpired`).
     pub fn version_at(&self, micros: i64) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(history::version_at(self, micros))
+        Box::pin(pin::history::version_at(self.base(), micros))
     }
 
     /// The versions that [`TableOptions::version`] takes, newest first: commits of a Delta table, else manifests of the store.
     pub fn history(&self, limit: Option<usize>) -> BoxFuture<'_, Result<Vec<VersionInfo>>> {
-        Box::pin(history::history(self, limit.unwrap_or(usize::MAX)))
+        Box::pin(pin::history::history(self.base(), limit.unwrap_or(usize::MAX)))
     }
 
     /// An error for a table that was opened at a version.
@@ -150,48 +109,23 @@ impl Table {
     /// # Errors
     /// It is one (`InvalidInput`): nothing can be changed in the past.
     pub fn check_open_for_changes(&self) -> Result<()> {
-        match self.version {
-            None => Ok(()),
-            Some(version) => Err(Error::invalid(format!(
-                "{} was opened at version {version}, which can only be read; open it without a version to change it or its marks",
-                self.location.text
-            ))),
-        }
+        self.base().check_open_for_changes()
     }
 
     /// Pins the newest state, or the version that the table was opened at. Marks that cannot be read give a warning and a snapshot without marks.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
-        Box::pin(async move { Snapshot::pin(self).await.map(Arc::new) })
+        Box::pin(async move { pin::pin(&self.updates).await.map(Arc::new) })
     }
 
     /// Pins the newest state of the data files alone: pending changes hide no row of theirs and add none. For readers that see nothing
     /// but the files; [`Table::changes_beside_files`] tells what they miss.
     pub fn snapshot_of_files(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
-        Box::pin(async move { Snapshot::pin_base(self).await.map(Arc::new) })
+        Box::pin(async move { Snapshot::pin_base(self.base()).await.map(Arc::new) })
     }
 
     /// What those miss who read the folder's own files: told by the manifest, without looking at a data file or a change.
     pub fn changes_beside_files(&self) -> BoxFuture<'_, Result<ChangesBesideFiles>> {
-        Box::pin(updates::changes_beside_files(self))
-    }
-
-    pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
-        self.check_open_for_changes()?;
-        self.store.as_ref().ok_or_else(|| {
-            Error::invalid(format!(
-                "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
-                self.location.text
-            ))
-        })
-    }
-
-    /// The place of a data file of a snapshot by its path: in the table's folder, or in the store.
-    pub(crate) fn place_of(&self, path: &str) -> Path {
-        let stored = path.strip_prefix(STORE_FOLDER).and_then(|path| path.strip_prefix('/'));
-        match (stored, &self.store) {
-            (Some(stored), Some(store)) => store.data_path(stored),
-            _ => self.location.place_of(path),
-        }
+        Box::pin(updates::changes_beside_files(self.base()))
     }
 
     /// Declares the columns that tell the table's rows apart, so that it takes updates: all rows are read once to see that none of them is NULL
@@ -206,7 +140,7 @@ impl Table {
     ) -> BoxFuture<'a, Result<bool>> {
         Box::pin(async move {
             let progress = build.progress.clone();
-            let declared = updates::declare_key(self, columns, options, build).await;
+            let declared = updates::declare_key(&self.updates, columns, options, build).await;
             if let Some(progress) = progress {
                 progress.finish();
             }
@@ -220,7 +154,7 @@ impl Table {
     /// Rows that do not fit the table, inserted keys that are there already (`AlreadyExists`), keys that were changed since
     /// [`WriteOptions::read_at`] (`Conflict`), no space left for pending updates (`CacheFull`). Then nothing was changed.
     pub fn write(self: &Arc<Self>, changes: Vec<Change>, options: WriteOptions) -> BoxFuture<'static, Result<Written>> {
-        let table = Arc::clone(self);
+        let table = Arc::clone(&self.updates);
         Box::pin(async move { updates::write(&table, changes, options).await })
     }
 
@@ -231,7 +165,7 @@ impl Table {
     pub fn key(&self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             self.check_open_for_changes()?;
-            self.snapshot().await?.key_columns().ok_or_else(|| updates::no_key(self))
+            self.snapshot().await?.key_columns().ok_or_else(|| updates::no_key(self.base()))
         })
     }
 
@@ -240,7 +174,7 @@ impl Table {
     /// # Errors
     /// The table has no key (`InvalidInput`), or the folder of updates cannot be seen from here (`NotFound`).
     pub fn stage(self: &Arc<Self>, operation: Operation) -> BoxFuture<'_, Result<Staging>> {
-        Box::pin(Staging::begin(self, operation))
+        Box::pin(Staging::begin(&self.updates, operation))
     }
 
     /// Makes the changes that staged rows are, all of them or none: deletes first, then updates, upserts and inserts. A row may be deleted
@@ -253,12 +187,12 @@ impl Table {
         staged: &'a [StagedRows],
         options: WriteOptions,
     ) -> BoxFuture<'a, Result<Written>> {
-        Box::pin(updates::write_staged(self, staged, options))
+        Box::pin(updates::write_staged(&self.updates, staged, options))
     }
 
     /// Removes staged rows that no call will name.
     pub fn discard_staged<'a>(&'a self, staged: &'a [StagedRows]) -> BoxFuture<'a, Result<()>> {
-        Box::pin(updates::discard_staged(self, staged))
+        Box::pin(updates::discard_staged(self.base(), staged))
     }
 
     /// Folds pending rows into the data files, or a fraction of them: see [`MigrateOptions`]. Queries and changes go on meanwhile.
@@ -266,13 +200,13 @@ impl Table {
     /// # Errors
     /// Another migration is running, or others changed the data files again and again (`Conflict`): try later.
     pub fn migrate(self: &Arc<Self>, options: MigrateOptions) -> BoxFuture<'_, Result<MigrateReport>> {
-        Box::pin(async move { updates::migrate(self, &options).await })
+        Box::pin(async move { updates::migrate(&self.updates, &options).await })
     }
 
     /// Waits for the migration that a write of this object began by the option `migration_threshold`, if one is running. A
     /// process that ends without waiting stops it; the next one begins it again.
     pub fn wait_for_migration(&self) -> BoxFuture<'_, ()> {
-        Box::pin(updates::wait_for_migration(self))
+        Box::pin(updates::wait_for_migration(&self.updates))
     }
 
     /// Lets the data files that migrations wrote into the store be files of the table's folder, in the place of those that they replace, so that
@@ -282,7 +216,7 @@ impl Table {
     /// # Errors
     /// A migration or another publication is running (`Conflict`), or the table is no local folder (`Unsupported`).
     pub fn publish(self: &Arc<Self>) -> BoxFuture<'_, Result<PublishReport>> {
-        Box::pin(updates::publish(self))
+        Box::pin(updates::publish(&self.updates))
     }
 
     /// Decides what becomes of pending changes where the store and the Delta table do not belong together any more (an error of the kind
@@ -292,19 +226,19 @@ impl Table {
     /// # Errors
     /// The table has no key (`InvalidInput`), or a migration is running (`Conflict`).
     pub fn repair(self: &Arc<Self>, pending: Pending) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(updates::repair(self, pending))
+        Box::pin(updates::repair(self.base(), pending))
     }
 
     /// How the pending updates stand; none if the table takes none, as at a version.
     pub fn updates_info(self: &Arc<Self>) -> BoxFuture<'_, Result<Option<UpdatesInfo>>> {
-        Box::pin(updates::info(self))
+        Box::pin(updates::info(&self.updates))
     }
 
     /// Writes the buffer of pending updates to a run now, and not when it is full.
     pub fn flush(self: &Arc<Self>) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             // A task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
-            let table = Arc::clone(self);
+            let table = Arc::clone(&self.updates);
             let flushed = tokio::spawn(async move {
                 let mut writing = Writing::begin(&table).await?;
                 updates::flush(&mut writing).await
@@ -316,19 +250,8 @@ impl Table {
     /// Declares an index; [`Table::build`] fills it. Says whether it was created now.
     pub fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let store = self.writable_store()?;
-            let snapshot = self.snapshot().await?;
-            let mut index = declare(&spec, &snapshot)?;
-            // One that exists is left as it is, or is an error: nothing is read for it.
-            if !snapshot.indexes().iter().any(|have| have.name == index.name) {
-                let is_open = spec.columns.len() == 1 && kind::is_open(&spec.kind, &spec.options);
-                advise::settle(self, &snapshot, &mut index, is_open).await;
-                // The name says the kind that was chosen.
-                if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
-                    index.name = format!("{column}_{}", index.kind);
-                }
-            }
-            Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
+            self.base().writable_store()?;
+            declare::create_index(self.base(), &*self.snapshot().await?, &spec, if_not_exists).await
         })
     }
 
@@ -336,27 +259,22 @@ impl Table {
     pub fn drop_index(&self, name: &str, if_exists: bool) -> BoxFuture<'_, Result<bool>> {
         let name = name.to_owned();
         Box::pin(async move {
-            let store = self.writable_store()?;
+            let store = self.base().writable_store()?;
             Ok(commit(store, &Edit::DropIndex { name, if_exists }).await?.changed)
         })
     }
 
     /// Builds whatever the declared indexes do not cover yet, and commits it at once.
     pub fn build(&self, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
-        Box::pin(async move {
-            let progress = options.progress.clone();
-            let built = build::build(self, options).await;
-            if let Some(progress) = progress {
-                progress.finish();
-            }
-            built
-        })
+        updates::build_newest(&self.updates, options)
     }
 
     /// The first of the three steps of a build that other processes share in: what is to be done, cut into tasks. Where files allow it there
     /// is work for so many workers.
     pub fn plan_build<'a>(&'a self, options: &'a BuildOptions, workers: usize) -> BoxFuture<'a, Result<BuildPlan>> {
-        Box::pin(build::plan(self, options, workers))
+        Box::pin(async move {
+            build::plan(self.base(), &updates::pin_to_build(&self.updates).await?, options, workers).await
+        })
     }
 
     /// The second step, of each task in any process that opens the table: writes segments that nobody sees yet. After a failure none is left.
@@ -369,7 +287,7 @@ impl Table {
         task: &'a BuildTask,
         options: &'a BuildOptions,
     ) -> BoxFuture<'a, Result<BuildPart>> {
-        Box::pin(build::run(self, task, options))
+        Box::pin(build::run(self.base(), task, options))
     }
 
     /// The last step, where the plan was made: one commit of a part for each task, in the order of the tasks. After a failure their segments
@@ -378,12 +296,12 @@ impl Table {
     /// # Errors
     /// Parts that are no answers to the tasks (`Corrupt`, `InvalidInput`), segments that are not there (`NotFound`).
     pub fn finish_build(&self, plan: BuildPlan, parts: Vec<BuildPart>) -> BoxFuture<'_, Result<BuildReport>> {
-        Box::pin(build::finish(self, plan, parts))
+        Box::pin(build::finish(self.base(), plan, parts))
     }
 
     /// In place of the last step: removes what was written for a build that is given up.
     pub fn abandon_build<'a>(&'a self, parts: &'a [BuildPart]) -> BoxFuture<'a, ()> {
-        Box::pin(build::abandon(self, parts))
+        Box::pin(build::abandon(self.base(), parts))
     }
 
     /// Merges the segments of indexes into as few as their `files_per_segment` allows, so that a search asks few. The old ones stay until a
@@ -391,7 +309,9 @@ impl Table {
     pub fn compact(&self, options: BuildOptions) -> BoxFuture<'_, Result<CompactReport>> {
         Box::pin(async move {
             let progress = options.progress.clone();
-            let compacted = compact::compact(self, options).await;
+            let compacted =
+                async { compact::compact(self.base(), &updates::pin_to_build(&self.updates).await?, options).await }
+                    .await;
             if let Some(progress) = progress {
                 progress.finish();
             }
@@ -401,16 +321,21 @@ impl Table {
 
     /// Says which marks these queries would profit from; without queries, standard predicates over every column. Reads a sample.
     pub fn advise(&self, queries: Option<Vec<QueryUse>>) -> BoxFuture<'_, Result<Advice>> {
-        Box::pin(advise::advice::advise(self, queries))
+        Box::pin(async move { advise::advice::advise(self.base(), &*self.snapshot().await?, queries).await })
     }
 
     /// Derives every segment from the data again and compares.
     pub fn verify(&self) -> BoxFuture<'_, Result<VerifyReport>> {
-        Box::pin(verify::verify(self))
+        Box::pin(async move {
+            let Some(store) = &self.base().store else { return Ok(VerifyReport::default()) };
+            // Unlike a query, a verification fails if there is nothing to verify against.
+            let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
+            verify::verify(store, &manifest, &*self.snapshot().await?).await
+        })
     }
 
     /// Removes manifests, segments and unfinished files that nobody needs any more.
     pub fn vacuum(&self, options: VacuumOptions) -> BoxFuture<'_, Result<VacuumReport>> {
-        Box::pin(async move { vacuum::vacuum(self, &options).await })
+        Box::pin(async move { vacuum::vacuum(self.base(), &options).await })
     }
 }

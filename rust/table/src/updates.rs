@@ -11,7 +11,8 @@
 //! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
 //! - `log_file` and `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
 //! - `fetch` and `resolve`: rows of Parquet files by position and by key
-//! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `write`, `flush`, `merge`: how changes get there; `declare`: the key
+//! - `updatable`: a table with what is remembered of its changes
+//! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare`: the key
 //! - `buffer`: when the log becomes a run; `choice`: which runs are merged
 //! - `phase`: what a run comes to while a migration folds what is below it, and afterwards
 //! - `partitions`: what partition columns are while changes are pending
@@ -20,6 +21,7 @@
 //! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
 //! - `resolved`: what parts of a run are resolved to, together
 //! - `moved`: what others changed below a statement; `still`: nobody is about to name files
+//! - `indexing`: indexes after a migration or a publication
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
@@ -35,6 +37,7 @@ mod flush;
 mod fold;
 mod folding;
 mod hits;
+mod indexing;
 mod info;
 mod key;
 mod level;
@@ -44,8 +47,8 @@ mod log_file;
 mod merge;
 mod migrate;
 mod moved;
+mod newest;
 mod overlay;
-mod pages;
 mod parameters;
 mod partitions;
 mod phase;
@@ -63,23 +66,26 @@ mod staging;
 mod still;
 mod straight;
 mod tail;
+mod updatable;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
 pub use lineage::Pending;
-pub use overlay::{PendingFile, PendingRows};
 pub use parameters::Parameters;
 pub use staged::StagedRows;
 pub use staging::Staging;
 
-pub(crate) use automatic::{Automatic, wait as wait_for_migration};
+pub(crate) use automatic::wait as wait_for_migration;
 pub(crate) use declare::declare_key;
 pub(crate) use flush::flush;
+pub(crate) use indexing::{build_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use lineage::{Lineage, last_of_none, repair};
+pub(crate) use lineage::repair;
 pub(crate) use migrate::migrate;
-pub(crate) use overlay::{Overlay, OverlayCache, Reach, Updated};
-pub(crate) use publication::{publish, under_way};
+pub(crate) use newest::pin_newest;
+pub(crate) use overlay::{Reach, Updated};
+pub(crate) use publication::publish;
 pub(crate) use staged::{discard_staged, write_staged};
 pub(crate) use still::hold_still;
-pub(crate) use write::{WriteQueue, Writing, no_key, write};
+pub(crate) use updatable::UpdatableTable;
+pub(crate) use write::{Writing, no_key, write};

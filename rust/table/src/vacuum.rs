@@ -17,15 +17,15 @@ use crate::again::again_if_gone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
+use crate::snapshot::BaseTable;
 use crate::store::{Kind, Store, StoredFile};
-use crate::table::Table;
 use crate::updates;
 
 /// A commit or a query that is under way is younger than this.
 const SHORTEST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Removes what is older than the age, or tells what would be removed.
-pub(crate) async fn vacuum(table: &Table, options: &VacuumOptions) -> Result<VacuumReport> {
+pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result<VacuumReport> {
     let started = Instant::now();
     if options.older_than < SHORTEST_AGE {
         return Err(Error::invalid(

@@ -28,22 +28,17 @@ use crate::report::{Finding, IndexVerdict, VerifyReport};
 use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
-use crate::table::Table;
 use crate::trust::false_statistics;
 use crate::walk::{Walk, moved, read_rows};
 use zones::compare_zones;
 
-/// Verifies every segment of every index.
-pub(crate) async fn verify(table: &Table) -> Result<VerifyReport> {
-    let Some(store) = &table.store else { return Ok(VerifyReport::default()) };
-    // Unlike a query, a verification fails if there is nothing to verify against.
-    let Some(manifest) = store.newest().await?.manifest? else { return Ok(VerifyReport::default()) };
-    let snapshot = table.snapshot().await?;
+/// Verifies every segment of every index of a manifest.
+pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &Snapshot) -> Result<VerifyReport> {
     let files = snapshot.files().iter().zip(snapshot.marks.iter());
     let files = files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.caught));
     let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
     for index in &manifest.indexes {
-        report.indexes.push(verify_index(&snapshot, store, &manifest, index).await?);
+        report.indexes.push(verify_index(snapshot, store, manifest, index).await?);
     }
     Ok(report)
 }

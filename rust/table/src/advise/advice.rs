@@ -17,8 +17,7 @@ use crate::error::Result;
 use crate::fields::indexable;
 use crate::kind::{Kind, zones_with};
 use crate::report::IndexInfo;
-use crate::snapshot::Snapshot;
-use crate::table::Table;
+use crate::snapshot::{BaseTable, Snapshot};
 
 /// Rows of the pages that a hint suggests.
 const SMALL_PAGE_ROWS: f64 = 2_000.0;
@@ -34,10 +33,9 @@ struct Weighed {
 }
 
 /// Advice for these queries, or for the standard shapes of predicates over every column.
-pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
-    let snapshot = table.snapshot().await?;
-    let sampler = Sampler::new(table, &snapshot).await?;
-    let wanted = wanted_columns(&snapshot, queries.as_deref());
+pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
+    let sampler = Sampler::new(table, snapshot).await?;
+    let wanted = wanted_columns(snapshot, queries.as_deref());
     let bitmap_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
     let key_rows = sampler.segment_rows(Kind::Key.files_per_segment())?;
     let mut columns: BTreeMap<String, Column> = BTreeMap::new();
@@ -79,7 +77,7 @@ pub(crate) async fn advise(table: &Table, queries: Option<Vec<QueryUse>>) -> Res
         columns: &columns,
         queries: weighed,
     };
-    Ok(advisor.advice(&snapshot, rows, sampler.sampled_rows(), from_queries))
+    Ok(advisor.advice(snapshot, rows, sampler.sampled_rows(), from_queries))
 }
 
 /// The columns and fields that an index could be on: all, or those of the queries.

@@ -11,8 +11,7 @@ use crate::build::group::cut;
 use crate::columns::{SampledPart, column_bytes, page_rows, read_sample};
 use crate::error::{Error, Result};
 use crate::footer::Footer;
-use crate::snapshot::{Snapshot, read_shapes};
-use crate::table::Table;
+use crate::snapshot::{BaseTable, Snapshot, read_shapes};
 
 /// Rows of a sample, about. A table of fewer rows is read as a whole.
 const SAMPLE_ROWS: u64 = 1 << 20;
@@ -76,7 +75,7 @@ impl Segments {
 
 impl<'a> Sampler<'a> {
     /// Plans the sample, and reads the footers of its files.
-    pub(crate) async fn new(table: &Table, snapshot: &'a Snapshot) -> Result<Self> {
+    pub(crate) async fn new(table: &BaseTable, snapshot: &'a Snapshot) -> Result<Self> {
         let files = snapshot.files();
         let mut groups: Vec<Option<Vec<u32>>> = files.iter().map(|file| file.row_groups.clone()).collect();
         let unknown = (0..).zip(&groups).filter(|(_, groups)| groups.is_none()).map(|(file, _)| file).collect();

@@ -12,10 +12,11 @@ use super::plan::BuildPlan;
 use super::task::{is_changed, listed};
 use crate::error::{Error, Result};
 use crate::file_time::Begun;
+use crate::location::TableFormat;
 use crate::options::BuildOptions;
 use crate::report::BuildReport;
 use crate::schema;
-use crate::table::{Table, TableFormat};
+use crate::snapshot::BaseTable;
 use crate::transaction::{self, Built, Edit, commit};
 use crate::trust::false_statistics;
 
@@ -24,7 +25,7 @@ const CONCURRENT_LOOKS: usize = 32;
 
 /// Commits the parts of a plan's tasks, in the order of the tasks. After a failure the segments are gone, unless nobody can tell whether they were
 /// committed.
-pub(crate) async fn finish(table: &Table, plan: BuildPlan, parts: Vec<BuildPart>) -> Result<BuildReport> {
+pub(crate) async fn finish(table: &BaseTable, plan: BuildPlan, parts: Vec<BuildPart>) -> Result<BuildReport> {
     let prepared = match prepare(table, &plan, &parts).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -45,7 +46,7 @@ pub(crate) async fn finish(table: &Table, plan: BuildPlan, parts: Vec<BuildPart>
 }
 
 /// Removes the segments of parts that no commit was tried with.
-pub(crate) async fn abandon(table: &Table, parts: &[BuildPart]) {
+pub(crate) async fn abandon(table: &BaseTable, parts: &[BuildPart]) {
     let Ok(store) = table.writable_store() else { return };
     transaction::abandon(store, parts.iter().flat_map(|part| &part.manifest.segments).collect()).await;
 }
@@ -58,7 +59,7 @@ struct Prepared {
     report: BuildReport,
 }
 
-async fn prepare(table: &Table, plan: &BuildPlan, parts: &[BuildPart]) -> Result<Prepared> {
+async fn prepare(table: &BaseTable, plan: &BuildPlan, parts: &[BuildPart]) -> Result<Prepared> {
     check(plan, parts)?;
     let standing = standing(table, parts).await?;
     let Joined { built, dropped } = joined(parts, &standing, &|file| tag_of(table, plan.begun, file))?;
@@ -89,7 +90,7 @@ fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
 
 /// The paths of data files that are still what the tasks read. The others were replaced since: their marks would be of no use, and would take the
 /// place of those that somebody else may have made of the new ones.
-async fn standing(table: &Table, parts: &[BuildPart]) -> Result<HashSet<String>> {
+async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<String>> {
     let context = &Context::new(table, &BuildOptions::default())?;
     let mut seen = HashSet::new();
     let files = parts.iter().flat_map(|part| &part.manifest.files).filter(|file| seen.insert(identity(file)));
@@ -112,7 +113,7 @@ struct Joined {
 }
 
 /// What the manifest remembers as a file's tag. A log names its files by size and time alone, as they are never written again.
-fn tag_of(table: &Table, begun: Begun, file: &ManifestFile) -> Option<String> {
+fn tag_of(table: &BaseTable, begun: Begun, file: &ManifestFile) -> Option<String> {
     match table.format {
         TableFormat::Delta => file.etag.clone(),
         TableFormat::Parquet => begun.tag(file.modified_ns, file.etag.as_deref()),

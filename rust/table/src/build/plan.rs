@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use lakemark_format::{Manifest, ManifestIndex, column};
+use lakemark_format::{ManifestIndex, column};
 
 use super::adopt::adoptable;
 use super::group::{Group, cut};
@@ -19,8 +19,7 @@ use crate::locks::BuildLock;
 use crate::options::BuildOptions;
 use crate::recorded::Recorded;
 use crate::report::Finding;
-use crate::snapshot::{Snapshot, read_shapes};
-use crate::table::Table;
+use crate::snapshot::{BaseTable, Snapshot, read_shapes};
 use crate::transaction::Adoption;
 
 /// A segment is not made smaller than this, where its index allows for more, just to have work for everybody.
@@ -63,16 +62,21 @@ impl BuildPlan {
 }
 
 /// Plans a build for so many workers.
-pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) -> Result<BuildPlan> {
+pub(crate) async fn plan(
+    table: &BaseTable,
+    snapshot: &Snapshot,
+    options: &BuildOptions,
+    workers: usize,
+) -> Result<BuildPlan> {
     let started = Instant::now();
     let store = table.writable_store()?;
-    let (snapshot, indexes) = chosen(table, options).await?;
+    let indexes = chosen(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
-    let lost = lost(store, &snapshot, &indexes, options.verify).await?;
+    let lost = lost(store, snapshot, &indexes, options.verify).await?;
     let begun = Begun::after(snapshot.files().iter().map(|file| &file.meta)).await;
-    let adopted = adoptable(&snapshot, store, &lost, begun, threads(options)).await;
+    let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
     let known = Known { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
-    let Lacking { passes, shapes, declined } = lacking(table, &snapshot, &indexes, &known, workers > 1).await?;
+    let Lacking { passes, shapes, declined } = lacking(table, snapshot, &indexes, &known, workers > 1).await?;
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
     for ((Pass { files, per_segment, indexes }, workers), work) in
@@ -82,9 +86,9 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
         let shares: Vec<&[usize]> = shares(&files, per_segment, workers, &|file| shapes.rows(file)).collect();
         let each = work / shares.len().max(1) as f64;
         for files in shares {
-            for files in cut(&snapshot, files, per_segment, &|file| shapes.rows(file))? {
+            for files in cut(snapshot, files, per_segment, &|file| shapes.rows(file))? {
                 let files = files.iter().filter_map(|file| snapshot.files().get(*file));
-                let group = Group::of(&snapshot, files, indexes.clone())?;
+                let group = Group::of(snapshot, files, indexes.clone())?;
                 tasks.push((each, BuildTask::new(table, manifest, &group)?));
             }
         }
@@ -97,19 +101,17 @@ pub(crate) async fn plan(table: &Table, options: &BuildOptions, workers: usize) 
     Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, begun, _lock: lock })
 }
 
-/// Pins what a build or a compaction is about, and finds the indexes that are chosen.
-pub(crate) async fn chosen(table: &Table, options: &BuildOptions) -> Result<(Snapshot, Vec<ManifestIndex>)> {
-    // Reads go on without a damaged manifest, a build must not: it would silently begin a second history.
-    let manifest = table.writable_store()?.newest().await?.manifest?;
-    let snapshot = Snapshot::pin(table).await?;
-    let indexes = named(manifest.as_deref(), options.index.as_deref())?;
-    Ok((snapshot, indexes))
+/// Fails if the newest manifest cannot be read. Reads go on without a damaged one, a build must not: it would silently begin a
+/// second history.
+pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
+    table.writable_store()?.newest().await?.manifest.map(|_| ())
 }
 
-fn named(manifest: Option<&Manifest>, name: Option<&str>) -> Result<Vec<ManifestIndex>> {
-    let all = manifest.map_or(&[][..], |manifest| &manifest.indexes);
-    match name {
-        Some(name) => match all.iter().find(|index| index.name == name) {
+/// The indexes that a build or a compaction is about.
+pub(crate) fn chosen(snapshot: &Snapshot, options: &BuildOptions) -> Result<Vec<ManifestIndex>> {
+    let all = snapshot.manifest.as_ref().map_or(&[][..], |manifest| &manifest.indexes);
+    match &options.index {
+        Some(name) => match all.iter().find(|index| index.name == *name) {
             Some(index) => Ok(vec![index.clone()]),
             None => Err(Error::not_found(format!("there is no index {name}; declare it with `lakemark index create`"))),
         },
@@ -154,7 +156,7 @@ struct Lacking {
 
 /// Indexes that lack the same files share one pass over them, unless others could read them at the same time.
 async fn lacking(
-    table: &Table,
+    table: &BaseTable,
     snapshot: &Snapshot,
     indexes: &[ManifestIndex],
     known: &Known<'_>,

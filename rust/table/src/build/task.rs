@@ -12,10 +12,11 @@ use super::group::{Group, GroupFile, GroupResult, build_group};
 use super::part::BuildPart;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_time::modified_ns;
+use crate::location::TableFormat;
 use crate::options::BuildOptions;
 use crate::schema;
+use crate::snapshot::BaseTable;
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
 
 /// Some data files and the indexes that lack them: what becomes one segment for each of these.
 ///
@@ -27,7 +28,7 @@ pub struct BuildTask {
 }
 
 impl BuildTask {
-    pub(super) fn new(table: &Table, of: &Manifest, group: &Group) -> Result<Self> {
+    pub(super) fn new(table: &BaseTable, of: &Manifest, group: &Group) -> Result<Self> {
         let fields = Schema::new(group.fields.clone());
         let mut files = Vec::with_capacity(group.files.len());
         for file in &group.files {
@@ -94,7 +95,7 @@ impl BuildTask {
         &self.manifest
     }
 
-    fn group(&self, table: &Table) -> Result<Group> {
+    fn group(&self, table: &BaseTable) -> Result<Group> {
         let bytes = self.manifest.schemas.first().ok_or_else(|| Error::corrupt("a task of a build has no columns"))?;
         let fields = schema::from_bytes(bytes)?.fields().to_vec();
         if fields.len() != self.manifest.indexes.len() {
@@ -106,7 +107,7 @@ impl BuildTask {
 }
 
 /// The data file as it was listed.
-pub(super) fn listed(table: &Table, file: &ManifestFile) -> GroupFile {
+pub(super) fn listed(table: &BaseTable, file: &ManifestFile) -> GroupFile {
     let meta = ObjectMeta {
         location: table.place_of(&file.path),
         last_modified: DateTime::from_timestamp_nanos(file.modified_ns),
@@ -138,7 +139,7 @@ pub(super) fn is_about_the_file(kind: ErrorKind) -> bool {
 }
 
 /// Writes the segments of a task. After a failure none of them is left.
-pub(crate) async fn run(table: &Table, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
+pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
     let context = Context::new(table, options)?;
     context.check_cancel()?;
     check_store(&context.store, &task.manifest).await?;

@@ -1,4 +1,4 @@
-//! How the state of a table is pinned: which data files there are, what is known of each, and what is pending.
+//! How the state of the data files is pinned: which there are, and what is known of each. What is pending is laid over them afterwards.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,18 +12,16 @@ use object_store::ObjectMeta;
 
 use super::attached::Attached;
 use super::followed::followed;
-use super::{DataFile, FileMarks, Snapshot, shown_schema};
+use super::{BaseTable, DataFile, FileMarks, Lineage, PendingRows, Snapshot, shown_schema};
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_time::{is_young, modified_ns, was_young};
 use crate::footer::FileShape;
-use crate::listing::{ListedFile, Listing, listed};
+use crate::listing::{ListedFile, Listing, listed, under_way};
+use crate::location::TableFormat;
 use crate::schema;
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
 use crate::trust::Caught;
-use crate::updates::{Lineage, Overlay, Reach, Updated, last_of_none, under_way};
-use crate::versions;
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;
@@ -31,53 +29,31 @@ const CONCURRENT_READS: usize = 32;
 const ATTEMPTS: usize = 10;
 
 impl Snapshot {
-    /// The newest state: data files with what is pending laid over them.
-    pub(crate) async fn pin(table: &Table) -> Result<Self> {
-        if let Some(version) = table.version {
-            return versions::pin(table, version).await;
-        }
-        again_if_moved(|| Self::pin_newest(table)).await
-    }
-
-    async fn pin_newest(table: &Table) -> Result<Self> {
-        let mut snapshot = Self::pin_base(table).await?;
-        let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else {
-            return Ok(snapshot);
-        };
-        let Some(updates) = &manifest.updates else { return Ok(snapshot) };
-        if let Some(next) = snapshot.lineage.next_of_none(table, store, updates).await? {
-            snapshot.sequence = Some(next.saturating_sub(1));
-            return Ok(snapshot);
-        }
-        if snapshot.lacks_key(updates)
-            && let Some(last) = last_of_none(store, updates).await?
-        {
-            // The key is needed by nobody until something is changed.
-            snapshot.sequence = Some(last);
-            return Ok(snapshot);
-        }
-        let pinned = (manifest.number, snapshot.folded());
-        let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
-        let overlay = updated.overlay(&snapshot, &table.overlays).await?;
-        snapshot.lay_over(&overlay);
-        Ok(snapshot)
+    /// The number of the last change that it has.
+    pub(crate) fn set_sequence(&mut self, sequence: u64) {
+        self.sequence = Some(sequence);
     }
 
     /// Hides what pending changes hide, and adds what they add.
-    pub(crate) fn lay_over(&mut self, overlay: &Overlay) {
-        let shadows = || overlay.shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
+    pub(crate) fn lay_over(
+        &mut self,
+        shadow: &[Option<(Vec<u32>, Arc<RowSet>)>],
+        pending: &Arc<PendingRows>,
+        next: u64,
+    ) {
+        let shadows = || shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
         for (place, (row_groups, hidden)) in shadows() {
             let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
             let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
             file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
             file.row_groups.get_or_insert_with(|| row_groups.clone());
         }
-        self.pending = Some(Arc::clone(&overlay.pending)).filter(|pending| pending.row_count() > 0);
-        self.sequence = Some(overlay.next.saturating_sub(1));
+        self.pending = Some(Arc::clone(pending)).filter(|pending| pending.row_count() > 0);
+        self.sequence = Some(next.saturating_sub(1));
     }
 
     /// The newest state of the data files, without what is pending.
-    pub(crate) async fn pin_base(table: &Table) -> Result<Self> {
+    pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
         match table.format {
             TableFormat::Parquet => {
                 let (manifest, files) = newest_listing(table).await?;
@@ -110,7 +86,11 @@ impl Snapshot {
         }
     }
 
-    pub(crate) async fn pin_listing(table: &Table, manifest: Option<Arc<Manifest>>, listing: Listing) -> Result<Self> {
+    pub(crate) async fn pin_listing(
+        table: &BaseTable,
+        manifest: Option<Arc<Manifest>>,
+        listing: Listing,
+    ) -> Result<Self> {
         let mut files: Vec<DataFile> = listing
             .files
             .iter()
@@ -161,7 +141,11 @@ impl Snapshot {
         })
     }
 
-    pub(crate) async fn pin_delta(table: &Table, manifest: Option<Arc<Manifest>>, state: &DeltaState) -> Result<Self> {
+    pub(crate) async fn pin_delta(
+        table: &BaseTable,
+        manifest: Option<Arc<Manifest>>,
+        state: &DeltaState,
+    ) -> Result<Self> {
         let lineage = Lineage::of(state, manifest.as_deref()).await?;
         let mut files: Vec<DataFile> = state
             .files
@@ -290,7 +274,7 @@ fn has_moved(updates: &ManifestUpdates) -> bool {
 
 /// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
 pub(crate) async fn listing_of(
-    table: &Table,
+    table: &BaseTable,
     updates: Option<&ManifestUpdates>,
     later: &[&ManifestPublication],
     files: Vec<ListedFile>,
@@ -305,7 +289,7 @@ pub(crate) async fn listing_of(
 
 /// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
 /// Migrations of a folder move nothing, so that any listing goes with them.
-pub(crate) async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
+pub(crate) async fn newest_listing(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
     fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
         Some(&manifest?.updates.as_ref()?.publications)
     }
@@ -331,7 +315,7 @@ pub(crate) async fn newest_listing(table: &Table) -> Result<(Option<Arc<Manifest
 
 /// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
 /// version has nothing that is later than what the manifest and its log say is pending.
-async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
+async fn newest_delta(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
     let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
     let mut manifest = newest_manifest(table).await?;
     for _ in 0..ATTEMPTS {
@@ -349,7 +333,7 @@ async fn newest_delta(table: &Table) -> Result<(Option<Arc<Manifest>>, Arc<Delta
     Err(moves_too_fast(table))
 }
 
-fn moves_too_fast(table: &Table) -> Error {
+fn moves_too_fast(table: &BaseTable) -> Error {
     Error::new(
         ErrorKind::Conflict,
         format!(
@@ -379,7 +363,7 @@ pub(crate) async fn again_if_moved<T, F: Future<Output = Result<T>>>(pin: impl F
 }
 
 /// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
-pub(crate) async fn newest_manifest(table: &Table) -> Result<Option<Arc<Manifest>>> {
+pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
     let newest = match store.newest().await {
         Ok(newest) => newest.manifest,
@@ -449,7 +433,7 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
 
 /// Reads the footers of the listed files, some at a time.
 pub(crate) async fn read_shapes(
-    table: &Table,
+    table: &BaseTable,
     files: &[DataFile],
     wanted: Vec<usize>,
 ) -> Result<Vec<(usize, FileShape)>> {

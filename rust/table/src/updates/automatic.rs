@@ -7,16 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::JoinHandle;
 
+use super::migrate::migrate;
+use super::updatable::UpdatableTable;
 use crate::error::ErrorKind;
 use crate::options::MigrateOptions;
-use crate::table::Table;
 
 /// The migration that writers of a table began last.
 #[derive(Debug, Default)]
 pub(crate) struct Automatic(Mutex<Option<JoinHandle<()>>>);
 
 /// Begins a migration unless one is running.
-pub(super) fn begin(table: &Arc<Table>, threshold: f64) {
+pub(super) fn begin(table: &Arc<UpdatableTable>, threshold: f64) {
     let mut last = table.automatic.0.lock().unwrap_or_else(PoisonError::into_inner);
     if last.as_ref().is_some_and(|last| !last.is_finished()) {
         return;
@@ -24,14 +25,14 @@ pub(super) fn begin(table: &Arc<Table>, threshold: f64) {
     let table = Arc::clone(table);
     *last = Some(tokio::spawn(async move {
         let options = MigrateOptions { threshold: Some(threshold), ..MigrateOptions::default() };
-        match table.migrate(options).await {
+        match migrate(&table, &options).await {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                tracing::info!(table = table.location(), %error, "pending changes are not migrated now");
+                tracing::info!(table = table.base.location(), %error, "pending changes are not migrated now");
             }
             Err(error) => {
                 tracing::warn!(
-                    table = table.location(), %error,
+                    table = table.base.location(), %error,
                     "pending changes could not be migrated by themselves; changes go on until the cache is full"
                 );
             }
@@ -40,7 +41,7 @@ pub(super) fn begin(table: &Arc<Table>, threshold: f64) {
 }
 
 /// Waits for the migration that a writer began, if one is running.
-pub(crate) async fn wait(table: &Table) {
+pub(crate) async fn wait(table: &UpdatableTable) {
     let last = table.automatic.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(last) = last {
         // What became of it was told.

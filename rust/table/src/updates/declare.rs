@@ -11,17 +11,19 @@ use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
 use super::flush::new_log;
+use super::indexing::{build_newest, create_newest};
 use super::key::KeyColumns;
 use super::locks::WriterLock;
 use super::parameters::Parameters;
 use super::resolve::stored_columns;
+use super::updatable::UpdatableTable;
 use super::write::not_local;
 use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
+use crate::location::TableFormat;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
-use crate::table::{Table, TableFormat};
 use crate::transaction::{Edit, commit};
 
 /// Declares the key of a table; says whether it was declared now. Its columns get an index of the kind `key` where they have none.
@@ -29,21 +31,21 @@ use crate::transaction::{Edit, commit};
 /// # Errors
 /// Columns that are not there or cannot be a key, NULL or the same key twice in the table, another key that was declared before.
 pub(crate) async fn declare_key(
-    table: &Arc<Table>,
+    table: &Arc<UpdatableTable>,
     columns: &[String],
     options: &BTreeMap<String, String>,
     build: BuildOptions,
 ) -> Result<bool> {
-    let store = table.writable_store()?;
+    let store = table.base.writable_store()?;
     if !store.is_local() {
         return Err(not_local(store));
     }
     let options: Vec<(String, String)> = options.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Parameters::of(&options)?;
     let _lock = WriterLock::take(store).await?;
-    let base = Snapshot::pin_base(table).await?;
-    if table.format == TableFormat::Delta {
-        check_writable(&DeltaState::read(&table.location).await?)?;
+    let base = Snapshot::pin_base(&table.base).await?;
+    if table.base.format == TableFormat::Delta {
+        check_writable(&DeltaState::read(&table.base.location).await?)?;
     }
     let key = checked_key(&base, columns)?;
     let stored: Vec<String> = columns.iter().map(|column| base.stored_name(column).into_owned()).collect();
@@ -192,7 +194,12 @@ async fn for_each_key(
 }
 
 /// Sees to it that the columns of the key have an index that knows their rows, but for partition columns.
-async fn index_key(table: &Arc<Table>, base: &Snapshot, columns: &[String], build: BuildOptions) -> Result<()> {
+async fn index_key(
+    table: &Arc<UpdatableTable>,
+    base: &Snapshot,
+    columns: &[String],
+    build: BuildOptions,
+) -> Result<()> {
     let stored = stored_columns(base, columns);
     let name = composite(stored.iter().map(String::as_str));
     if stored.is_empty() || !base.exact_indexes_of(&name).is_empty() {
@@ -203,7 +210,7 @@ async fn index_key(table: &Arc<Table>, base: &Snapshot, columns: &[String], buil
     let others = (2..).map(|number| format!("{own}_{number}"));
     let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
     let spec = IndexSpec { name: Some(index.clone()), columns: stored, kind: "key".to_owned(), ..IndexSpec::default() };
-    table.create_index(spec, true).await?;
-    table.build(BuildOptions { index: Some(index), ..build }).await?;
+    create_newest(table, &spec).await?;
+    build_newest(table, BuildOptions { index: Some(index), ..build }).await?;
     Ok(())
 }

@@ -164,7 +164,7 @@ fn check_room(writing: &Writing<'_>, bytes: u64) -> Result<()> {
         format!(
             "pending updates take {have} of {limit} bytes, so that these were not made; all before them are safe: run \
              `lakemark migrate {}`, or give the table a larger cache_bytes",
-            writing.table.location()
+            writing.table.base.location()
         ),
     ))
 }

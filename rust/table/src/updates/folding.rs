@@ -13,25 +13,26 @@ use uuid::Uuid;
 
 use super::key::KeyColumns;
 use super::level::{FileIdentity, Level, identity};
-use super::lineage::{application, application_through};
+
 use super::locks::MigrationLock;
 use super::migrate::Begun;
 use super::overlay::{Reach, Updated};
 use super::resolve::positions;
 use super::settle::Ground;
 use super::slice::Slice;
+use super::updatable::UpdatableTable;
 use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::file_time::modified_ns;
+use crate::location::TableFormat;
 use crate::locks::holding;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, keep_out, migrate as migrate_delta};
 use crate::rewrite::{Fold, Folded, FoldedKeys, folder};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Snapshot, application, application_through};
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
 use crate::transaction::{Edit, commit};
 
 /// Times that others may be faster before giving up.
@@ -42,7 +43,7 @@ const LISTINGS: usize = 20;
 /// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
 /// migration.
 pub(super) async fn fold(
-    (table, store): (&Arc<Table>, &Arc<Store>),
+    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
     begun: (&Begun, &MigrationLock),
     options: &MigrateOptions,
     report: &mut MigrateReport,
@@ -63,17 +64,17 @@ pub(super) async fn fold(
 }
 
 async fn fold_once(
-    (table, store): (&Arc<Table>, &Arc<Store>),
+    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
     (begun, lock): (&Begun, &MigrationLock),
     options: &MigrateOptions,
     report: &mut MigrateReport,
 ) -> Result<Option<u64>> {
-    let mut base = Snapshot::pin_base(table).await?;
+    let mut base = Snapshot::pin_base(&table.base).await?;
     if base.folded() {
         // An attempt that looked like a failure was none.
         return Ok(base.delta_version());
     }
-    let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
+    let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
     let (of, begun_of) = ((store.as_ref(), &table.overlays), &begun.updates);
     let updated = Updated::of(&mut base, of, begun_of, (manifest.number, false), Reach::Runs).await?;
     let levels = updated.levels(&base, &table.overlays).await?;
@@ -84,7 +85,7 @@ async fn fold_once(
     report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
     let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
     let texts = texts.map(|column| column.name().clone()).collect();
-    let keys = SliceKeys { table, key: &updated.key, slices: &slice.keys, texts: &texts };
+    let keys = SliceKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
     let progress = options.progress.clone();
     let to_fold = Fold {
         shadow: &slice.shadow,
@@ -94,16 +95,16 @@ async fn fold_once(
         progress,
         lock: Some(lock.held()),
     };
-    let (folded, version) = match table.format {
+    let (folded, version) = match table.base.format {
         TableFormat::Delta => {
             let transaction = transaction(manifest.store_id, begun)?;
-            match migrate_delta(&table.location, &base, &to_fold, &transaction).await? {
+            match migrate_delta(&table.base.location, &base, &to_fold, &transaction).await? {
                 Migrated::Committed { version, folded } => {
                     report.delta_version = Some(version);
                     (folded, Some(version))
                 }
                 // Some version has it: the newest one does.
-                Migrated::Already => return Ok(Snapshot::pin_base(table).await?.delta_version()),
+                Migrated::Already => return Ok(Snapshot::pin_base(&table.base).await?.delta_version()),
             }
         }
         TableFormat::Parquet => {
@@ -124,7 +125,7 @@ async fn fold_once(
 ///
 /// # Errors
 /// Nobody can tell: it may yet take effect.
-pub(super) async fn cannot_come(table: &Table, base: &Snapshot, migration: u64) -> Result<bool> {
+pub(super) async fn cannot_come(table: &BaseTable, base: &Snapshot, migration: u64) -> Result<bool> {
     let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
     if table.location.local.is_some() {
         // What a local file system was asked for is done, or not.
@@ -152,7 +153,7 @@ fn transaction(store_id: [u8; 16], begun: &Begun) -> Result<ApplicationTransacti
 
 /// The keys of what is folded.
 struct SliceKeys<'a> {
-    table: &'a Arc<Table>,
+    table: &'a BaseTable,
     key: &'a Arc<KeyColumns>,
     slices: &'a [(Arc<Level>, RowSet)],
     /// Partition columns that are held as text.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
+use super::newest::pin_newest;
 use super::overlay::{Reach, Updated};
 use super::parameters::Parameters;
+use super::updatable::UpdatableTable;
 use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
-use crate::snapshot::{Snapshot, again_if_moved, newest_manifest};
-use crate::table::Table;
+use crate::snapshot::{BaseTable, again_if_moved, newest_manifest};
 
 /// What those miss who read the folder's own files.
-pub(crate) async fn changes_beside_files(table: &Table) -> Result<ChangesBesideFiles> {
+pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBesideFiles> {
     let (Some(manifest), Some(store)) = (newest_manifest(table).await?, table.store.as_ref()) else {
         return Ok(ChangesBesideFiles::default());
     };
@@ -29,17 +30,17 @@ pub(crate) async fn changes_beside_files(table: &Table) -> Result<ChangesBesideF
 }
 
 /// How pending updates stand; none if the table takes none.
-pub(crate) async fn info(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
-    if table.version().is_some() {
+pub(crate) async fn info(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
+    if table.base.version.is_some() {
         return Ok(None);
     }
     // Runs and log are read once more after the snapshot was pinned.
     again_if_moved(|| info_now(table)).await
 }
 
-async fn info_now(table: &Arc<Table>) -> Result<Option<UpdatesInfo>> {
-    let mut snapshot = Snapshot::pin(table).await?;
-    let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.store.as_ref()) else { return Ok(None) };
+async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
+    let mut snapshot = pin_newest(table).await?;
+    let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref().filter(|updates| !snapshot.lacks_key(updates)) else {
         return Ok(None);
     };

@@ -13,11 +13,10 @@ use lakemark_index::RowSet;
 
 use super::fetch::OpenFile;
 use super::key::{KeyColumns, Keys};
-use super::pages::KeyPages;
 use super::rows::ChangeColumns;
 use crate::error::{Error, Result};
 use crate::file_time::modified_ns;
-use crate::snapshot::DataFile;
+use crate::snapshot::{DataFile, KeyPages};
 
 /// What makes a version of a data file: path below the root, size, time, tag.
 pub(crate) type FileIdentity = (String, u64, i64, Option<String>);
@@ -137,7 +136,10 @@ impl Level {
         if let Some((_, pages)) = known.as_ref().filter(|(then, _)| then == of) {
             return pages.clone();
         }
-        let pages = KeyPages::of(file, name, of).map(Arc::new);
+        // Bounds of floats leave NaN out.
+        let told = if of.is_floating() { None } else { file.bounds(name, of) };
+        let pages = told.and_then(|told| KeyPages::new(name, told.rows, told.low.as_ref(), told.high.as_ref()));
+        let pages = pages.map(Arc::new);
         *known = Some((of.clone(), pages.clone()));
         pages
     }

@@ -71,7 +71,7 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
     let migration = writing.updates.migration.as_ref();
     let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
     let Some(_lock) = MigrationLock::try_take(writing.store).await? else { return Ok(()) };
-    let base = Snapshot::pin_base(writing.table).await?;
+    let base = Snapshot::pin_base(&writing.table.base).await?;
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
     // Whoever began the next one meanwhile had ended this one first.
     if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
@@ -79,7 +79,7 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
     }
     let edit = match base.delta_version().filter(|_| base.folded()) {
         Some(version) => Edit::EndMigration { number, version },
-        None => match cannot_come(writing.table, &base, number).await {
+        None => match cannot_come(&writing.table.base, &base, number).await {
             Ok(true) => Edit::AbandonMigration { number },
             // It came meanwhile: whoever looks next ends it.
             Ok(false) => return Ok(()),

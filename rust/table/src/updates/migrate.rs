@@ -22,34 +22,35 @@ use lakemark_index::RowSet;
 use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
 use super::folding::{cannot_come, fold};
-use super::lineage::Lineage;
+use super::indexing::build_newest;
+
 use super::locks::MigrationLock;
 use super::overlay::{Reach, Updated};
 use super::settle::Stacked;
+use super::updatable::UpdatableTable;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
 use crate::locks::holding;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Lineage, Snapshot};
 use crate::store::Store;
-use crate::table::Table;
 use crate::transaction::{Edit, begin_migration, commit};
 
 /// Folds pending rows into the data files.
-pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Result<MigrateReport> {
+pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<MigrateReport> {
     let started = Instant::now();
     if !(options.fraction > 0.0 && options.fraction <= 1.0) {
         return Err(Error::invalid(format!("the fraction is {}; give one above 0, up to 1", options.fraction)));
     }
-    let store = table.writable_store()?;
+    let store = table.base.writable_store()?;
     if !store.is_local() {
         return Err(not_local(store));
     }
     let lock = MigrationLock::take(store).await?;
     let mut report = MigrateReport::default();
-    tidy_up(table, store).await?;
+    tidy_up(&table.base, store).await?;
     let mut asked = options.clone();
     let mut is_changed = false;
     // A buffer of which a full cache takes no run is folded once the runs are gone, if everything was asked for.
@@ -68,15 +69,19 @@ pub(crate) async fn migrate(table: &Arc<Table>, options: &MigrateOptions) -> Res
         }
         asked.threshold = None;
     }
-    if is_changed && !Snapshot::pin_base(table).await?.indexes().is_empty() {
-        table.build(BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
+    if is_changed && !Snapshot::pin_base(&table.base).await?.indexes().is_empty() {
+        build_newest(table, BuildOptions { progress: options.progress.clone(), ..BuildOptions::default() }).await?;
     }
     report.seconds = started.elapsed().as_secs_f64();
     Ok(report)
 }
 
 /// [`begin`] as a task of its own: the locks are held until what it commits is committed, also if the caller goes away.
-async fn begin_apart(table: &Arc<Table>, options: &MigrateOptions, lock: &MigrationLock) -> Result<Option<Begun>> {
+async fn begin_apart(
+    table: &Arc<UpdatableTable>,
+    options: &MigrateOptions,
+    lock: &MigrationLock,
+) -> Result<Option<Begun>> {
     let (table, options) = (Arc::clone(table), options.clone());
     holding(lock.clone(), async move { begin(&table, &options).await }).await?
 }
@@ -92,7 +97,7 @@ pub(super) struct Begun {
 }
 
 /// Ends a migration that took effect and was stopped before it was ended, and lets go of one that cannot take effect any more.
-async fn tidy_up(table: &Arc<Table>, store: &Store) -> Result<()> {
+async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
@@ -116,7 +121,7 @@ pub(super) async fn end(store: &Store, number: u64, version: Option<u64>) -> Res
 }
 
 /// Flushes the buffer and says which slices of which runs are folded; none if there is nothing to fold.
-async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Begun>> {
+async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<Begun>> {
     let border = match options.fraction < 1.0 {
         true => {
             let Some(border) = border(table, options).await? else { return Ok(None) };
@@ -130,8 +135,8 @@ async fn begin(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Be
     }
     let buffer_stays = flush_if_room(&mut writing).await?;
     let newest = writing.store.newest().await?;
-    let manifest = newest.manifest?.ok_or_else(|| no_key(table))?;
-    let mut updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
+    let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
+    let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
     let of = (writing.store.as_ref(), &table.overlays);
     let updated = Updated::of(&mut writing.base, of, &updates, (manifest.number, false), Reach::Log).await?;
     let levels = updated.levels(&writing.base, &table.overlays).await?;
@@ -164,7 +169,7 @@ async fn flush_if_room(writing: &mut Writing<'_>) -> Result<bool> {
 }
 
 /// The key up to which a slice reaches: it is looked for when the lock of writers is free again. None if there is nothing to fold.
-async fn border(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<Border>> {
+async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<Border>> {
     {
         let mut writing = Writing::begin(table).await?;
         if writing.is_below(options.threshold) {
@@ -172,8 +177,8 @@ async fn border(table: &Arc<Table>, options: &MigrateOptions) -> Result<Option<B
         }
         flush_if_room(&mut writing).await?;
     }
-    let mut base = Snapshot::pin_base(table).await?;
-    let (Some(manifest), Some(store)) = (base.manifest.clone(), table.store.as_ref()) else { return Ok(None) };
+    let mut base = Snapshot::pin_base(&table.base).await?;
+    let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
     let pinned = (manifest.number, base.folded());
     let updated = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Log).await?;

@@ -13,11 +13,11 @@ use lakemark_index::RowSet;
 
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
-use super::level::{FileIdentity, chosen, identity};
-use super::overlay::{Overlay, PendingRows};
+use super::level::{FileIdentity, Level, chosen, identity};
+use super::overlay::Overlay;
 use super::resolve::positions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{PendingRows, Snapshot};
 
 /// Visible rows of data files, by file.
 type Rows = HashMap<FileIdentity, (usize, RowSet)>;
@@ -110,9 +110,11 @@ async fn pending(
     let (Some(pending), schema) = (pending, snapshot.schema()) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for file in &pending.files {
-        let rows = file.level.rows_with(key, keys).await?.and(&file.rows);
+        let run: Arc<Level> =
+            file.run.get().ok_or_else(|| Error::internal("a run of pending rows is of another kind"))?;
+        let rows = run.rows_with(key, keys).await?.and(&file.rows);
         if !rows.is_empty() {
-            found.push(file.level.read(&schema, &rows).await?);
+            found.push(run.read(&schema, &rows).await?);
         }
     }
     for batch in &pending.batches {

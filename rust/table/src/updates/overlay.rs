@@ -14,13 +14,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use lakemark_format::{ManifestMigration, ManifestUpdates};
 use lakemark_index::{RowSet, RowSetBuilder};
-use object_store::ObjectMeta;
 
 use super::fetch::RowFile;
 use super::key::{KeyColumns, Keys};
 use super::level::{FileIdentity, Level, LevelRows, chosen, identity};
 use super::log_file;
-use super::pages::KeyPages;
 use super::parameters::Parameters;
 use super::partitions::{LogTypes, typed_otherwise};
 use super::phase::Phase;
@@ -30,49 +28,12 @@ use super::runs::RunCache;
 use super::settle::{Ground, Settled, Stacked, memory_rows};
 use super::stack::{Laid, Stack};
 use super::tail::Tail;
+use super::updatable::UpdatableTable;
 use super::write::no_key;
 use crate::disk;
 use crate::error::{Error, Result};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{OpenedRun, PendingFile, PendingRows, Snapshot};
 use crate::store::Store;
-use crate::table::Table;
-
-/// Rows that are in no data file yet.
-#[derive(Debug, Default)]
-pub struct PendingRows {
-    /// Rows of runs.
-    pub files: Vec<PendingFile>,
-    /// Rows in memory, with the columns of the table.
-    pub batches: Vec<RecordBatch>,
-    /// Bytes of runs that a scan may hold in memory.
-    pub memory_bytes: u64,
-    /// Bytes of a row group of a run, at most.
-    pub row_group_bytes: u64,
-}
-
-/// Rows of a run.
-#[derive(Clone, Debug)]
-pub struct PendingFile {
-    /// Place within [`Snapshot::pending_store`], and size.
-    pub meta: ObjectMeta,
-    /// Rows per row group.
-    pub row_groups: Vec<u32>,
-    /// The rows that count.
-    pub rows: RowSet,
-    /// Where its keys are, if that is known.
-    pub(super) keys: Option<Arc<KeyPages>>,
-    /// The run as it was opened.
-    pub(super) level: Arc<Level>,
-}
-
-impl PendingRows {
-    /// How many rows there are.
-    #[must_use]
-    pub fn row_count(&self) -> u64 {
-        let in_files: u64 = self.files.iter().map(|file| u64::from(file.rows.len())).sum();
-        in_files + self.batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>()
-    }
-}
 
 /// What pending changes do to a snapshot.
 #[derive(Default)]
@@ -217,11 +178,11 @@ impl<'a> Updated<'a> {
     }
 
     /// The key of a table as writers have it.
-    pub(crate) async fn key_of(table: &Table) -> Result<(Snapshot, Arc<KeyColumns>)> {
-        let store = table.writable_store()?;
-        let mut base = Snapshot::pin_base(table).await?;
-        let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
-        let updates = manifest.updates.as_ref().ok_or_else(|| no_key(table))?;
+    pub(crate) async fn key_of(table: &UpdatableTable) -> Result<(Snapshot, Arc<KeyColumns>)> {
+        let store = table.base.writable_store()?;
+        let mut base = Snapshot::pin_base(&table.base).await?;
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+        let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
         let pinned = (manifest.number, base.folded());
         let key = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Log).await?.key;
         Ok((base, key))
@@ -384,8 +345,8 @@ impl<'a> Updated<'a> {
             }
             LevelRows::File(file) if !rows.is_empty() => {
                 let (meta, row_groups, rows) = (file.meta().clone(), file.row_groups.clone(), rows.clone());
-                let (keys, level) = (level.pages(&self.key), Arc::clone(level));
-                pending.files.push(PendingFile { meta, row_groups, rows, keys, level });
+                let (keys, run) = (level.pages(&self.key), OpenedRun::new(Arc::clone(level)));
+                pending.files.push(PendingFile { meta, row_groups, rows, keys, run });
             }
             LevelRows::Memory(_) | LevelRows::File(_) | LevelRows::None => {}
         }

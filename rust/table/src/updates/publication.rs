@@ -22,39 +22,41 @@ use std::time::Instant;
 use lakemark_format::{ManifestPublication, ManifestUpdates, MovedFile, PublishedFile};
 use uuid::Uuid;
 
+use super::indexing::build_newest;
 use super::locks::{MigrationLock, WriterLock};
+use super::updatable::UpdatableTable;
 use super::write::{no_key, unwritable};
 use crate::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoint::reach;
-use crate::location::Shape;
+use crate::listing::under_way;
+use crate::location::{Shape, TableFormat};
 use crate::locks::holding;
 use crate::options::BuildOptions;
 use crate::report::PublishReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::{ORIGINALS, Store};
-use crate::table::{Table, TableFormat};
 use crate::transaction::{Edit, commit};
 
 /// How names end that no reader lists.
 const UNLISTED: &str = ".lakemark-unpublished";
 
 /// Publishes what migrations wrote; nothing if there is nothing.
-pub(crate) async fn publish(table: &Arc<Table>) -> Result<PublishReport> {
+pub(crate) async fn publish(table: &Arc<UpdatableTable>) -> Result<PublishReport> {
     let started = Instant::now();
-    let store = table.writable_store()?;
-    if table.format == TableFormat::Delta {
+    let store = table.base.writable_store()?;
+    if table.base.format == TableFormat::Delta {
         // A migration of a Delta table is a commit, which publishes it.
         return Ok(PublishReport::default());
     }
-    let places = Places::of(table, store)?;
+    let places = Places::of(&table.base, store)?;
     let lock = MigrationLock::take(store).await?;
     // A task of its own: what was begun is ended under the lock, also if the caller goes away.
     let begins = Arc::clone(table);
     let published = holding(lock.clone(), async move { publish_all(&begins, &places).await }).await??;
-    if !published.files.is_empty() && !Snapshot::pin_base(table).await?.indexes().is_empty() {
+    if !published.files.is_empty() && !Snapshot::pin_base(&table.base).await?.indexes().is_empty() {
         // Marks know files by their paths.
-        table.build(BuildOptions::default()).await?;
+        build_newest(table, BuildOptions::default()).await?;
     }
     Ok(PublishReport {
         files_published: published.files.len() as u64,
@@ -64,15 +66,16 @@ pub(crate) async fn publish(table: &Arc<Table>) -> Result<PublishReport> {
     })
 }
 
-async fn publish_all(table: &Arc<Table>, places: &Places) -> Result<ManifestPublication> {
-    let store = table.writable_store()?;
+async fn publish_all(table: &Arc<UpdatableTable>, places: &Places) -> Result<ManifestPublication> {
+    let store = table.base.writable_store()?;
     {
         let _lock = WriterLock::take(store).await?;
-        end_if_begun(table, &Snapshot::pin_base(table).await?).await?;
+        end_if_begun(&table.base, &Snapshot::pin_base(&table.base).await?).await?;
     }
     // Sees to it that no original was changed since.
-    let base = Snapshot::pin_base(table).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.clone()).ok_or_else(|| no_key(table))?;
+    let base = Snapshot::pin_base(&table.base).await?;
+    let updates =
+        base.manifest.as_ref().and_then(|manifest| manifest.updates.clone()).ok_or_else(|| no_key(&table.base))?;
     if updates.data.is_empty() && updates.replaced.is_empty() {
         return Ok(ManifestPublication::default());
     }
@@ -93,16 +96,11 @@ async fn publish_all(table: &Arc<Table>, places: &Places) -> Result<ManifestPubl
 }
 
 /// Ends what a writer that died had begun; the caller holds the lock of writers. Says whether there was something.
-pub(crate) async fn end_if_begun(table: &Table, base: &Snapshot) -> Result<bool> {
+pub(crate) async fn end_if_begun(table: &BaseTable, base: &Snapshot) -> Result<bool> {
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
     let Some(begun) = updates.and_then(under_way) else { return Ok(false) };
     let store = table.writable_store()?;
     end(store, &Places::of(table, store)?, begun).await.map(|()| true)
-}
-
-/// The publication that is under way.
-pub(crate) fn under_way(updates: &ManifestUpdates) -> Option<&ManifestPublication> {
-    updates.publications.last().filter(|publication| publication.manifest == 0)
 }
 
 async fn end(store: &Store, places: &Places, publication: &ManifestPublication) -> Result<()> {
@@ -126,7 +124,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(table: &Table, store: &Store) -> Result<Self> {
+    fn of(table: &BaseTable, store: &Store) -> Result<Self> {
         let (Some(folder), Some(of_store)) = (&table.location.local, &store.place().local) else {
             return Err(Error::unsupported(
                 "publishing needs table and store on a local file system; migrate keeps the new files in the store",

@@ -25,11 +25,12 @@ use super::overlay::Updated;
 use super::parameters::Parameters;
 use super::sorted::SortedRows;
 use super::straight::write_straight;
+use super::updatable::UpdatableTable;
 use super::write::{no_key, not_local, write};
 use crate::error::{Error, Result};
 use crate::local;
+use crate::snapshot::BaseTable;
 use crate::store::Store;
-use crate::table::Table;
 
 /// What is read of a file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -58,11 +59,16 @@ fn operation_of_name<'de, D: Deserializer<'de>>(from: D) -> Result<Operation, D:
 }
 
 /// Makes the changes that staged rows are, in one call, and removes the files.
-pub(crate) async fn write_staged(table: &Arc<Table>, staged: &[StagedRows], options: WriteOptions) -> Result<Written> {
-    table.check_open_for_changes()?;
-    let store = table.writable_store()?;
+pub(crate) async fn write_staged(
+    table: &Arc<UpdatableTable>,
+    staged: &[StagedRows],
+    options: WriteOptions,
+) -> Result<Written> {
+    table.base.check_open_for_changes()?;
+    let store = table.base.writable_store()?;
     let (base, key) = Updated::key_of(table).await?;
-    let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(table))?;
+    let updates =
+        base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()).ok_or_else(|| no_key(&table.base))?;
     let part_bytes = Parameters::of(&updates.options)?.part_bytes();
     let mut sorted = SortedRows::open(store, staged, &key)?;
     let bytes = staged.iter().map(|file| file.bytes).sum();
@@ -73,12 +79,12 @@ pub(crate) async fn write_staged(table: &Arc<Table>, staged: &[StagedRows], opti
         let part_bytes = usize::try_from(part_bytes).unwrap_or(usize::MAX);
         write_straight(table, sorted, (part_bytes, bytes), options).await?
     };
-    discard_staged(table, staged).await?;
+    discard_staged(&table.base, staged).await?;
     Ok(written)
 }
 
 /// Removes the files of staged rows that no call will name.
-pub(crate) async fn discard_staged(table: &Table, staged: &[StagedRows]) -> Result<()> {
+pub(crate) async fn discard_staged(table: &BaseTable, staged: &[StagedRows]) -> Result<()> {
     let store = table.writable_store()?;
     for file in staged {
         check_name(file)?;

@@ -17,10 +17,10 @@ use super::change::keys_of;
 use super::key::KeyColumns;
 use super::overlay::Updated;
 use super::staged::{StagedRows, other_columns};
+use super::updatable::UpdatableTable;
 use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
 use crate::store::Store;
-use crate::table::Table;
 use crate::temp_file::TempFile;
 
 /// Bytes of rows that are sorted at a time.
@@ -52,8 +52,8 @@ impl fmt::Debug for Staging {
 
 impl Staging {
     /// Begins to write rows aside in the store of a table.
-    pub(crate) async fn begin(table: &Arc<Table>, operation: Operation) -> Result<Self> {
-        let store = Arc::clone(table.writable_store()?);
+    pub(crate) async fn begin(table: &Arc<UpdatableTable>, operation: Operation) -> Result<Self> {
+        let store = Arc::clone(table.base.writable_store()?);
         let Some(folder) = store.updates_folder() else { return Err(not_local(&store)) };
         // A declared key has its log there. Making the folder anew would hide that this machine sees another disk.
         if !folder.is_dir() {

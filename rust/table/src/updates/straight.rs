@@ -13,13 +13,13 @@ use super::change::{WriteOptions, Written};
 use super::flush::NewRun;
 use super::rows::changes;
 use super::sorted::{Part, SortedRows};
+use super::updatable::UpdatableTable;
 use super::write::{Writing, migrate_if_asked};
 use crate::error::{Error, Result};
-use crate::table::Table;
 
 /// Makes the changes that `sorted` has, `bytes` of them at a time, in one call. They take `staged` bytes.
 pub(crate) async fn write_straight(
-    table: &Arc<Table>,
+    table: &Arc<UpdatableTable>,
     mut sorted: SortedRows,
     (bytes, staged): (usize, u64),
     options: WriteOptions,

@@ -29,11 +29,11 @@ use super::overlay::{Overlay, Reach, Updated};
 use super::parameters::Parameters;
 use super::publication;
 use super::tail::{Tail, to_ipc};
+use super::updatable::UpdatableTable;
 use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
-use crate::table::Table;
 
 /// Changes that wait for their turn.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl WriteQueue {
 }
 
 /// Writes changes; they are durable, and seen by whoever looks, when this returns.
-pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
+pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
     let (answer, answered) = oneshot::channel();
     let waiting = Waiting { changes, options, answer };
     table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
@@ -75,7 +75,7 @@ pub(crate) async fn write(table: &Arc<Table>, changes: Vec<Change>, options: Wri
     answered.await.map_err(|_| Error::internal("changes were not answered"))?
 }
 
-async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
+async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<Waiting>) {
     let mut session = match Writing::begin(table).await {
         Ok(session) => session,
         Err(error) => return refuse(waiting, &error),
@@ -104,7 +104,7 @@ async fn write_all(table: &Arc<Table>, waiting: Vec<Waiting>) {
 }
 
 /// Begins a migration where the table's option says so and the cache is full enough.
-pub(crate) fn migrate_if_asked(table: &Arc<Table>, threshold: Option<f64>) {
+pub(crate) fn migrate_if_asked(table: &Arc<UpdatableTable>, threshold: Option<f64>) {
     if let Some(threshold) = threshold {
         automatic::begin(table, threshold);
     }
@@ -130,7 +130,7 @@ pub(crate) fn not_local(store: &Store) -> Error {
 }
 
 /// The error of a table without a key.
-pub(crate) fn no_key(table: &Table) -> Error {
+pub(crate) fn no_key(table: &BaseTable) -> Error {
     Error::invalid(format!(
         "the table {} has no key, which tells changed rows apart: declare one first, as in `lakemark key TABLE --on COLUMN`, \
          `OPTIONS (key 'COLUMN')` of CREATE EXTERNAL TABLE, `Table.declare_key`, or in Spark `CALL lm.system.declare_key`",
@@ -140,7 +140,7 @@ pub(crate) fn no_key(table: &Table) -> Error {
 
 /// A turn of a writer.
 pub(crate) struct Writing<'a> {
-    pub table: &'a Arc<Table>,
+    pub table: &'a Arc<UpdatableTable>,
     pub store: &'a Arc<Store>,
     /// Held until the turn ends, and as long as a write that it began is under way.
     lock: Arc<WriterLock>,
@@ -166,18 +166,20 @@ pub(crate) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    pub(crate) async fn begin(table: &'a Arc<Table>) -> Result<Writing<'a>> {
-        let store = table.writable_store()?;
+    pub(crate) async fn begin(table: &'a Arc<UpdatableTable>) -> Result<Writing<'a>> {
+        let store = table.base.writable_store()?;
         if !store.is_local() {
             return Err(not_local(store));
         }
         let lock = Arc::new(WriterLock::take(store).await?);
-        let mut base = Snapshot::pin_base(table).await?;
-        if publication::end_if_begun(table, &base).await? || lineage::take_over_if_empty(table, &base).await? {
-            base = Snapshot::pin_base(table).await?;
+        let mut base = Snapshot::pin_base(&table.base).await?;
+        if publication::end_if_begun(&table.base, &base).await?
+            || lineage::take_over_if_empty(&table.base, &base).await?
+        {
+            base = Snapshot::pin_base(&table.base).await?;
         }
-        let manifest = base.manifest.clone().ok_or_else(|| no_key(table))?;
-        let updates = manifest.updates.clone().ok_or_else(|| no_key(table))?;
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+        let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
         let pinned = (manifest.number, base.folded());
         let updated = Updated::of(&mut base, (store, &table.overlays), &updates, pinned, Reach::Log).await?;

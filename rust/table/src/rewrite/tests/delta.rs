@@ -104,7 +104,7 @@ fn transaction(version: i64) -> ApplicationTransaction {
 async fn migrate(table: &Table, snapshot: &Snapshot, pending: &Pending, version: i64) -> Result<Migrated> {
     let fold: Fold<'_> = pending.fold();
     // Callers may move it to other threads.
-    delta::migrate(&table.location, snapshot, &fold, &transaction(version)).boxed().await
+    delta::migrate(&table.base().location, snapshot, &fold, &transaction(version)).boxed().await
 }
 
 async fn migrated(table: &Table, pending: &Pending, version: i64) -> (u64, Folded) {
@@ -184,10 +184,10 @@ async fn a_transaction_is_committed_once() {
     let root = folder.path();
     let table = open(root).await;
     let snapshot = table.snapshot().await.unwrap();
-    let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+    let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), None);
     migrated(&table, &pending(), 5).await;
-    let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+    let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(5));
     assert_eq!(state.application_version("other").await.unwrap(), None);
     for version in [5, 4] {
@@ -258,7 +258,7 @@ async fn a_lost_race_for_a_version_is_judged_as_well() {
         let (pending, ours) = (pending(), transaction(5));
         let fold = pending.fold();
         let mut theirs = Some(theirs);
-        let outcome = delta::migrate_then(&table.location, &snapshot, &fold, &ours, || {
+        let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
             if let Some(theirs) = theirs.take() {
                 assert_eq!(data_files(&root), 4);
                 commit(&root, 1, &theirs);
@@ -444,7 +444,7 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         let folder = tempfile::tempdir().unwrap();
         commit(folder.path(), 0, &opening(protocol, columns, &[], configuration));
         let table = open(folder.path()).await;
-        let state = crate::delta::DeltaState::read(&table.location).await.unwrap();
+        let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
         check_writable(&state).map_err(|error| {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             error.message().to_owned()
@@ -561,7 +561,7 @@ async fn what_cannot_be_written_leaves_the_table_as_it_was() {
     std::fs::write(root.join("b.parquet"), b"").unwrap();
     let (pending, ours) = (pending(), transaction(5));
     let fold = pending.fold();
-    let outcome = delta::migrate_then(&table.location, &snapshot, &fold, &ours, || {
+    let outcome = delta::migrate_then(&table.base().location, &snapshot, &fold, &ours, || {
         std::fs::rename(root.join("_delta_log"), root.join("moved")).unwrap();
         std::fs::write(root.join("_delta_log"), b"").unwrap();
     });

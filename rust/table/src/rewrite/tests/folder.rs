@@ -22,7 +22,7 @@ const MIGRATION: Uuid = Uuid::from_u128(7);
 
 async fn migrate(table: &Table, pending: &Pending) -> Result<Folded> {
     let snapshot = table.snapshot().await?;
-    fold(table.store.as_ref().unwrap(), &snapshot, &pending.fold(), MIGRATION).await
+    fold(table.base().store.as_ref().unwrap(), &snapshot, &pending.fold(), MIGRATION).await
 }
 
 fn place(table: &Table, file: &NewFile) -> PathBuf {
@@ -250,7 +250,7 @@ async fn many_new_rows_are_cut_into_files() {
     let snapshot = table.snapshot().await.unwrap();
     let new = (0..40_000).rev().map(|k| (k, "some text")).collect::<Vec<_>>();
     let pending = Pending::new(vec![None], vec![rows(&new)]);
-    let place = table.store.as_ref().unwrap().place();
+    let place = table.base().store.as_ref().unwrap().place();
     let path = |number: usize, _: Option<&crate::DataFile>, _: &[ArrayRef]| Ok(format!("{number}.parquet"));
     let target = Target {
         object_store: Arc::clone(&place.object_store),

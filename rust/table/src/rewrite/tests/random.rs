@@ -99,7 +99,7 @@ async fn check(seed: u64) {
         with_column(&rows(&values), "p", &partitions)
     });
     let pending = Pending::new(shadows, batches.collect());
-    let store = table.store.as_ref().unwrap();
+    let store = table.base().store.as_ref().unwrap();
     let folded = fold(store, &snapshot, &pending.fold(), Uuid::from_u128(1)).await.unwrap();
     let root = Path::new(table.store_location().unwrap());
     let partition = |path: &str| path.split('/').nth(2).unwrap().trim_start_matches("p=").to_owned();

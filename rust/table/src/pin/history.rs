@@ -8,13 +8,14 @@ use serde_json::Value;
 use crate::again::again_if_gone;
 use crate::delta::DeltaLog;
 use crate::error::{Error, Result};
+use crate::listing::under_way;
+use crate::location::TableFormat;
 use crate::report::VersionInfo;
+use crate::snapshot::BaseTable;
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
-use crate::updates::under_way;
 
 /// The newest versions, newest first.
-pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     match table.format {
         TableFormat::Delta => of_log(table, limit).await,
         TableFormat::Parquet => of_manifests(table, limit).await,
@@ -22,7 +23,7 @@ pub(crate) async fn history(table: &Table, limit: usize) -> Result<Vec<VersionIn
 }
 
 /// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
-pub(crate) async fn version_at(table: &Table, micros: i64) -> Result<u64> {
+pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
     let found = again_if_gone(table.location(), || async {
         let mut oldest = None;
         match (table.format, table.store.as_ref()) {
@@ -70,7 +71,7 @@ fn is_until(version: Option<(u64, i64)>, micros: i64) -> bool {
 }
 
 /// One version for each commit whose file is still there.
-async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+async fn of_log(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     let versions = again_if_gone(table.location(), || async {
         let log = DeltaLog::list(&table.location).await?;
         let mut versions = Vec::new();
@@ -84,7 +85,7 @@ async fn of_log(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
 }
 
 /// A commit; none if its file is gone. One that does not say when it was made is as old as its file, as readers of Delta take it.
-async fn of_log_file(table: &Table, version: u64, meta: &ObjectMeta) -> Result<Option<VersionInfo>> {
+async fn of_log_file(table: &BaseTable, version: u64, meta: &ObjectMeta) -> Result<Option<VersionInfo>> {
     let bytes = match table.location.object_store.get(&meta.location).await {
         Ok(file) => file.bytes().await?,
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -117,7 +118,7 @@ fn of_commit(version: u64, text: &str) -> VersionInfo {
 }
 
 /// One version for each manifest that is still there.
-async fn of_manifests(table: &Table, limit: usize) -> Result<Vec<VersionInfo>> {
+async fn of_manifests(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
     again_if_gone(store.text(), || listed_manifests(store, limit)).await
 }

@@ -19,30 +19,33 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use crate::delta::{DeltaLog, DeltaState};
 use crate::error::{Error, Result};
 use crate::listing::{ListedFile, moved_of, objects};
-use crate::snapshot::{Snapshot, listing_of, newest_listing};
+use crate::location::TableFormat;
+use crate::snapshot::{BaseTable, Snapshot, listing_of, newest_listing};
 use crate::store::Store;
-use crate::table::{Table, TableFormat};
-use crate::updates::{Reach, Updated};
+use crate::updates::{Reach, UpdatableTable, Updated};
 
 /// The state of a version.
-pub(crate) async fn pin(table: &Table, version: u64) -> Result<Snapshot> {
-    match table.format {
+pub(crate) async fn pin(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
+    match table.base.format {
         TableFormat::Parquet => pin_folder(table, version).await,
-        TableFormat::Delta => pin_delta(table, version).await,
+        TableFormat::Delta => pin_delta(&table.base, version).await,
     }
 }
 
-async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
-    let Some(store) = table.store.as_ref() else {
-        return Err(Error::not_found(format!("{} has no store and so no versions; give its store", table.location())));
+async fn pin_folder(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
+    let Some(store) = table.base.store.as_ref() else {
+        return Err(Error::not_found(format!(
+            "{} has no store and so no versions; give its store",
+            table.base.location()
+        )));
     };
     let numbered = store.manifests().await?;
-    let Some(meta) = numbered.get(&version) else { return Err(no_manifest(table, version, &numbered)) };
+    let Some(meta) = numbered.get(&version) else { return Err(no_manifest(&table.base, version, &numbered)) };
     let Some(manifest) = store.read_manifest(version, meta).await? else {
-        return Err(no_manifest(table, version, &store.manifests().await?));
+        return Err(no_manifest(&table.base, version, &store.manifests().await?));
     };
     // Publications move files, so that the listing goes with what the newest manifest says of them.
-    let (newest, files) = newest_listing(table).await?;
+    let (newest, files) = newest_listing(&table.base).await?;
     let publications = publications(newest.as_deref());
     let updates = manifest.updates.clone().unwrap_or_default();
     let later = after(publications, version);
@@ -51,26 +54,26 @@ async fn pin_folder(table: &Table, version: u64) -> Result<Snapshot> {
     // Whatever a vacuum took, before or meanwhile, is looked for at the end.
     if let Some(gone) = first_gone(store, &updates, &later).await? {
         let rest = readable(store, &numbered, version, publications).await?;
-        return Err(expired(table, version, &format!("{gone} of it is gone"), &rest));
+        return Err(expired(&table.base, version, &format!("{gone} of it is gone"), &rest));
     }
     pinned
 }
 
 /// The files that a version has of a listing, and what its runs have over them.
 async fn pin_listed(
-    table: &Table,
+    table: &UpdatableTable,
     store: &Store,
     (version, marked): (u64, Arc<Manifest>),
     later: &[&ManifestPublication],
     files: Vec<ListedFile>,
 ) -> Result<Snapshot> {
-    let listing = listing_of(table, marked.updates.as_ref(), later, files).await?;
-    let mut snapshot = Snapshot::pin_listing(table, Some(Arc::clone(&marked)), listing).await?;
+    let listing = listing_of(&table.base, marked.updates.as_ref(), later, files).await?;
+    let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
         let updated =
             Updated::of(&mut snapshot, (store, &table.overlays), updates, (version, false), Reach::Runs).await?;
         let overlay = updated.overlay_of_runs(&snapshot, &table.overlays).await?;
-        snapshot.lay_over(&overlay);
+        snapshot.lay_over(&overlay.shadow, &overlay.pending, overlay.next);
     }
     Ok(snapshot)
 }
@@ -127,7 +130,7 @@ async fn readable(
     Ok(found)
 }
 
-fn no_manifest(table: &Table, version: u64, numbered: &BTreeMap<u64, ObjectMeta>) -> Error {
+fn no_manifest(table: &BaseTable, version: u64, numbered: &BTreeMap<u64, ObjectMeta>) -> Error {
     match numbered.last_key_value() {
         Some((newest, _)) if version != 0 && version < *newest => {
             expired(table, version, "its manifest is gone", &numbered.keys().copied().collect())
@@ -136,7 +139,7 @@ fn no_manifest(table: &Table, version: u64, numbered: &BTreeMap<u64, ObjectMeta>
     }
 }
 
-async fn pin_delta(table: &Table, version: u64) -> Result<Snapshot> {
+async fn pin_delta(table: &BaseTable, version: u64) -> Result<Snapshot> {
     let state = match DeltaState::read_version(&table.location, Some(version)).await {
         Ok(state) if state.version == version => state,
         Ok(_) => return Err(no_log(table, version, None).await),
@@ -165,7 +168,7 @@ struct Present {
 }
 
 impl Present {
-    async fn list(table: &Table) -> Result<Self> {
+    async fn list(table: &BaseTable) -> Result<Self> {
         let listed = objects(&table.location).await?.into_iter().map(|meta| meta.location).collect();
         Ok(Self { object_store: Arc::clone(&table.location.object_store), listed })
     }
@@ -188,7 +191,7 @@ impl Present {
 
     /// The versions after one that have all of their files. A vacuum leaves files that were in use lately, so that it is all versions from
     /// one on, which is looked for by halves.
-    async fn readable_after(&self, table: &Table, version: u64) -> Result<BTreeSet<u64>> {
+    async fn readable_after(&self, table: &BaseTable, version: u64) -> Result<BTreeSet<u64>> {
         let newest = DeltaState::read(&table.location).await?.version;
         let (mut gone, mut there) = (version, newest);
         while there > gone + 1 {
@@ -208,7 +211,7 @@ impl Present {
 }
 
 /// Why there is no version of this number.
-async fn no_log(table: &Table, version: u64, error: Option<Error>) -> Error {
+async fn no_log(table: &BaseTable, version: u64, error: Option<Error>) -> Error {
     let log = match DeltaLog::list(&table.location).await {
         Ok(log) => log,
         Err(error) => return error,
@@ -224,7 +227,7 @@ async fn no_log(table: &Table, version: u64, error: Option<Error>) -> Error {
     }
 }
 
-fn never_was(table: &Table, version: u64, newest: Option<u64>) -> Error {
+fn never_was(table: &BaseTable, version: u64, newest: Option<u64>) -> Error {
     let location = table.location();
     Error::not_found(match newest {
         Some(newest) => format!("{location} has no version {version}: the newest is {newest}"),
@@ -232,7 +235,7 @@ fn never_was(table: &Table, version: u64, newest: Option<u64>) -> Error {
     })
 }
 
-fn expired(table: &Table, version: u64, why: &str, readable: &BTreeSet<u64>) -> Error {
+fn expired(table: &BaseTable, version: u64, why: &str, readable: &BTreeSet<u64>) -> Error {
     let rest = match readable.is_empty() {
         true => "no version can be read any more, but for the newest state".to_owned(),
         false => format!("versions that can still be read: {}", ranges(readable)),

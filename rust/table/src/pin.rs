@@ -1,0 +1,16 @@
+//! From a table to a snapshot: the newest state or an older version, and which versions there are.
+
+pub(crate) mod history;
+mod versions;
+
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+use crate::updates::{self, UpdatableTable};
+
+/// The version that the table was opened at, else the newest state.
+pub(crate) async fn pin(table: &UpdatableTable) -> Result<Snapshot> {
+    match table.base.version {
+        Some(version) => versions::pin(table, version).await,
+        None => updates::pin_newest(table).await,
+    }
+}

@@ -1,0 +1,85 @@
+//! A table without what is pending: where it and its store are, and what is remembered of its data files.
+
+use std::sync::Arc;
+
+use object_store::path::Path;
+
+use super::LastSnapshot;
+use crate::delta::{NewestState, VectorCache};
+use crate::error::{Error, Result};
+use crate::footer::FooterCache;
+use crate::location::{Location, STORE_FOLDER, TableFormat};
+use crate::store::Store;
+
+/// The data files of a table and the store of its marks.
+#[derive(Debug)]
+pub(crate) struct BaseTable {
+    pub location: Location,
+    pub format: TableFormat,
+    /// The version that is read, if not the newest state.
+    pub version: Option<u64>,
+    /// None for a glob or a file without a store: such a table can be read, not indexed.
+    pub store: Option<Arc<Store>>,
+    pub log: NewestState,
+    pub last: LastSnapshot,
+    pub footers: FooterCache,
+    pub vectors: VectorCache,
+}
+
+impl BaseTable {
+    /// Nothing is remembered of it yet.
+    pub(crate) fn new(
+        location: Location,
+        format: TableFormat,
+        version: Option<u64>,
+        store: Option<Arc<Store>>,
+    ) -> Self {
+        let (footers, vectors) = (FooterCache::default(), VectorCache::default());
+        let (log, last) = (NewestState::default(), LastSnapshot::default());
+        Self { location, format, version, store, log, last, footers, vectors }
+    }
+
+    /// The same table at a version.
+    pub(crate) fn at_version(&self, version: u64) -> Self {
+        Self::new(self.location.clone(), self.format, Some(version), self.store.clone())
+    }
+
+    /// The location as it was given.
+    pub(crate) fn location(&self) -> &str {
+        &self.location.text
+    }
+
+    /// An error for a table that was opened at a version.
+    ///
+    /// # Errors
+    /// It is one (`InvalidInput`): nothing can be changed in the past.
+    pub(crate) fn check_open_for_changes(&self) -> Result<()> {
+        match self.version {
+            None => Ok(()),
+            Some(version) => Err(Error::invalid(format!(
+                "{} was opened at version {version}, which can only be read; open it without a version to change it or its marks",
+                self.location.text
+            ))),
+        }
+    }
+
+    /// The store, of a table that can be changed and marked.
+    pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
+        self.check_open_for_changes()?;
+        self.store.as_ref().ok_or_else(|| {
+            Error::invalid(format!(
+                "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
+                self.location.text
+            ))
+        })
+    }
+
+    /// The place of a data file of a snapshot by its path: in the table's folder, or in the store.
+    pub(crate) fn place_of(&self, path: &str) -> Path {
+        let stored = path.strip_prefix(STORE_FOLDER).and_then(|path| path.strip_prefix('/'));
+        match (stored, &self.store) {
+            (Some(stored), Some(store)) => store.data_path(stored),
+            _ => self.location.place_of(path),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Indexes of the newest state, after what changes do to data files: declared and built as users do it.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use super::newest::pin_newest;
+use super::updatable::UpdatableTable;
+use crate::build;
+use crate::declare;
+use crate::error::Result;
+use crate::options::{BuildOptions, IndexSpec};
+use crate::report::BuildReport;
+use crate::snapshot::Snapshot;
+
+/// Pins what a build or a compaction is about.
+pub(crate) async fn pin_to_build(table: &UpdatableTable) -> Result<Snapshot> {
+    build::check_manifest(&table.base).await?;
+    pin_newest(table).await
+}
+
+/// Builds whatever the declared indexes do not cover yet.
+pub(crate) fn build_newest(table: &UpdatableTable, options: BuildOptions) -> BoxFuture<'_, Result<BuildReport>> {
+    async move {
+        let progress = options.progress.clone();
+        let built = async { build::build(&table.base, &pin_to_build(table).await?, options).await }.await;
+        if let Some(progress) = progress {
+            progress.finish();
+        }
+        built
+    }
+    .boxed()
+}
+
+/// Declares an index unless it exists; says whether it was created now.
+pub(super) fn create_newest<'a>(table: &'a UpdatableTable, spec: &'a IndexSpec) -> BoxFuture<'a, Result<bool>> {
+    async move {
+        table.base.writable_store()?;
+        declare::create_index(&table.base, &pin_newest(table).await?, spec, true).await
+    }
+    .boxed()
+}

@@ -1,0 +1,36 @@
+//! The newest state of a table: its data files with what is pending laid over them.
+
+use super::lineage::{last_of_none, next_of_none};
+use super::overlay::{Reach, Updated};
+use super::updatable::UpdatableTable;
+use crate::error::Result;
+use crate::snapshot::{Snapshot, again_if_moved};
+
+/// Pins the newest state, also of a table that was opened at a version.
+pub(crate) async fn pin_newest(table: &UpdatableTable) -> Result<Snapshot> {
+    again_if_moved(|| laid_over(table)).await
+}
+
+async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::pin_base(&table.base).await?;
+    let (Some(manifest), Some(store)) = (snapshot.manifest.clone(), table.base.store.as_ref()) else {
+        return Ok(snapshot);
+    };
+    let Some(updates) = &manifest.updates else { return Ok(snapshot) };
+    if let Some(next) = next_of_none(&snapshot.lineage, &table.base, store, updates).await? {
+        snapshot.set_sequence(next.saturating_sub(1));
+        return Ok(snapshot);
+    }
+    if snapshot.lacks_key(updates)
+        && let Some(last) = last_of_none(store, updates).await?
+    {
+        // The key is needed by nobody until something is changed.
+        snapshot.set_sequence(last);
+        return Ok(snapshot);
+    }
+    let pinned = (manifest.number, snapshot.folded());
+    let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
+    let overlay = updated.overlay(&snapshot, &table.overlays).await?;
+    snapshot.lay_over(&overlay.shadow, &overlay.pending, overlay.next);
+    Ok(snapshot)
+}

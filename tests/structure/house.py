@@ -1,0 +1,61 @@
+"""Draws the modules of each crate in layers, as the code has them.
+
+`python tests/structure/house.py` writes the drawing.
+A module stands in the lowest layer that is above all that it uses, so that arrows point down. What is drawn is
+`docs/internals/house.md`; a test compares it with the code.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from modules import Crate, read
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "internals" / "house.md"
+# From the ground up.
+CRATES = ("format", "index", "table", "datafusion", "cli", "python", "jni")
+WIDTH = 100
+HEAD = """# The house
+
+The modules of each crate, drawn from the code by `tests/structure/house.py`.
+A module uses modules of lower layers alone, and stands in the lowest layer that it can.
+The heads of `lib.rs` say what each module is.
+"""
+
+
+def layers(crate: Crate) -> list[list[str]]:
+    """The top-level modules by layer, the ground first."""
+    uses = crate.rooms()
+    height: dict[str, int] = {}
+
+    def height_of(module: str) -> int:
+        if module not in height:
+            height[module] = 1 + max((height_of(below) for below in uses.get(module, ())), default=-1)
+        return height[module]
+
+    found: list[list[str]] = []
+    for module in sorted(uses):
+        own = height_of(module)
+        found.extend([] for _ in range(own + 1 - len(found)))
+        found[own].append(module)
+    return found
+
+
+def drawn(crate: Crate) -> str:
+    """The layers of a crate as text, the highest first."""
+    lines = []
+    for number, modules in reversed(list(enumerate(layers(crate)))):
+        lines += textwrap.wrap("  ".join(modules), WIDTH, initial_indent=f"{number:>3}  ", subsequent_indent=" " * 5)
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """The page with all crates."""
+    crates = (f"## {name}\n\n```text\n{drawn(read(ROOT / 'rust' / name))}\n```\n" for name in CRATES)
+    return "\n".join((HEAD, *crates))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
