@@ -1,4 +1,4 @@
-//! Filters that other operators learn while a query runs, asked of the index.
+//! Filters whose values are known when a query runs, asked of the index: what other operators learn, and what subqueries give.
 //!
 //! A hash join knows its build side before it asks for the first row of the other side: the bounds of the keys, and the keys
 //! themselves if they are few. When the first partition of a scan is asked for a row, the filters are read as they are then,
@@ -12,18 +12,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{ParquetAccessPlan, RowGroupAccess};
 use datafusion::datasource::physical_plan::{FileGroup, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, lit};
+use datafusion::logical_expr::{BinaryExpr, Cast, ColumnarValue, Expr, Operator, lit};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{self as physical, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, Truth, encode_literals};
@@ -288,6 +292,25 @@ fn intersect(access: RowGroupAccess, kept: &RowSet) -> (RowGroupAccess, u64) {
     if left.selects_any() { (RowGroupAccess::Selection(left), dropped) } else { (RowGroupAccess::Skip, dropped) }
 }
 
+/// Whether a filter says something when the query runs that it did not say when it was planned.
+pub(crate) fn is_known_late(filter: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_late = |part: &Arc<dyn PhysicalExpr>| Ok(part.is::<ScalarSubqueryExpr>());
+    filter.is::<DynamicFilterPhysicalExpr>() || filter.exists(is_late).unwrap_or(false)
+}
+
+/// The value of an expression without columns, such as one over what a subquery gave; none if it has none yet.
+fn value(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    if !collect_columns(expr).is_empty() || is_volatile(expr) {
+        return None;
+    }
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row).ok()?;
+    match expr.evaluate(&row).ok()? {
+        ColumnarValue::Scalar(value) => Some(value),
+        ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0).ok(),
+    }
+}
+
 /// A condition that is true wherever the filter is, in the terms of [`translate`]; none if nothing is known of it.
 fn superset(filter: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
     if let Some(dynamic) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
@@ -340,8 +363,8 @@ fn exact(expr: &Arc<dyn PhysicalExpr>, output: &Schema) -> Option<Expr> {
         let name = column::join([root].into_iter().chain(names.iter().map(String::as_str)));
         return type_of(output, &name).filter(|data_type| !data_type.is_floating()).map(|_| expression(&name));
     }
-    if let Some(literal) = expr.downcast_ref::<physical::Literal>() {
-        return Some(lit(literal.value().clone()));
+    if let Some(value) = value(expr) {
+        return Some(lit(value));
     }
     if let Some(cast) = expr.downcast_ref::<physical::CastExpr>() {
         let inner = Box::new(exact(cast.expr(), output)?);

@@ -17,7 +17,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr};
@@ -42,12 +41,13 @@ use tokio::sync::OnceCell;
 
 use crate::build_keys::BuildKeys;
 use crate::damage::NamedRows;
-use crate::dynamic::Prober;
+use crate::dynamic::{Prober, is_known_late};
 use crate::facts::Facts;
 use crate::held::Held;
 use crate::projection::{self, Wanted, have_lambdas, reads_columns, reads_files};
 use crate::reader::Footers;
 use crate::statistics::share_of;
+use crate::zone_maps::touches_floats;
 
 /// Metrics that every operator has; those of the scans inside would be counted twice.
 const OWN_METRICS: [&str; 7] = [
@@ -73,6 +73,8 @@ pub(crate) struct ScanParts {
     pub(crate) counted: u64,
     /// What is known of the rows and their columns.
     pub(crate) statistics: Statistics,
+    /// For each column of the output whether no row of it is NULL; none are told of fields.
+    pub(crate) without_null: Vec<bool>,
     /// The scan of certain rows.
     pub(crate) certain: Option<Arc<dyn ExecutionPlan>>,
     /// The scan of all other rows, with a filter if there is a predicate.
@@ -178,6 +180,11 @@ impl LakemarkScanExec {
         self.parts.facts.as_ref().filter(|_| self.parts.fetch.is_none())
     }
 
+    /// Whether no row of a column of the output is NULL, as the data files say.
+    pub(crate) fn has_no_null(&self, column: usize) -> bool {
+        self.parts.without_null.get(column).copied().unwrap_or_default()
+    }
+
     fn planned(&self) -> Inner {
         let ScanParts { certain, checked, pending, .. } = self.parts.clone();
         Inner { certain, checked, pending, told: Vec::new() }
@@ -246,18 +253,18 @@ impl LakemarkScanExec {
         (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, narrowed: Arc::default(), ..self.clone() })
     }
 
-    /// The same scan with filters that operators above learn while the query runs: they prune row groups inside and are asked of the
-    /// index. Their operators go on applying them, since counted and certain rows are not filtered here. Any other filter came with
-    /// the logical plan already. The columns of the filters are those of the output, by place.
+    /// The same scan with filters whose values are known when the query runs: those that operators above learn, and conditions on what
+    /// a subquery gives. They prune row groups inside and are asked of the index. Their operators go on applying them, since counted and
+    /// certain rows are not filtered here. Any other filter came with the logical plan already. The columns of the filters are those of
+    /// the output, by place.
     pub(crate) fn with_filters(
         &self,
         offered: &[Arc<dyn PhysicalExpr>],
         phase: FilterPushdownPhase,
         config: &ConfigOptions,
     ) -> Result<Option<Self>> {
-        let takes = |filter: &&Arc<dyn PhysicalExpr>| {
-            filter.is::<DynamicFilterPhysicalExpr>() && !touches_floats(filter, &self.parts.schema)
-        };
+        let takes =
+            |filter: &&Arc<dyn PhysicalExpr>| is_known_late(filter) && !touches_floats(filter, &self.parts.schema);
         let filters = offered.iter().filter(takes).map(|filter| self.as_named(filter)).collect::<Result<Vec<_>>>()?;
         if filters.is_empty() || self.parts.fetch.is_some() {
             return Ok(None);
@@ -289,7 +296,7 @@ impl LakemarkScanExec {
         let statistics = ProjectionExprs::new(wanted.iter().cloned());
         let statistics = statistics.project_statistics(self.parts.statistics.clone(), &named)?;
         let narrower = self.with_inner(|plan| projection::giving(plan, wanted))?.parts;
-        Ok(Self::new(ScanParts { schema, named, statistics, ..narrower }))
+        Ok(Self::new(ScanParts { schema, named, statistics, without_null: Vec::new(), ..narrower }))
     }
 }
 
@@ -516,13 +523,6 @@ impl ExecutionPlan for LakemarkScanExec {
     fn fetch(&self) -> Option<usize> {
         self.parts.fetch
     }
-}
-
-/// Whether a filter is about a column of floats, whose zone maps leave NaN out and so must not prune.
-pub(crate) fn touches_floats(filter: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
-    collect_columns(filter)
-        .iter()
-        .any(|column| schema.fields().get(column.index()).is_none_or(|field| field.data_type().is_floating()))
 }
 
 /// Hands filters on to the Parquet scan that `plan` is or holds.

@@ -26,6 +26,7 @@ pub mod known;
 mod lookup;
 mod parameters;
 mod pending;
+mod pins;
 mod projection;
 mod provider;
 pub mod query;
@@ -44,6 +45,7 @@ pub mod translate;
 mod types;
 mod unreadable;
 mod versions;
+mod zone_maps;
 
 pub use advise::{advise, advise_session};
 pub use aggregate::{IndexAggregateExec, IndexAggregates};

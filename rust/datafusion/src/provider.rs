@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::TableType;
 use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::logical_expr::dml::InsertOp;
@@ -18,6 +19,7 @@ use crate::config::LakemarkOptions;
 use crate::dynamic::Prober;
 use crate::error::to_engine;
 use crate::facts::Facts;
+use crate::pins::pinned_once;
 use crate::reading::reading;
 use crate::scan::{ScanRequest, plan_scan};
 use crate::translate::translate;
@@ -51,7 +53,7 @@ impl LakemarkTable {
 
     /// A provider whose scans all see the newest state as of now.
     pub async fn pin(&self) -> Result<Self> {
-        Ok(Self::pinned_to(Arc::clone(&self.table), self.table.snapshot().await?))
+        Ok(Self::pinned_to(Arc::clone(&self.table), pinned_once(&self.table).await?))
     }
 
     /// A provider whose scans all see `snapshot`.
@@ -94,7 +96,7 @@ impl LakemarkTable {
 
     /// The newest state, if its columns are those that were taken when this was `done`, which else is to be done again.
     async fn newest(&self, done: &str) -> Result<Arc<Snapshot>> {
-        let newest = self.table.snapshot().await?;
+        let newest = pinned_once(&self.table).await?;
         if newest.schema() == self.snapshot.schema() {
             return Ok(newest);
         }
@@ -212,15 +214,20 @@ pub(crate) fn probe_options(state: &dyn Session) -> ProbeOptions {
 /// Our scan evaluates whatever gives the same answer each time and needs no other plan.
 pub(crate) fn pushdown(filter: &Expr) -> TableProviderFilterPushDown {
     let needs_plan = filter.contains_scalar_subquery() || filter.contains_outer() || has_subquery(filter);
-    if filter.is_volatile() || needs_plan {
+    if filter.is_volatile() || needs_plan || calls_async(filter) {
         TableProviderFilterPushDown::Unsupported
     } else {
         TableProviderFilterPushDown::Exact
     }
 }
 
+/// Whether a function has to be awaited, which an operator of its own does.
+fn calls_async(filter: &Expr) -> bool {
+    let is_async = |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(call) if call.func.as_async().is_some()));
+    filter.exists(is_async).unwrap_or(true)
+}
+
 fn has_subquery(filter: &Expr) -> bool {
-    use datafusion::common::tree_node::TreeNode;
     filter
         .exists(|expr| {
             Ok(matches!(

@@ -1,6 +1,6 @@
 //! The optimizer rules of our sessions: DataFusion's with ours among them.
 //!
-//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
 //! carry them say when DataFusion answers them as it should.
 
 mod barriers;
@@ -9,6 +9,7 @@ mod in_lists;
 mod inexact;
 mod join_keys;
 mod last_casts;
+mod not_in;
 mod pushdown;
 mod sort_limits;
 mod top_rows;
@@ -29,6 +30,7 @@ use in_lists::InLists;
 use inexact::Inexact;
 use join_keys::JoinKeys;
 use last_casts::LastCasts;
+use not_in::NotIn;
 pub use pushdown::PositionalPushdown;
 use sort_limits::SortLimits;
 use top_rows::TopRows;
@@ -68,6 +70,8 @@ pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let limited = place_of(&rules, "LimitedDistinctAggregation").max(statistics);
     rules.insert(limited.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
     rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
+    let joins = place_of(&rules, "join_selection").unwrap_or(0);
+    rules.insert(joins, Arc::new(NotIn));
     // It goes by what is known of rows, and moves limits.
     let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
     rules.insert(requirements, Arc::new(Barriers));

@@ -28,8 +28,8 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
-use datafusion::physical_expr::{PhysicalExpr, conjunction as physical_conjunction, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
@@ -39,7 +39,7 @@ use object_store::ObjectMeta;
 
 use crate::access::{FileAccess, first_rows, plan_of, share};
 use crate::dynamic::Prober;
-use crate::exec::{LakemarkScanExec, ScanParts, touches_floats};
+use crate::exec::{LakemarkScanExec, ScanParts};
 use crate::facts::Facts;
 use crate::fields::text_of;
 use crate::gaps::ClosedGaps;
@@ -50,6 +50,7 @@ use crate::reader::{CONCURRENT_FOOTERS, Footers};
 use crate::simplify::without_losses;
 use crate::statistics::Placed;
 use crate::types::Types;
+use crate::zone_maps::prunable;
 
 /// What a query asks of one table.
 pub(crate) struct ScanRequest<'a> {
@@ -86,6 +87,7 @@ pub(crate) async fn plan_scan(
         work.cut(limit as u64);
     }
     let statistics = planner.statistics(&work, &report, share_left).await?;
+    let without_null = planner.without_null(&work)?;
     planner.learn_pages(&work).await;
     let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
     let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
@@ -95,6 +97,7 @@ pub(crate) async fn plan_scan(
         schema: planner.output,
         counted: work.counted,
         statistics,
+        without_null,
         certain,
         checked,
         pending: of_pending,
@@ -486,7 +489,7 @@ impl<'a> Planner<'a> {
         let Some(predicate) = &self.predicate else { return (self.columns.clone(), None, self.request.limit) };
         let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
         read.extend(collect_columns(predicate).iter().map(|column| column.index()));
-        (read.into_iter().collect(), self.prunable(predicate), None)
+        (read.into_iter().collect(), prunable(predicate, self.table_schema.table_schema()), None)
     }
 
     /// The rows of a scan of the columns `read` that are chosen where gaps were closed, and that the predicate chooses, as the operator's output.
@@ -512,17 +515,6 @@ impl<'a> Planner<'a> {
         let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
         let filter = filter.with_fetch(self.request.limit).build()?;
         Ok(projection::of_fields(&filter)?.unwrap_or_else(|| Arc::new(filter)))
-    }
-
-    /// The conjuncts that zone maps may judge. Bounds of floats leave NaN out, which is greater than every number: a page
-    /// whose largest number is 4 would be skipped for `x > 5`, and its NaN rows with it.
-    fn prunable(&self, predicate: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
-        let kept: Vec<_> = split_conjunction(predicate)
-            .into_iter()
-            .filter(|part| !touches_floats(part, self.table_schema.table_schema()))
-            .map(Arc::clone)
-            .collect();
-        (!kept.is_empty()).then(|| physical_conjunction(kept))
     }
 
     /// Large files are cut into byte ranges, as DataFusion does with its own tables.

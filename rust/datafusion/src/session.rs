@@ -19,6 +19,7 @@ use crate::dml;
 use crate::error::from_engine;
 use crate::factory::{FORMAT, LakemarkTableFactory};
 use crate::parameters::{bound, numbered};
+use crate::pins::of_one_statement;
 use crate::provider::LakemarkTable;
 use crate::rules;
 use crate::schema::{PinningCatalogs, pinned_anew, refresh};
@@ -188,7 +189,8 @@ impl LakemarkSession {
             Statement::Engine(statement) => {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
                 let mut state = self.context.state();
-                let mut plan = dml::plan(&mut state, *statement).await.map_err(from_engine)?;
+                let plan = of_one_statement(dml::plan(&mut state, *statement));
+                let mut plan = plan.await.map_err(from_engine)?;
                 if let Some(parameters) = parameters {
                     plan = bound(plan, parameters)?;
                 }
@@ -198,7 +200,7 @@ impl LakemarkSession {
                 if let LogicalPlan::Statement(Prepared::Execute(_)) = plan {
                     let frame = self.context.execute_logical_plan(plan).await.map_err(from_engine)?;
                     let done = "prepared; prepare the statement";
-                    plan = pinned_anew(frame.into_parts().1, done).await.map_err(from_engine)?;
+                    plan = of_one_statement(pinned_anew(frame.into_parts().1, done)).await.map_err(from_engine)?;
                 }
                 match plan {
                     plan @ (LogicalPlan::Ddl(_) | LogicalPlan::Statement(_)) => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -20,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{TallyRequest, Telling};
+use lakemark_table::{TallyPart, TallyRequest, Telling};
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -43,10 +44,12 @@ pub struct IndexAggregateExec {
 }
 
 /// States from the index, and what is left to be read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answer {
     states: Vec<RecordBatch>,
     rest: Option<Arc<dyn ExecutionPlan>>,
+    /// What the states take of the session's memory.
+    _memory: MemoryReservation,
 }
 
 impl IndexAggregateExec {
@@ -65,8 +68,14 @@ impl IndexAggregateExec {
         Self { input, question, properties, metrics: ExecutionPlanMetricsSet::new(), answer: Arc::default() }
     }
 
-    fn asker(&self) -> Asker {
-        Asker { input: Arc::clone(&self.input), question: Arc::clone(&self.question), metrics: self.metrics.clone() }
+    fn asker(&self, context: &TaskContext) -> Asker {
+        Asker {
+            input: Arc::clone(&self.input),
+            question: Arc::clone(&self.question),
+            metrics: self.metrics.clone(),
+            pool: Arc::clone(context.memory_pool()),
+            batch_rows: context.session_config().batch_size().max(1),
+        }
     }
 }
 
@@ -75,23 +84,30 @@ struct Asker {
     input: Arc<dyn ExecutionPlan>,
     question: Arc<Question>,
     metrics: ExecutionPlanMetricsSet,
+    pool: Arc<dyn MemoryPool>,
+    /// Rows of a batch of states.
+    batch_rows: usize,
 }
 
 impl Asker {
     /// The answer of the index; where it gives none, the input is what is left to be read.
-    async fn ask(&self, batch_rows: usize) -> Result<Answer> {
-        let Some(facts) = Facts::below(&self.input) else {
-            return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
-        };
+    async fn ask(&self) -> Result<Answer> {
+        let memory = MemoryConsumer::new("IndexAggregateExec").register(&self.pool);
+        let Some(facts) = Facts::below(&self.input) else { return Ok(self.nothing(memory)) };
         if let Some(facts) = self.search_again(&facts).await? {
-            let (states, answered) = self.ask_index(&facts, batch_rows).await?;
-            return self.answer(&facts, states, &answered, Told::Files);
+            let found = self.ask_index(&facts, &memory).await?;
+            return self.answer(&facts, found, Told::Files, memory);
         }
         if !facts.knows_rows() {
-            return Ok(Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)) });
+            return Ok(self.nothing(memory));
         }
-        let (states, answered) = self.ask_index(&facts, batch_rows).await?;
-        self.answer(&facts, states, &answered, Told::CertainRows)
+        let found = self.ask_index(&facts, &memory).await?;
+        self.answer(&facts, found, Told::CertainRows, memory)
+    }
+
+    /// All is left to be read.
+    fn nothing(&self, memory: MemoryReservation) -> Answer {
+        Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)), _memory: memory }
     }
 
     /// The facts with searches that the scan left out, if values that are told make them worth it.
@@ -117,19 +133,25 @@ impl Asker {
         if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
     }
 
-    async fn ask_index(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+    async fn ask_index(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
         let (states, answered) = self.ask_bounds(facts).await?;
-        if states.is_empty() { self.ask_values(facts, batch_rows.max(1)).await } else { Ok((states, answered)) }
+        if states.is_empty() { self.ask_values(facts, memory).await } else { Ok((states, answered)) }
     }
 
     /// The states of the files that were answered, and the plan for what is left.
-    fn answer(&self, facts: &Facts, states: Vec<RecordBatch>, answered: &[bool], told: Told) -> Result<Answer> {
-        let files = facts.files.iter().zip(facts.snapshot.files()).zip(answered);
+    fn answer(
+        &self,
+        facts: &Facts,
+        (states, answered): (Vec<RecordBatch>, Vec<bool>),
+        told: Told,
+        memory: MemoryReservation,
+    ) -> Result<Answer> {
+        let files = facts.files.iter().zip(facts.snapshot.files()).zip(&answered);
         let files: Vec<_> = files.filter(|(_, answered)| **answered).map(|(file, _)| file).collect();
         self.count("files_answered", files.iter().filter(|(probe, _)| has_rows(probe)).count() as u64);
         let files: HashSet<Path> = files.into_iter().map(|(_, file)| file.meta.location.clone()).collect();
         let rest = rest_of(&self.input, &files, told)?;
-        Ok(Answer { states, rest })
+        Ok(Answer { states, rest, _memory: memory })
     }
 
     /// Directories tell the bounds and the NULLs of columns.
@@ -145,8 +167,9 @@ impl Asker {
         Ok((vec![states], bounds.answered))
     }
 
-    /// Values and pairs of values tell everything else.
-    async fn ask_values(&self, facts: &Facts, batch_rows: usize) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+    /// Values and pairs of values tell everything else. Where they are more than the session has memory for, the engine makes groups of the
+    /// rows, as it can put some of them aside.
+    async fn ask_values(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
         let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
         let mut magnitudes = vec![0.0; self.question.measures.len()];
         for columns in self.asked() {
@@ -160,16 +183,22 @@ impl Asker {
             if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
                 return Ok(Default::default());
             }
+            let told = tally.parts.iter().map(bytes_of).sum();
+            if memory.try_grow(told).is_err() {
+                return Ok(nothing_told(memory));
+            }
             for part in &tally.parts {
                 self.count("values", part.rows.len() as u64);
                 let states_of_part =
                     of_values(&self.question, (&facts.schema, &self.input.schema()), columns, part, &mut magnitudes)?;
-                let Some(all) = states_of_part else {
-                    return Ok(Default::default());
+                let Some(all) = states_of_part.filter(|all| memory.try_grow(all.get_array_memory_size()).is_ok())
+                else {
+                    return Ok(nothing_told(memory));
                 };
-                let cuts = (0..all.num_rows()).step_by(batch_rows);
-                states.extend(cuts.map(|first| all.slice(first, batch_rows.min(all.num_rows() - first))));
+                let cuts = (0..all.num_rows()).step_by(self.batch_rows);
+                states.extend(cuts.map(|first| all.slice(first, self.batch_rows.min(all.num_rows() - first))));
             }
+            memory.shrink(told);
             answered = Some(tally.answered);
         }
         Ok((states, answered.unwrap_or_default()))
@@ -179,6 +208,18 @@ impl Asker {
         let counter = MetricBuilder::new(&self.metrics).global_counter(name);
         counter.add(usize::try_from(value).unwrap_or(usize::MAX));
     }
+}
+
+/// No states, which take no memory.
+fn nothing_told(memory: &MemoryReservation) -> (Vec<RecordBatch>, Vec<bool>) {
+    memory.free();
+    Default::default()
+}
+
+/// What values and their numbers of rows take.
+fn bytes_of(part: &TallyPart) -> usize {
+    let values: usize = part.values.iter().map(|values| values.get_array_memory_size()).sum();
+    values + size_of_val(part.rows.as_slice())
 }
 
 impl DisplayAs for IndexAggregateExec {
@@ -242,11 +283,10 @@ impl ExecutionPlan for IndexAggregateExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let (answer, asker) = (Arc::clone(&self.answer), self.asker());
+        let (answer, asker) = (Arc::clone(&self.answer), self.asker(&context));
         let schema = self.input.schema();
         let states = stream::once(async move {
-            let batch_rows = context.session_config().batch_size();
-            let answer = answer.get_or_try_init(|| asker.ask(batch_rows)).await?;
+            let answer = answer.get_or_try_init(|| asker.ask()).await?;
             let own = if partition == 0 { answer.states.clone() } else { Vec::new() };
             let rest = match &answer.rest {
                 Some(rest) => rest.execute(partition, context)?.left_stream(),

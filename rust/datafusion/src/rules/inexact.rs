@@ -47,6 +47,10 @@ impl PhysicalOptimizerRule for Inexact {
 /// The aggregate over a barrier, where it would be answered from what is not exact.
 fn read(node: Plan) -> Result<Transformed<Plan>> {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(Transformed::no(node)) };
+    // Groups are not answered from statistics.
+    if !aggregate.group_expr().is_empty() {
+        return Ok(Transformed::no(node));
+    }
     let statistics = StatisticsContext::new().compute(aggregate.input().as_ref(), &StatisticsArgs::new())?;
     let any = |is_exact: fn(&ColumnStatistics) -> bool| statistics.column_statistics.iter().any(is_exact);
     let is_distinct = aggregate.aggr_expr().iter().any(|function| function.is_distinct());

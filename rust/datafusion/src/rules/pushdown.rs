@@ -192,7 +192,7 @@ fn column_of(schema: &Schema, place: usize) -> Option<Filter> {
 }
 
 /// What a column of an operator's output is in the output of a child, for the operators that hand filters on.
-fn source(node: &Plan, place: usize, child: &Plan, column: usize) -> Option<Filter> {
+pub(super) fn source(node: &Plan, place: usize, child: &Plan, column: usize) -> Option<Filter> {
     let schema = child.schema();
     if let Some(filter) = node.downcast_ref::<FilterExec>() {
         let column = filter.projection().as_ref().map_or(Some(column), |places| places.get(column).copied());

@@ -109,6 +109,21 @@ impl Planner<'_> {
         Ok(with_pending(if is_exact { of_files } else { of_files.to_inexact() }, pending))
     }
 
+    /// For each column of the output whether no row of it is NULL, by what is known of the files by now. It is asked where rows are joined.
+    pub(super) fn without_null(&self, work: &Work<'_>) -> Result<Vec<bool>> {
+        if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
+            return Ok(Vec::new());
+        }
+        let certain = work.certain.iter().map(|(file, _, _)| *file);
+        let known = self.known_statistics(certain.chain(work.checked.iter().map(|(file, _)| *file)))?;
+        let is_full = |statistics: &Option<Arc<Statistics>>, column: usize| {
+            let column = statistics.as_ref().and_then(|statistics| statistics.column_statistics.get(column));
+            column.is_some_and(|column| column.null_count == Precision::Exact(0))
+        };
+        let is_whole = |column: &usize| known.iter().all(|statistics| is_full(statistics, *column));
+        Ok(self.columns.iter().map(is_whole).collect())
+    }
+
     /// What is known of data files as a whole.
     pub(super) fn known_statistics<'f>(
         &self,

@@ -341,3 +341,18 @@ async fn explain_analyze_shows_that_the_index_answered() {
         assert!(line.contains(part), "{part} in {line}");
     }
 }
+
+#[tokio::test]
+async fn groups_by_a_cast_are_told_whatever_the_session_remembers() {
+    let folder = folder(2);
+    mark(folder.path(), &["k"]).await;
+    let session = crate::fixture::session(folder.path()).await;
+    let sql = "SELECT s, count(*) FROM (SELECT CAST(k AS VARCHAR) AS s FROM t) AS u GROUP BY s";
+    for _ in 0..2 {
+        let (plan, count) = ran(&session, sql).await;
+        assert_eq!((told(&plan, "files_answered"), count), (2, 11));
+        // From now on the session knows the bounds of every column.
+        rows(&session, "SELECT sum(id) FROM t WHERE id > 5").await;
+        rows(&session, "SELECT a.id FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.k > 3 AND b.s <> 'x'").await;
+    }
+}

@@ -220,3 +220,20 @@ async fn the_choice_is_in_the_plan() {
     let text = rows(&session, "EXPLAIN SELECT id FROM t WHERE spread < 4").await.join("\n");
     assert!(!text.contains("scan_is_cheaper"), "{text}");
 }
+
+#[tokio::test]
+async fn groups_for_which_the_session_has_no_memory_are_left_to_the_engine() {
+    const SQL: &str = "SELECT tens % 10 AS digit, count(*) FROM t GROUP BY digit";
+    let folder = TempDir::new().unwrap();
+    write(folder.path());
+    mark(folder.path(), &["tens"]).await;
+    for (limit, answered) in [("64M", 1), ("600K", 0)] {
+        let session = session(folder.path()).await;
+        let set = format!("SET datafusion.runtime.memory_limit = '{limit}'");
+        session.sql(&set).await.unwrap().collect().await.unwrap();
+        let (plan, count) = ran(&session, SQL).await;
+        assert_eq!((told(&plan, "files_answered"), count), (answered, 10), "{limit}");
+        drop(plan);
+        assert_eq!(session.context().runtime_env().memory_pool.reserved(), 0, "{limit}");
+    }
+}

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use arrow::array::RecordBatch;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider};
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use async_trait::async_trait;
+use datafusion::catalog::{
+    CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider, SchemaProvider, TableProvider,
+};
+use datafusion::common::Result;
 use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{ErrorKind, LakemarkSession, LakemarkTable};
-use lakemark_table::{BuildOptions, Table};
+use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
 use tempfile::TempDir;
 
 use crate::fixture::{FILE_ROWS, batch, folder, open, rows, session, write};
@@ -216,4 +221,56 @@ async fn folders_of_a_location_are_tables_that_pin_their_states() {
         assert_eq!(run(&session, &sql).await, ["1"], "{sql}");
         assert_eq!(run(&session, "SELECT k FROM \"default\".two WHERE id = 1").await, [value], "{sql}");
     }
+}
+
+/// A schema that another writer inserts a row into whenever a name is looked up.
+#[derive(Debug)]
+struct Busy {
+    inner: MemorySchemaProvider,
+    table: Arc<Table>,
+    next: AtomicI64,
+}
+
+#[async_trait]
+impl SchemaProvider for Busy {
+    fn table_names(&self) -> Vec<String> {
+        self.inner.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let id = Int64Array::from(vec![self.next.fetch_add(1, Ordering::Relaxed)]);
+        let rows = RecordBatch::try_from_iter([("id", Arc::new(id) as ArrayRef)]).unwrap();
+        self.table.write(vec![Change { operation: Operation::Insert, rows }], WriteOptions::default()).await.unwrap();
+        self.inner.table(name).await
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.inner.table_exist(name)
+    }
+}
+
+#[tokio::test]
+async fn a_statement_sees_one_state_by_whatever_way_it_comes_to_a_table() {
+    let (_folder, table, _) = keyed().await;
+    let session = LakemarkSession::new();
+    let ours = Arc::new(LakemarkTable::new(Arc::clone(&table)).await.unwrap());
+    session.context().register_table("t", Arc::clone(&ours) as Arc<dyn TableProvider>).unwrap();
+    session.sql("CREATE VIEW v AS SELECT * FROM t WHERE id >= 0").await.unwrap();
+    session.sql("CREATE VIEW w AS SELECT id AS other FROM v").await.unwrap();
+    let inner = MemorySchemaProvider::new();
+    for name in ["t", "v", "w"] {
+        let view = session.context().table_provider(name).await.unwrap();
+        let provider = if name == "t" { Arc::clone(&ours) as Arc<dyn TableProvider> } else { view };
+        inner.register_table(name.to_owned(), provider).unwrap();
+    }
+    let catalog = MemoryCatalogProvider::new();
+    let busy = Busy { inner, table, next: AtomicI64::new(100_000) };
+    catalog.register_schema("busy", Arc::new(busy)).unwrap();
+    session.context().register_catalog("other", Arc::new(catalog));
+    let sql = "SELECT (SELECT count(*) FROM other.busy.t) AS t, (SELECT count(*) FROM other.busy.v) AS v, \
+               (SELECT count(*) FROM other.busy.w) AS w, (SELECT count(*) FROM other.busy.v WHERE id NOT IN \
+               (SELECT id FROM other.busy.t)) AS lacking";
+    let found = run(&session, sql).await;
+    assert_eq!(found, ["1001|1001|1001|0"]);
+    assert_ne!(run(&session, sql).await, found);
 }

@@ -1,7 +1,14 @@
 //! Statements of ours, through the session.
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Float64Type, UInt64Type};
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use async_trait::async_trait;
+use datafusion::common::Result;
+use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use lakemark_datafusion::{ErrorKind, LakemarkSession};
 
 use crate::fixture::{FILE_ROWS, batch, folder, rows, session, write};
@@ -208,4 +215,47 @@ async fn a_store_can_be_elsewhere() {
     assert!(store.path().join("marks-of-t").is_dir());
     assert!(!folder.path().join("_lakemark").exists());
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE k = 5").await, ["86"]);
+}
+
+/// Whether a text is longer than three letters, as somebody far away tells.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct IsLong(Signature);
+
+impl ScalarUDFImpl for IsLong {
+    fn name(&self) -> &'static str {
+        "is_long"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        panic!("it has to be awaited")
+    }
+}
+
+#[async_trait]
+impl AsyncScalarUDFImpl for IsLong {
+    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let texts = ColumnarValue::values_to_arrays(&args.args)?;
+        let texts = cast(&texts[0], &DataType::Utf8)?;
+        let long: BooleanArray = texts.as_string::<i32>().iter().map(|text| text.map(|text| text.len() > 3)).collect();
+        Ok(ColumnarValue::Array(Arc::new(long)))
+    }
+}
+
+#[tokio::test]
+async fn a_condition_that_has_to_be_awaited_is_left_to_the_engine() {
+    let folder = folder(1);
+    let session = session(folder.path()).await;
+    let function = IsLong(Signature::any(1, Volatility::Immutable));
+    session.context().register_udf(AsyncScalarUDF::new(Arc::new(function)).into_scalar_udf());
+    let found = rows(&session, "SELECT count(*) FROM t WHERE is_long(s) AND id < 100").await;
+    assert_eq!(found, rows(&session, "SELECT count(*) FROM t WHERE octet_length(s) > 3 AND id < 100").await);
+    assert_ne!(found, ["0"]);
 }

@@ -1,0 +1,40 @@
+//! One state of a table for all of a statement.
+//!
+//! A statement may come to a table by several ways: by its name, by another name for it, and by views, which are looked up one after
+//! the other. All of them see the state that the first one found.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lakemark_table::{Result, Snapshot, Table};
+
+/// Tables with the states that a statement sees.
+type Pins = Mutex<Vec<(Arc<Table>, Arc<Snapshot>)>>;
+
+tokio::task_local! {
+    static PINS: Pins;
+}
+
+/// Plans a statement, within which [`pinned_once`] gives a table one state.
+pub(crate) async fn of_one_statement<T>(planning: impl Future<Output = T>) -> T {
+    PINS.scope(Pins::default(), planning).await
+}
+
+/// The state of a table that the statement sees; outside of statements the newest one.
+pub(crate) async fn pinned_once(table: &Arc<Table>) -> Result<Arc<Snapshot>> {
+    let found = PINS.try_with(|pins| {
+        let pins = pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.iter().find(|(pinned, _)| Arc::ptr_eq(pinned, table)).map(|(_, snapshot)| Arc::clone(snapshot))
+    });
+    if let Ok(Some(snapshot)) = found {
+        return Ok(snapshot);
+    }
+    let snapshot = table.snapshot().await?;
+    let pin = |pins: &Pins| {
+        let mut pins = pins.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.push((Arc::clone(table), Arc::clone(&snapshot)));
+    };
+    // Whoever plans in another way pins for itself.
+    PINS.try_with(pin).ok();
+    Ok(snapshot)
+}
