@@ -190,13 +190,23 @@ def generate(folder: Path, scale: float) -> dict[str, str]:
                 pq.write_table(pages, target, compression="zstd", row_group_size=ROW_GROUP_ROWS)
     of_counter = [("counter", "=", COUNTER)]
     viewed = pq.read_table(folder / TABLE, columns=["url_hash", "referer_hash", "user_id"], filters=of_counter)
-    return queries(*(most_frequent(viewed[name]) for name in viewed.column_names))
+    hashes = (most_frequent(viewed[name]) for name in ("url_hash", "referer_hash"))
+    return queries(*hashes, least_frequent(viewed["user_id"]))
 
 
 def most_frequent(values: pa.ChunkedArray) -> int:
     """The value of the most rows; of equal ones the largest."""
-    counts = values.value_counts().to_pylist()
-    return int(max((one["counts"], one["values"]) for one in counts)[1])
+    return max(counted(values))[1]
+
+
+def least_frequent(values: pa.ChunkedArray) -> int:
+    """The value of the fewest rows; of equal ones the smallest."""
+    return min(counted(values))[1]
+
+
+def counted(values: pa.ChunkedArray) -> list[tuple[int, int]]:
+    """The number of rows of each value, with the value."""
+    return [(one["counts"], one["values"]) for one in values.value_counts().to_pylist()]
 
 
 def zipf(drawn: Drawn, most: int, rows: int, power: float = 1.1) -> Numbers:

@@ -42,6 +42,9 @@ PLACES = [(region, nation) for region, nations in NATIONS.items() for nation in 
 CITIES_OF_NATION = 10
 FIRST_DAY, DAYS = dt.date(1992, 1, 1), 2556
 
+# Columns of the lines, other than keys, that conditions are about.
+FILTERED = ("lo_orderdate", "lo_discount", "lo_quantity")
+
 DAY = "lo_orderdate = d_datekey"
 CUSTOMER, SUPPLIER, PART = "lo_custkey = c_custkey", "lo_suppkey = s_suppkey", "lo_partkey = p_partkey"
 KINGDOM = "('UNITED KI1', 'UNITED KI5')"

@@ -16,6 +16,7 @@ duckdb         DuckDB on the Parquet files
 A query is slower if the median of its rounds, each beside the engine's of the same round, is above 1.05 times and 1 ms;
 what seems slower is asked nine times before it counts, and does not count if the engine beside itself is slower, too.
 What takes the engine longer than 20 seconds is asked in one round.
+`savable` is the share of a query's CPU that row sets could save at most.
 All answers are equal, in any order, floats to nine digits; DuckDB's to six, as it gives averages of decimals as floats.
 """
 
@@ -35,6 +36,7 @@ import clicks
 import duckdb
 import matplotlib as mpl
 import measure
+import savable
 import ssb
 import tpc
 
@@ -113,7 +115,7 @@ def mark_all(folder: Path, store: Path) -> None:
 
 def is_condition(column: str) -> bool:
     """Whether a column of a fact names a row of a dimension, or stands in conditions."""
-    return column.endswith(("_sk", "key")) or column in clicks.FILTERED
+    return column.endswith(("_sk", "key")) or column in (*clicks.FILTERED, *ssb.FILTERED, *tpc.FILTERED)
 
 
 def mark_proposed(folder: Path, store: Path, queries: Sequence[str]) -> None:
@@ -169,15 +171,15 @@ def is_close(rows: Counter[tuple[Any, ...]], others: Counter[tuple[Any, ...]]) -
 
 
 def is_close_value(one: object, other: object) -> bool:
-    """Whether two values are the same but for what floats lose."""
-    if isinstance(one, float) and isinstance(other, float):
+    """Whether two values are the same but for what floats lose; DuckDB gives sums of integers as decimals."""
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return math.isclose(one, other, rel_tol=JUDGED_TOLERANCE, abs_tol=JUDGED_TOLERANCE)
     return one == other
 
 
 def coarse(row: tuple[Any, ...]) -> tuple[str, ...]:
     """A row as what it is sorted by, which the last digits of floats do not change."""
-    return tuple(f"{value:.{SORTED_DIGITS}g}" if isinstance(value, float) else str(value) for value in row)
+    return tuple(f"{value:.{SORTED_DIGITS}g}" if isinstance(value, (int, float)) else str(value) for value in row)
 
 
 def other_answers(answers: Mapping[str, Counter[tuple[Any, ...]]]) -> list[str]:
@@ -211,7 +213,7 @@ def ask_all(asks: Mapping[str, Ask], queries: Mapping[str, str], rounds: int) ->
             costs = ask_rounds(ways, sql, 1 if is_long else rounds)
             if not is_long and any(is_slower(costs, way) for way in ways if way in OURS):
                 costs = ask_rounds(ways, sql, max(rounds, ENOUGH_ROUNDS))
-            found |= summary(costs)
+            found |= summary(costs) | {"savable": savable.savable_share(asks[ENGINE], sql)}
         results.append(found)
         print(line(found), flush=True)
     return results
@@ -330,6 +332,7 @@ def main() -> None:
         for way, t in result["totals"].items()
     ]
     measure.print_table(header, shown)
+    print(f"mean ratio if row sets save half of what they could: {savable.reachable_ratio(results):.2f}")
     measure.publish(given.results, f"{given.suite}-{given.scale:g}", result, plot)
 
 

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
     Name = Literal["tpch", "tpcds"]
 
+# Columns of TPC-H's facts, other than keys, that conditions are about.
+FILTERED = (
+    *("l_shipdate", "l_commitdate", "l_receiptdate", "l_discount", "l_quantity", "l_returnflag", "l_shipmode"),
+    *("l_shipinstruct", "o_orderdate", "o_orderstatus"),
+)
+
 # What generates a share of the tables: TPC-H in parts, so that not all of a large scale is in memory.
 GENERATE = """
 import json, sys
