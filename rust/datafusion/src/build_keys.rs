@@ -11,13 +11,15 @@
 //! all of them (see [`crate::dynamic`]), as arrays and not as literals of an expression, which would take longer than the search.
 //! Whoever comes before the last batch has passed gets none, and goes by the filter.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::{and, concat, filter, is_not_null};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt64Array};
+use arrow::compute::{and, concat, filter, is_not_null, take};
 use arrow::datatypes::DataType;
+use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_datafusion_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -39,6 +41,8 @@ const MOST_BYTES: usize = 64 << 20;
 const LEAST_SHARE: usize = 16;
 /// Nor any once more than this share of the memory is taken: the join needs as much again for its table.
 const MOST_TAKEN: usize = 3;
+/// Keys that are looked at to tell how many are different.
+const SAMPLED_KEYS: usize = 4096;
 /// Of so few rows the engine's filter names the keys itself.
 const FEW_ROWS: usize = 150;
 
@@ -182,6 +186,24 @@ fn compact(keys: ArrayRef) -> ArrayRef {
     }
 }
 
+/// About how many different keys there are, rather too few than too many: by how many of a sample come once and twice (Chao 1984,
+/// "Nonparametric estimation of the number of classes in a population", in the form that corrects the bias).
+pub(crate) fn different(keys: &ArrayRef) -> Result<f64> {
+    let step = keys.len().div_ceil(SAMPLED_KEYS).max(1);
+    let places: UInt64Array = (0..keys.len() as u64).step_by(step).collect();
+    let sample = take(keys, &places, None)?;
+    let mut hashes = vec![0; sample.len()];
+    create_hashes([&sample], &RandomState::default(), &mut hashes)?;
+    let mut times: HashMap<u64, u32> = HashMap::new();
+    for hash in hashes {
+        *times.entry(hash).or_default() += 1;
+    }
+    let come = |often: u32| times.values().filter(|times| **times == often).count() as f64;
+    let (once, twice) = (come(1), come(2));
+    let unseen = once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0));
+    Ok((times.len() as f64 + unseen).min(keys.len() as f64))
+}
+
 /// Rows of which no key is NULL: others are equal to none.
 pub(crate) fn without_nulls(keys: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
     let mut whole: Option<BooleanArray> = None;
@@ -301,5 +323,26 @@ impl ExecutionPlan for BuildKeysExec {
 
     fn cardinality_effect(&self) -> CardinalityEffect {
         CardinalityEffect::Equal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn a_sample_tells_about_how_many_keys_are_different() {
+        let keys =
+            |rows: i64, of: fn(i64) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(of))) as ArrayRef;
+        assert_eq!(different(&keys(0, |key| key)).unwrap(), 0.0);
+        assert_eq!(different(&keys(100, |key| key)).unwrap(), 100.0);
+        assert_eq!(different(&keys(100_000, |key| key * 7)).unwrap(), 100_000.0);
+        assert_eq!(different(&keys(100_000, |_| 5)).unwrap(), 1.0);
+        let about = different(&keys(1 << 20, |key| key * 7_919 % 10_007)).unwrap();
+        assert!((5_000.0..20_000.0).contains(&about), "{about}");
+        let texts = StringArray::from_iter_values((0..8_192).map(|key| format!("key {}", key / 8_192)));
+        assert_eq!(different(&(Arc::new(texts) as ArrayRef)).unwrap(), 1.0);
     }
 }

@@ -37,12 +37,15 @@ use lakemark_table::{
 use object_store::path::Path;
 
 use crate::access::{FileAccess, selection, share};
-use crate::build_keys::{BuildKeys, without_nulls};
+use crate::build_keys::{BuildKeys, different, without_nulls};
 use crate::error::to_engine;
 use crate::fields::{access_of, expression, type_of};
 use crate::known::KnownFiles;
 use crate::reader::Footers;
 use crate::translate::translate;
+
+/// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
+const NEARLY_ALL: f64 = 0.85;
 
 /// What it takes to probe once more.
 #[derive(Debug, Clone)]
@@ -92,7 +95,10 @@ impl Prober {
         let (mut keyed, mut known) = (Vec::new(), Vec::new());
         for filter in filters {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
-            let asked = keys.map(|keys| self.keyed(filter, keys, output)).transpose()?.flatten();
+            let asked = match keys {
+                Some(keys) => self.keyed(filter, keys, output).await?,
+                None => None,
+            };
             keys.iter().for_each(|keys| keys.told_one());
             match asked {
                 Some(asked) => keyed.push(asked),
@@ -113,10 +119,15 @@ impl Prober {
         Ok(Narrowing::to(&self.snapshot, probe, told))
     }
 
+    /// Whether a scan gives one column alone of all rows, so that the index may tell its values.
+    fn may_be_told(&self, output: &Schema) -> bool {
+        output.fields().len() == 1 && matches!(self.predicate, Predicate::Const(Truth::True))
+    }
+
     /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
     async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<Tally>> {
         let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return Ok(None) };
-        if leaf.column != *field.name() || !matches!(self.predicate, Predicate::Const(Truth::True)) {
+        if leaf.column != *field.name() || !self.may_be_told(output) {
             return Ok(None);
         }
         let columns = std::slice::from_ref(&leaf.column);
@@ -133,8 +144,14 @@ impl Prober {
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
-    /// That the columns of a join's filter have one of the keys; none if the keys are not all there, or no column is one that has an index.
-    fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Option<Predicate>> {
+    /// That the columns of a join's filter have one of the keys; none if the keys are not all there, if nearly every row has one of them, or
+    /// if no column is one that has an index.
+    async fn keyed(
+        &self,
+        filter: &Arc<dyn PhysicalExpr>,
+        keys: &BuildKeys,
+        output: &Schema,
+    ) -> Result<Option<Predicate>> {
         let Some(keys) = keys.all()? else { return Ok(None) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
         let pairs = columns.zip(&keys).filter_map(|(column, keys)| Some((column?, keys)));
@@ -149,13 +166,25 @@ impl Prober {
         if let Some(together) = self.snapshot.keyed(&names, &values) {
             return Ok(Some(together));
         }
-        let leaf = |(name, keys): (&String, &ArrayRef)| {
+        let mut each = Vec::new();
+        for (name, keys) in names.iter().zip(&values) {
+            // What the index tells in place of rows is worth it with any keys.
+            if !self.may_be_told(output) && self.are_nearly_all(name, keys).await? {
+                continue;
+            }
+            let Some(points) = encode_literals(keys) else { continue };
             let text = format!("{} is one of {} keys", column::shown(name), keys.len());
-            let test = Test::Ranges(KeyRanges::points(encode_literals(keys)?));
-            Some(Predicate::Leaf(Leaf { column: name.clone(), test, text }))
-        };
-        let each: Vec<Predicate> = names.iter().zip(&values).filter_map(leaf).collect();
+            let test = Test::Ranges(KeyRanges::points(points));
+            each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
+        }
         Ok((!each.is_empty()).then_some(Predicate::And(each)))
+    }
+
+    /// Whether nearly every value of a column is among the keys, so that to sort and to find these would leave nearly all rows.
+    async fn are_nearly_all(&self, column: &str, keys: &ArrayRef) -> Result<bool> {
+        let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
+        let nearly_all = values as f64 * NEARLY_ALL;
+        Ok(keys.len() as f64 >= nearly_all && different(keys)? >= nearly_all)
     }
 
     /// Whether an index may know a column of a filter.

@@ -307,3 +307,25 @@ async fn what_an_index_does_not_know_of_a_file_is_read_beside_what_it_tells() {
         assert_eq!(with, without, "both kinds: {sql}");
     }
 }
+
+#[tokio::test]
+async fn keys_that_nearly_every_row_has_are_not_searched_for() {
+    let folder = folder(4);
+    indexed(folder.path(), "bitmap", &["id", "k"]).await;
+    let all: Vec<i64> = (0..3_900).collect();
+    let sparse: Vec<i64> = (0..3_900).filter(|key| key % 39 != 5).collect();
+    // Of many rows of a dimension few keys are different, and of others all: their bounds leave out a hundred rows.
+    for (keys, pruned) in
+        [(sparse, 100), (all.iter().map(|key| key / 40 * 40).collect(), 4_000 - 98), ((0..2_000).collect(), 2_000)]
+    {
+        let session = with_dimension(folder.path(), &vec![None; keys.len()], &keys).await;
+        let sql = "SELECT t.id, t.s, t.f FROM d JOIN t ON t.id = d.did";
+        let (plan, _) = ran(&session, sql).await;
+        assert_eq!(sum(&plan, "dynamic_rows_pruned"), pruned);
+        let (with, without) = both(&session, sql).await;
+        assert_eq!(with, without);
+        // What the index tells is no row that is read.
+        let (plan, _) = ran(&session, "SELECT count(*) FROM d JOIN t ON t.id = d.did").await;
+        assert!(sum(&plan, "rows_told") > 0);
+    }
+}
