@@ -54,6 +54,8 @@ pub(crate) struct BuildKeys {
     passed: Mutex<Passed>,
     /// How many scans want them.
     scans: AtomicUsize,
+    /// Rows of the join that are enough, if not all of them are wanted.
+    pub(crate) enough: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -81,7 +83,7 @@ struct Kept {
 impl BuildKeys {
     fn new(on: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Self {
         let none = Passed::Some { to_come: partitions, open: 0, kept: Kept::default() };
-        Self { on, passed: Mutex::new(none), scans: AtomicUsize::new(0) }
+        Self { on, passed: Mutex::new(none), scans: AtomicUsize::new(0), enough: None }
     }
 
     /// An array for each key with a value for each row that has all of them; none before all have passed.
@@ -228,8 +230,14 @@ pub(crate) struct BuildKeysExec {
 
 impl BuildKeysExec {
     /// Over the build side of a join on these expressions, and what will have its keys.
-    pub(crate) fn over(input: Arc<dyn ExecutionPlan>, on: Vec<Arc<dyn PhysicalExpr>>) -> (Self, Arc<BuildKeys>) {
-        let keys = Arc::new(BuildKeys::new(on.clone(), input.output_partitioning().partition_count()));
+    /// So many rows of the join are `enough`, if not all.
+    pub(crate) fn over(
+        input: Arc<dyn ExecutionPlan>,
+        on: Vec<Arc<dyn PhysicalExpr>>,
+        enough: Option<usize>,
+    ) -> (Self, Arc<BuildKeys>) {
+        let partitions = input.output_partitioning().partition_count();
+        let keys = Arc::new(BuildKeys { enough, ..BuildKeys::new(on.clone(), partitions) });
         (Self { input, on, keys: Some(Arc::clone(&keys)) }, keys)
     }
 

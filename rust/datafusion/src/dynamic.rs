@@ -47,6 +47,11 @@ use crate::translate::translate;
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
 const NEARLY_ALL: f64 = 0.85;
 
+/// Nanoseconds to read a row and to look up that it has no match, and to search for a scattered key: measured with 100,000,000 rows, of which a
+/// packed tree has the keys.
+const READ_ROW: f64 = 10.0;
+const SEARCH_KEY: f64 = 10_000.0;
+
 /// What it takes to probe once more.
 #[derive(Debug, Clone)]
 pub(crate) struct Prober {
@@ -152,6 +157,7 @@ impl Prober {
         keys: &BuildKeys,
         output: &Schema,
     ) -> Result<Option<Predicate>> {
+        let enough = keys.enough;
         let Some(keys) = keys.all()? else { return Ok(None) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
         let pairs = columns.zip(&keys).filter_map(|(column, keys)| Some((column?, keys)));
@@ -168,6 +174,11 @@ impl Prober {
         }
         let mut each = Vec::new();
         for (name, keys) in names.iter().zip(&values) {
+            if let Some(enough) = enough
+                && self.reads_little_for(enough, name, keys).await?
+            {
+                continue;
+            }
             // What the index tells in place of rows is worth it with any keys.
             if !self.may_be_told(output) && self.are_nearly_all(name, keys).await? {
                 continue;
@@ -178,6 +189,15 @@ impl Prober {
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
         Ok((!each.is_empty()).then_some(Predicate::And(each)))
+    }
+
+    /// Whether some rows that have one of the keys are found sooner by reading than by a search for all keys.
+    async fn reads_little_for(&self, enough: usize, column: &str, keys: &ArrayRef) -> Result<bool> {
+        let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
+        let Some(rows) = self.snapshot.rows() else { return Ok(false) };
+        let share = (different(keys)? / (values as f64).max(1.0)).min(1.0);
+        let read = enough as f64 / share.max(f64::MIN_POSITIVE);
+        Ok(read < rows as f64 && read * READ_ROW < keys.len() as f64 * SEARCH_KEY)
     }
 
     /// Whether nearly every value of a column is among the keys, so that to sort and to find these would leave nearly all rows.

@@ -20,8 +20,10 @@ use crate::store::Store;
 
 /// One read of this many bytes opens most segments.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Ranges that are this close are read at once: cheaper than another request.
+/// Ranges that are this close are read at once: the bytes between them cost less than another request.
 const GAP_BYTES: u64 = 64 * 1024;
+/// The same on a local disk, where a read costs less: of 10,000 scattered keys the pages between would be ten times the bytes of their own.
+const LOCAL_GAP_BYTES: u64 = 16 * 1024;
 /// Bytes of directories that the process remembers.
 const CACHE_BYTES: u64 = 256 << 20;
 
@@ -132,7 +134,8 @@ impl Segment {
     pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
         let physical: Vec<Range<u64>> =
             ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
-        let merged = coalesce(&physical);
+        let gap = if self.store.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
+        let merged = coalesce(&physical, gap);
         let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
         if !merged.is_empty() {
             let path = self.store.object_path(&self.path);
@@ -164,13 +167,14 @@ fn slice_of<'a>(parts: &'a [(u64, Bytes)], place: &Range<u64>) -> Option<&'a [u8
     bytes.get(from..to)
 }
 
-fn coalesce(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+/// The ranges in their order, those that are within so many bytes of each other together.
+fn coalesce(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     sorted.sort_by_key(|range| range.start);
     let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match merged.last_mut() {
-            Some(last) if range.start <= last.end.saturating_add(GAP_BYTES) => last.end = last.end.max(range.end),
+            Some(last) if range.start <= last.end.saturating_add(gap) => last.end = last.end.max(range.end),
             _ => merged.push(range),
         }
     }

@@ -10,9 +10,16 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
 
+use super::barriers::BarrierExec;
 use crate::build_keys::{BuildKeys, BuildKeysExec};
 use crate::config::LakemarkOptions;
 use crate::exec::LakemarkScanExec;
@@ -37,8 +44,9 @@ impl PhysicalOptimizerRule for JoinKeys {
         if wanted.is_empty() {
             return Ok(plan);
         }
-        let mut kept = HashMap::new();
-        let plan = plan.transform_up(|node| keeping(node, &wanted, &mut kept)).data()?;
+        let (mut kept, mut limits) = (HashMap::new(), HashMap::new());
+        limited(&plan, None, &mut limits);
+        let plan = plan.transform_up(|node| keeping(node, &wanted, &limits, &mut kept)).data()?;
         let given = |node: Plan| {
             let keyed = node.downcast_ref::<LakemarkScanExec>().and_then(|scan| scan.with_keys(&kept));
             Ok(keyed
@@ -56,13 +64,46 @@ impl PhysicalOptimizerRule for JoinKeys {
     }
 }
 
+/// Finds of how many joined rows the operators above have enough, where they end as soon as they have them and nothing in between reads all:
+/// by the identities of the joins' filters that scans have.
+fn limited(node: &Plan, rows: Option<usize>, limits: &mut HashMap<u64, usize>) {
+    if let Some(scan) = node.downcast_ref::<LakemarkScanExec>() {
+        limits.extend(scan.asked_filters().filter_map(|filter| Some((filter, rows?))));
+        return;
+    }
+    let skipped = node.downcast_ref::<GlobalLimitExec>().map_or(0, GlobalLimitExec::skip);
+    let own = node.fetch().map(|fetch| fetch.saturating_add(skipped));
+    let rows = rows.map(|rows| rows.saturating_add(skipped)).into_iter().chain(own).min();
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        // The build side is read to its end.
+        limited(join.left(), None, limits);
+        return limited(join.right(), rows, limits);
+    }
+    let passes_on = node.is::<ProjectionExec>()
+        || node.is::<FilterExec>()
+        || node.is::<RepartitionExec>()
+        || node.is::<CoalescePartitionsExec>()
+        || node.is::<CooperativeExec>()
+        || node.is::<BarrierExec>()
+        || node.is::<GlobalLimitExec>()
+        || node.is::<LocalLimitExec>();
+    for child in node.children() {
+        limited(child, rows.filter(|_| passes_on), limits);
+    }
+}
+
 /// Whether it costs little to have a key twice.
 fn is_of_column(key: &Arc<dyn PhysicalExpr>) -> bool {
     key.is::<Column>() || key.downcast_ref::<CastExpr>().is_some_and(|cast| cast.expr().is::<Column>())
 }
 
 /// The join with its keys kept, if a scan wants them.
-fn keeping(node: Plan, wanted: &HashSet<u64>, kept: &mut HashMap<u64, Arc<BuildKeys>>) -> Result<Transformed<Plan>> {
+fn keeping(
+    node: Plan,
+    wanted: &HashSet<u64>,
+    limits: &HashMap<u64, usize>,
+    kept: &mut HashMap<u64, Arc<BuildKeys>>,
+) -> Result<Transformed<Plan>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let filters = join.dynamic_expressions_produced();
     let mut filters = filters.iter().filter_map(|filter| filter.expression_id());
@@ -73,7 +114,7 @@ fn keeping(node: Plan, wanted: &HashSet<u64>, kept: &mut HashMap<u64, Arc<BuildK
     if has_nulls || !on.iter().all(is_of_column) {
         return Ok(Transformed::no(node));
     }
-    let (keeping, keys) = BuildKeysExec::over(Arc::clone(join.left()), on);
+    let (keeping, keys) = BuildKeysExec::over(Arc::clone(join.left()), on, limits.get(&filter).copied());
     kept.insert(filter, keys);
     let children = vec![Arc::new(keeping) as Plan, Arc::clone(join.right())];
     replace_children_if_necessary(node, children).map(Transformed::yes)

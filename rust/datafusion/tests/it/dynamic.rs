@@ -329,3 +329,28 @@ async fn keys_that_nearly_every_row_has_are_not_searched_for() {
         assert!(sum(&plan, "rows_told") > 0);
     }
 }
+
+#[tokio::test]
+async fn keys_are_not_searched_for_where_few_rows_are_enough() {
+    let folder = folder(4);
+    indexed(folder.path(), "key", &["id"]).await;
+    let some: Vec<i64> = (0..4_000).filter(|key| key % 4 == 1).collect();
+    let session = with_dimension(folder.path(), &vec![None; some.len()], &some).await;
+    for (sql, is_searched) in [
+        ("SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 10", false),
+        ("SELECT t.id, t.s FROM d JOIN t ON t.id = d.did WHERE t.f IS NOT NULL LIMIT 5 OFFSET 5", false),
+        ("SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 100000", true),
+        // All rows are read before the first is given.
+        ("SELECT t.id, t.s FROM d JOIN t ON t.id = d.did ORDER BY t.s, t.id LIMIT 10", true),
+        ("SELECT t.s, count(*) FROM d JOIN t ON t.id = d.did GROUP BY t.s LIMIT 10", true),
+    ] {
+        let (plan, count) = ran(&session, sql).await;
+        let shown = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
+        assert_eq!(sum(&plan, "dynamic_rows_pruned") > 1_000, is_searched, "{sql}\n{shown}");
+        assert!(count > 0, "{sql}");
+    }
+    // Of few keys among many a whole table would be read.
+    let session = with_dimension(folder.path(), &[None; 2], &[17, 3_003]).await;
+    let (plan, count) = ran(&session, "SELECT t.id, t.s FROM d JOIN t ON t.id = d.did LIMIT 2").await;
+    assert_eq!((sum(&plan, "dynamic_rows_pruned"), count), (4 * FILE_ROWS - 2, 2));
+}
