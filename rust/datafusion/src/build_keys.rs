@@ -103,6 +103,21 @@ impl BuildKeys {
         without_nulls(keys).map(Some)
     }
 
+    /// Some of the values of a key, evenly from all rows, and how many rows there are; none before all have passed.
+    pub(crate) fn sample(&self, key: usize) -> Result<Option<(ArrayRef, usize)>> {
+        let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let Passed::All(kept) = &*passed else { return Ok(None) };
+        let step = kept.rows.div_ceil(SAMPLED_KEYS).max(1);
+        let (mut parts, mut next) = (Vec::new(), 0);
+        for values in kept.batches.iter().filter_map(|batch| batch.get(key)) {
+            let places: UInt64Array = (next as u64..values.len() as u64).step_by(step).collect();
+            next = (next + places.len() * step).saturating_sub(values.len());
+            parts.push(take(values, &places, None)?);
+        }
+        let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+        Ok(if parts.is_empty() { None } else { Some((concat(&parts)?, kept.rows)) })
+    }
+
     /// Lets go of the keys once every scan that wants them was told.
     pub(crate) fn told_one(&self) {
         if self.scans.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -188,14 +203,11 @@ fn compact(keys: ArrayRef) -> ArrayRef {
     }
 }
 
-/// About how many different keys there are, rather too few than too many: by how many of a sample come once and twice (Chao 1984,
-/// "Nonparametric estimation of the number of classes in a population", in the form that corrects the bias).
-pub(crate) fn different(keys: &ArrayRef) -> Result<f64> {
-    let step = keys.len().div_ceil(SAMPLED_KEYS).max(1);
-    let places: UInt64Array = (0..keys.len() as u64).step_by(step).collect();
-    let sample = take(keys, &places, None)?;
+/// About how many different keys there are among so many rows, rather too few than too many: by how many of a sample of them come once and
+/// twice (Chao 1984, "Nonparametric estimation of the number of classes in a population", in the form that corrects the bias).
+pub(crate) fn different(sample: &ArrayRef, rows: usize) -> Result<f64> {
     let mut hashes = vec![0; sample.len()];
-    create_hashes([&sample], &RandomState::default(), &mut hashes)?;
+    create_hashes([sample], &RandomState::default(), &mut hashes)?;
     let mut times: HashMap<u64, u32> = HashMap::new();
     for hash in hashes {
         *times.entry(hash).or_default() += 1;
@@ -203,7 +215,7 @@ pub(crate) fn different(keys: &ArrayRef) -> Result<f64> {
     let come = |often: u32| times.values().filter(|times| **times == often).count() as f64;
     let (once, twice) = (come(1), come(2));
     let unseen = once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0));
-    Ok((times.len() as f64 + unseen).min(keys.len() as f64))
+    Ok((times.len() as f64 + unseen).min(rows as f64))
 }
 
 /// Rows of which no key is NULL: others are equal to none.
@@ -340,17 +352,32 @@ mod tests {
 
     use super::*;
 
+    fn sampled(batches: Vec<ArrayRef>) -> f64 {
+        let mut kept = Kept { rows: batches.iter().map(|batch| batch.len()).sum(), ..Kept::default() };
+        kept.batches = batches.into_iter().map(|batch| vec![batch]).collect();
+        let keys = BuildKeys { passed: Mutex::new(Passed::All(kept)), ..BuildKeys::new(Vec::new(), 1) };
+        let (sample, rows) = keys.sample(0).unwrap().unwrap();
+        assert!(
+            sample.len() <= SAMPLED_KEYS && sample.len() >= rows.min(SAMPLED_KEYS / 2),
+            "{} of {rows}",
+            sample.len()
+        );
+        different(&sample, rows).unwrap()
+    }
+
     #[test]
     fn a_sample_tells_about_how_many_keys_are_different() {
-        let keys =
-            |rows: i64, of: fn(i64) -> i64| Arc::new(Int64Array::from_iter_values((0..rows).map(of))) as ArrayRef;
-        assert_eq!(different(&keys(0, |key| key)).unwrap(), 0.0);
-        assert_eq!(different(&keys(100, |key| key)).unwrap(), 100.0);
-        assert_eq!(different(&keys(100_000, |key| key * 7)).unwrap(), 100_000.0);
-        assert_eq!(different(&keys(100_000, |_| 5)).unwrap(), 1.0);
-        let about = different(&keys(1 << 20, |key| key * 7_919 % 10_007)).unwrap();
+        let keys = |rows: std::ops::Range<i64>, of: fn(i64) -> i64| {
+            Arc::new(Int64Array::from_iter_values(rows.map(of))) as ArrayRef
+        };
+        assert_eq!(sampled(vec![keys(0..0, |key| key)]), 0.0);
+        assert_eq!(sampled(vec![keys(0..100, |key| key)]), 100.0);
+        assert_eq!(sampled(vec![keys(0..60_000, |key| key * 7), keys(60_000..100_000, |key| key * 7)]), 100_000.0);
+        assert_eq!(sampled(vec![keys(0..100_000, |_| 5)]), 1.0);
+        let batches = (0..128).map(|batch| keys(batch * 8_192..(batch + 1) * 8_192, |key| key * 7_919 % 10_007));
+        let about = sampled(batches.collect());
         assert!((5_000.0..20_000.0).contains(&about), "{about}");
         let texts = StringArray::from_iter_values((0..8_192).map(|key| format!("key {}", key / 8_192)));
-        assert_eq!(different(&(Arc::new(texts) as ArrayRef)).unwrap(), 1.0);
+        assert_eq!(sampled(vec![Arc::new(texts)]), 1.0);
     }
 }

@@ -157,15 +157,19 @@ impl Prober {
         keys: &BuildKeys,
         output: &Schema,
     ) -> Result<Option<Predicate>> {
-        let enough = keys.enough;
-        let Some(keys) = keys.all()? else { return Ok(None) };
+        if self.reads_little(filter, keys, output).await? {
+            return Ok(None);
+        }
+        let Some(all) = keys.all()? else { return Ok(None) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
-        let pairs = columns.zip(&keys).filter_map(|(column, keys)| Some((column?, keys)));
-        let (mut names, mut values) = (Vec::new(), Vec::new());
-        for ((name, data_type), keys) in pairs {
+        let known = columns.zip(&all).enumerate();
+        let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
+        let (mut names, mut values, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, (name, data_type), keys) in known {
             if let Some(held) = held(keys, data_type)? {
                 names.push(name);
                 values.push(held);
+                places.push(place);
             }
         }
         let values = without_nulls(values)?;
@@ -173,38 +177,41 @@ impl Prober {
             return Ok(Some(together));
         }
         let mut each = Vec::new();
-        for (name, keys) in names.iter().zip(&values) {
-            if let Some(enough) = enough
-                && self.reads_little_for(enough, name, keys).await?
-            {
-                continue;
-            }
+        for ((name, held), place) in names.iter().zip(&values).zip(places) {
             // What the index tells in place of rows is worth it with any keys.
-            if !self.may_be_told(output) && self.are_nearly_all(name, keys).await? {
+            if !self.may_be_told(output) && self.are_nearly_all(name, keys, place).await? {
                 continue;
             }
-            let Some(points) = encode_literals(keys) else { continue };
-            let text = format!("{} is one of {} keys", column::shown(name), keys.len());
+            let Some(points) = encode_literals(held) else { continue };
+            let text = format!("{} is one of {} keys", column::shown(name), held.len());
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
         Ok((!each.is_empty()).then_some(Predicate::And(each)))
     }
 
-    /// Whether some rows that have one of the keys are found sooner by reading than by a search for all keys.
-    async fn reads_little_for(&self, enough: usize, column: &str, keys: &ArrayRef) -> Result<bool> {
-        let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
-        let Some(rows) = self.snapshot.rows() else { return Ok(false) };
-        let share = (different(keys)? / (values as f64).max(1.0)).min(1.0);
-        let read = enough as f64 / share.max(f64::MIN_POSITIVE);
-        Ok(read < rows as f64 && read * READ_ROW < keys.len() as f64 * SEARCH_KEY)
+    /// Whether as many joined rows as are wanted are found sooner by reading than by a search for all keys.
+    async fn reads_little(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<bool> {
+        let (Some(enough), Some(rows)) = (keys.enough, self.snapshot.rows()) else { return Ok(false) };
+        for (place, child) in filter.children().into_iter().enumerate() {
+            let Some((column, _)) = self.column(child, output) else { continue };
+            let Some((sample, of)) = keys.sample(place)? else { return Ok(false) };
+            let Ok(Some(values)) = self.snapshot.distinct_values(&column).await else { continue };
+            let share = (different(&sample, of)? / (values as f64).max(1.0)).min(1.0);
+            let read = enough as f64 / share.max(f64::MIN_POSITIVE);
+            if read < rows as f64 && read * READ_ROW < of as f64 * SEARCH_KEY {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether nearly every value of a column is among the keys, so that to sort and to find these would leave nearly all rows.
-    async fn are_nearly_all(&self, column: &str, keys: &ArrayRef) -> Result<bool> {
+    async fn are_nearly_all(&self, column: &str, keys: &BuildKeys, place: usize) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
-        Ok(keys.len() as f64 >= nearly_all && different(keys)? >= nearly_all)
+        let Some((sample, rows)) = keys.sample(place)? else { return Ok(false) };
+        Ok(rows as f64 >= nearly_all && different(&sample, rows)? >= nearly_all)
     }
 
     /// Whether an index may know a column of a filter.
