@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -69,6 +70,8 @@ async fn two_tables(folder: &Path, last: Option<i64>) -> LakemarkSession {
         let sql = format!("CREATE EXTERNAL TABLE {name} STORED AS LAKEMARK LOCATION '{}'", location.display());
         session.sql(&sql).await.unwrap();
     }
+    // What is read of a file in the tick of its writing is not remembered.
+    tokio::time::sleep(Duration::from_millis(20)).await;
     session
 }
 
