@@ -103,16 +103,20 @@ impl BuildKeys {
         without_nulls(keys).map(Some)
     }
 
-    /// Some of the values of a key, evenly from all rows, and how many rows there are; none before all have passed.
+    /// Some of the values of a key, one from anywhere in each stretch of so many rows, and how many rows there are; none before all have passed.
     pub(crate) fn sample(&self, key: usize) -> Result<Option<(ArrayRef, usize)>> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let Passed::All(kept) = &*passed else { return Ok(None) };
-        let step = kept.rows.div_ceil(SAMPLED_KEYS).max(1);
-        let (mut parts, mut next) = (Vec::new(), 0);
+        let stretch = kept.rows.div_ceil(SAMPLED_KEYS).max(1) as u64;
+        // Keys that count up in some way would be different in any regular steps.
+        let anywhere = |number: u64| (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % stretch;
+        let mut places = (0..).map(|number| number * stretch + anywhere(number)).peekable();
+        let (mut parts, mut first) = (Vec::new(), 0);
         for values in kept.batches.iter().filter_map(|batch| batch.get(key)) {
-            let places: UInt64Array = (next as u64..values.len() as u64).step_by(step).collect();
-            next = (next + places.len() * step).saturating_sub(values.len());
-            parts.push(take(values, &places, None)?);
+            let end = first + values.len() as u64;
+            let within = std::iter::from_fn(|| places.next_if(|place| *place < end)).map(|place| place - first);
+            parts.push(take(values, &within.collect::<UInt64Array>(), None)?);
+            first = end;
         }
         let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
         Ok(if parts.is_empty() { None } else { Some((concat(&parts)?, kept.rows)) })
