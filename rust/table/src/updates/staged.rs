@@ -35,7 +35,7 @@ use crate::store::Store;
 /// What is read of a file at a time.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Rows that were written aside, to be named to [`Table::write_staged`]. As JSON they can be sent to another process.
+/// Rows that were written aside, to be named to [`Table::write_staged`](crate::Table::write_staged). As JSON they can be sent to another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StagedRows {
     /// What is to be done with them.
