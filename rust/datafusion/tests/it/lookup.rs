@@ -12,8 +12,9 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use lakemark_datafusion::{ErrorKind, QueryOptions, explain, lookup};
 use lakemark_table::{BuildOptions, IndexSpec, Table};
+use tempfile::TempDir;
 
-use crate::fixture::{FILE_ROWS, batch, folder, mark, open, text, write};
+use crate::fixture::{FILE_ROWS, batch, folder, mark, metric, open, ran, session, text, write};
 
 const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true };
 
@@ -223,4 +224,21 @@ async fn zeros_of_floats_are_one_key_with_and_without_the_index() {
             StructArray::try_from(vec![("0", Arc::clone(swapped.column(1))), ("1", Arc::clone(swapped.column(0)))]);
         assert_eq!(found(&table, swapped.unwrap(), Some("v,s")).await, ["3"]);
     }
+}
+
+#[tokio::test]
+async fn scattered_keys_read_little_more_than_their_leaves() {
+    let folder = TempDir::new().unwrap();
+    let mut keys: Vec<i64> = (0..200_000u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15).cast_signed()).collect();
+    let batch = RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from(keys.clone())) as ArrayRef)]).unwrap();
+    write(&folder.path().join("part-0.parquet"), &batch);
+    mark_keys(folder.path(), &["id"]).await;
+    let session = session(folder.path()).await;
+    // On a disk, leaves that are 50 KB apart are read one by one.
+    keys.sort_unstable();
+    let asked: Vec<String> = keys.iter().step_by(6_000).map(ToString::to_string).collect();
+    let (plan, count) = ran(&session, &format!("SELECT id FROM t WHERE id IN ({})", asked.join(", "))).await;
+    assert_eq!(count, asked.len());
+    let (bytes, reads) = (metric(&plan, "index_bytes"), metric(&plan, "index_reads"));
+    assert!(bytes < asked.len() * 20_000 && reads >= asked.len() / 2, "{bytes} bytes in {reads} reads");
 }
