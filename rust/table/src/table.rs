@@ -20,7 +20,7 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
 use crate::transaction::{Edit, commit};
 use crate::updates::{Change, Pending, StagedRows, Staging, UpdatableTable, WriteOptions, Writing, Written};
-use crate::{advise, build, compact, declare, pin, updates, vacuum, verify};
+use crate::{advise, build, compact, pin, updates, vacuum, verify};
 
 /// A table: a set of Parquet files and the store of its marks.
 ///
@@ -249,10 +249,7 @@ impl Table {
 
     /// Declares an index; [`Table::build`] fills it. Says whether it was created now.
     pub fn create_index(&self, spec: IndexSpec, if_not_exists: bool) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.base().writable_store()?;
-            declare::create_index(self.base(), &*self.snapshot().await?, &spec, if_not_exists).await
-        })
+        Box::pin(async move { updates::create_newest(&self.updates, &spec, if_not_exists).await })
     }
 
     /// Drops an index. Says whether there was one.

@@ -78,7 +78,7 @@ pub use staging::Staging;
 pub(crate) use automatic::wait as wait_for_migration;
 pub(crate) use declare::declare_key;
 pub(crate) use flush::flush;
-pub(crate) use indexing::{build_newest, pin_to_build};
+pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
 pub(crate) use lineage::repair;
 pub(crate) use migrate::migrate;

@@ -181,7 +181,7 @@ impl Asker {
             self.count("index_bytes", tally.index_bytes);
             // What is told of some columns only has to be read for the others, and parts do not say whose they are.
             if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
-                return Ok(Default::default());
+                return Ok(nothing_told(memory));
             }
             let told = tally.parts.iter().map(bytes_of).sum();
             if memory.try_grow(told).is_err() {

@@ -21,12 +21,11 @@ use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::joins::utils::build_join_schema;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
 
-use super::pushdown::source;
+use super::pushdown::{origin, source};
 use crate::exec::LakemarkScanExec;
 
 type Plan = Arc<dyn ExecutionPlan>;
@@ -105,10 +104,7 @@ fn column_may_be_null(plan: &Plan, column: usize) -> bool {
 
 /// The input of a join that a column is from, if the join adds no rows in which it is NULL.
 fn keeps(join: &HashJoinExec, column: usize) -> Option<usize> {
-    let place = join.projection.as_ref().map_or(Some(column), |places| places.get(column).copied())?;
-    let (_, columns) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
-    let side = columns.get(place)?.side;
-    match (join.join_type(), side) {
+    match (join.join_type(), origin(join, column)?.side) {
         (JoinType::Inner | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::Left, JoinSide::Left) => Some(0),
         (JoinType::Inner | JoinType::RightSemi | JoinType::RightAnti | JoinType::Right, JoinSide::Right) => Some(1),
         _ => None,

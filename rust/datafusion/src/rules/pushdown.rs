@@ -218,14 +218,19 @@ pub(super) fn source(node: &Plan, place: usize, child: &Plan, column: usize) -> 
 }
 
 fn source_of_join(join: &HashJoinExec, place: usize, child: &Schema, column: usize) -> Option<Filter> {
-    let (_, columns) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
-    let column = join.projection.as_ref().map_or(Some(column), |places| places.get(column).copied())?;
-    let ColumnIndex { index, side } = columns.get(column)?;
+    let ColumnIndex { index, side } = origin(join, column)?;
     match (side, place) {
-        (JoinSide::Left, 0) | (JoinSide::Right, 1) => column_of(child, *index),
+        (JoinSide::Left, 0) | (JoinSide::Right, 1) => column_of(child, index),
         (JoinSide::None, _) => None,
-        _ => equal_key(join, *side, *index, child),
+        _ => equal_key(join, side, index, child),
     }
+}
+
+/// The side and the column there that a column of a join's output is from.
+pub(super) fn origin(join: &HashJoinExec, column: usize) -> Option<ColumnIndex> {
+    let (_, mut columns) = build_join_schema(&join.left().schema(), &join.right().schema(), join.join_type());
+    let column = join.projection.as_ref().map_or(Some(column), |places| places.get(column).copied())?;
+    (column < columns.len()).then(|| columns.swap_remove(column))
 }
 
 /// The key on the other side of a semi join that equals a key on this one, in every row that the join gives.

@@ -210,7 +210,7 @@ async fn index_key(
     let others = (2..).map(|number| format!("{own}_{number}"));
     let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
     let spec = IndexSpec { name: Some(index.clone()), columns: stored, kind: "key".to_owned(), ..IndexSpec::default() };
-    create_newest(table, &spec).await?;
+    create_newest(table, &spec, true).await?;
     build_newest(table, BuildOptions { index: Some(index), ..build }).await?;
     Ok(())
 }

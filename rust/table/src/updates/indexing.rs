@@ -31,11 +31,15 @@ pub(crate) fn build_newest(table: &UpdatableTable, options: BuildOptions) -> Box
     .boxed()
 }
 
-/// Declares an index unless it exists; says whether it was created now.
-pub(super) fn create_newest<'a>(table: &'a UpdatableTable, spec: &'a IndexSpec) -> BoxFuture<'a, Result<bool>> {
+/// Declares an index; says whether it was created now.
+pub(crate) fn create_newest<'a>(
+    table: &'a UpdatableTable,
+    spec: &'a IndexSpec,
+    if_not_exists: bool,
+) -> BoxFuture<'a, Result<bool>> {
     async move {
         table.base.writable_store()?;
-        declare::create_index(&table.base, &pin_newest(table).await?, spec, true).await
+        declare::create_index(&table.base, &pin_newest(table).await?, spec, if_not_exists).await
     }
     .boxed()
 }
