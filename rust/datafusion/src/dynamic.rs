@@ -66,6 +66,16 @@ pub(crate) struct Prober {
     pub(crate) use_cache: bool,
 }
 
+/// What the keys of a join ask of the index.
+enum Asked {
+    /// The rows that have one of them.
+    Keys(Predicate),
+    /// Nothing, as few rows are read; their bounds, which leave more, are not worth a search either.
+    NotWorth,
+    /// They are not all there, or leave nearly all rows, or no column has an index: what else the filter says may be worth it.
+    Unknown,
+}
+
 /// What is left of a file.
 #[derive(Clone)]
 struct Kept {
@@ -102,12 +112,13 @@ impl Prober {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
             let asked = match keys {
                 Some(keys) => self.keyed(filter, keys, output).await?,
-                None => None,
+                None => Asked::Unknown,
             };
             keys.iter().for_each(|keys| keys.told_one());
             match asked {
-                Some(asked) => keyed.push(asked),
-                None => known.extend(superset(filter, output)),
+                Asked::Keys(asked) => keyed.push(asked),
+                Asked::NotWorth => {}
+                Asked::Unknown => known.extend(superset(filter, output)),
             }
         }
         let are_few = keyed.is_empty();
@@ -115,6 +126,9 @@ impl Prober {
         let predicate = Predicate::And(keyed).simplify();
         if matches!(predicate, Predicate::Const(Truth::True)) || predicate.leaves().is_empty() {
             return Ok(None);
+        }
+        if let Some(narrowing) = self.told_alone(&predicate, output).await? {
+            return Ok(Some(narrowing));
         }
         // Nobody asks for the same thousands of keys once more.
         let use_cache = self.use_cache && are_few;
@@ -129,12 +143,22 @@ impl Prober {
         output.fields().len() == 1 && matches!(self.predicate, Predicate::Const(Truth::True))
     }
 
+    /// The test of the only column that a scan gives, so that the index may tell its values in place of rows that have the keys of a join.
+    fn told_test<'a>(&self, asked: &'a Predicate, output: &Schema) -> Option<&'a Leaf> {
+        let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return None };
+        (leaf.column == *field.name() && self.may_be_told(output)).then_some(leaf)
+    }
+
+    /// Nothing is left to read where the index tells all values alone.
+    async fn told_alone(&self, asked: &Predicate, output: &Schema) -> Result<Option<Narrowing>> {
+        let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
+        let tally = self.snapshot.tally_alone(leaf).await.map_err(to_engine)?;
+        Ok(tally.and_then(|tally| Narrowing::to_nothing(&self.snapshot, tally)))
+    }
+
     /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
     async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<Tally>> {
-        let (Predicate::Leaf(leaf), [field]) = (asked, output.fields().as_ref()) else { return Ok(None) };
-        if leaf.column != *field.name() || !self.may_be_told(output) {
-            return Ok(None);
-        }
+        let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let columns = std::slice::from_ref(&leaf.column);
         let request = TallyRequest { columns, predicate: asked, files: &probe.files, summed: None, few: false };
         self.snapshot.tally(&request).await.map(Some).map_err(to_engine)
@@ -149,18 +173,12 @@ impl Prober {
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
-    /// That the columns of a join's filter have one of the keys; none if the keys are not all there, if nearly every row has one of them, or
-    /// if no column is one that has an index.
-    async fn keyed(
-        &self,
-        filter: &Arc<dyn PhysicalExpr>,
-        keys: &BuildKeys,
-        output: &Schema,
-    ) -> Result<Option<Predicate>> {
+    /// That the columns of a join's filter have one of the keys.
+    async fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Asked> {
         if self.reads_little(filter, keys, output).await? {
-            return Ok(None);
+            return Ok(Asked::NotWorth);
         }
-        let Some(all) = keys.all()? else { return Ok(None) };
+        let Some(all) = keys.all()? else { return Ok(Asked::Unknown) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
         let known = columns.zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
@@ -174,7 +192,7 @@ impl Prober {
         }
         let values = without_nulls(values)?;
         if let Some(together) = self.snapshot.keyed(&names, &values) {
-            return Ok(Some(together));
+            return Ok(Asked::Keys(together));
         }
         let mut each = Vec::new();
         for ((name, held), place) in names.iter().zip(&values).zip(places) {
@@ -187,7 +205,7 @@ impl Prober {
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
-        Ok((!each.is_empty()).then_some(Predicate::And(each)))
+        Ok(if each.is_empty() { Asked::Unknown } else { Asked::Keys(Predicate::And(each)) })
     }
 
     /// Whether as many joined rows as are wanted are found sooner by reading than by a search for all keys.
@@ -244,6 +262,19 @@ fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
 }
 
 impl Narrowing {
+    /// To values that the index tells in place of all rows; none if there is a file whose row groups are not known.
+    fn to_nothing(snapshot: &Snapshot, tally: Tally) -> Option<Self> {
+        let left = snapshot.files().iter().enumerate().map(|(place, file)| {
+            let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
+            let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
+            Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
+        });
+        let Tally { parts, index_reads, index_bytes, .. } = tally;
+        let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
+        let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
+        Some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
+    }
+
     /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
     /// uncertain ones.
     fn to(snapshot: &Snapshot, probe: Probe, told: Option<Tally>) -> Option<Self> {

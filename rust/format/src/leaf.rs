@@ -378,6 +378,23 @@ impl<'a> Leaf<'a> {
     /// # Errors
     /// Bytes that are not one; also keys that reach into the next.
     pub fn segment(&self, number: usize) -> Result<Vec<Entry<'a>>> {
+        let (input, keys) = self.keys(number)?;
+        let rows = self.rows(input, keys.len(), false)?;
+        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| Entry { key, rows, held }).collect())
+    }
+
+    /// The keys of an embedded segment, each with the number of its rows; where these are is not looked at.
+    ///
+    /// # Errors
+    /// Keys that are not those of one; also keys that reach into the next.
+    pub fn counts_of_segment(&self, number: usize) -> Result<impl Iterator<Item = (Key, u32)> + use<>> {
+        let (mut input, keys) = self.keys(number)?;
+        let rows = rows_of_keys(&mut input, keys.len())?;
+        Ok(keys.into_iter().zip(rows))
+    }
+
+    /// The keys of an embedded segment, and what follows them.
+    fn keys(&self, number: usize) -> Result<(Reader<'a>, Vec<Key>)> {
         let (mut input, head, count) = self.begin(number)?;
         let keys = match head {
             Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
@@ -388,8 +405,7 @@ impl<'a> Leaf<'a> {
         {
             return Err(FormatError::invalid("a key", "not below the next embedded segment", "ascending keys"));
         }
-        let rows = self.rows(input, count, false)?;
-        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| Entry { key, rows, held }).collect())
+        Ok((input, keys))
     }
 
     /// The rows of all keys of an embedded segment, and how many there are, without the keys, which are not checked: numbers are
@@ -421,10 +437,7 @@ impl<'a> Leaf<'a> {
 
     /// What follows the keys; `joined` says that runs of keys may be one.
     fn rows(&self, mut input: Reader<'a>, count: usize, joined: bool) -> Result<Vec<(u32, Held<'a>)>> {
-        let surplus = decode_column(&mut input, count, "the rows of a key beyond one")?;
-        let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
-        let rows =
-            rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))?;
+        let rows = rows_of_keys(&mut input, count)?;
         let held: Result<Vec<_>> = match input.u8()? {
             form::FOLLOWING => {
                 let mut next = u64::from(input.varint_u32("the first row of a key")?);
@@ -468,6 +481,13 @@ impl<'a> Leaf<'a> {
             _ => Err(FormatError::invalid("the rows of a key", end, format_args!("at most {}", self.universe))),
         }
     }
+}
+
+/// How many rows each key has.
+fn rows_of_keys(input: &mut Reader<'_>, count: usize) -> Result<Vec<u32>> {
+    let surplus = decode_column(input, count, "the rows of a key beyond one")?;
+    let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
+    rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))
 }
 
 #[cfg(test)]

@@ -198,6 +198,13 @@ impl KeyRanges {
         Cursor { ranges: &self.0, at: 0, numbers: self.0.first().and_then(numbers_of) }
     }
 
+    /// The same of keys from `least` on.
+    #[must_use]
+    pub fn cursor_from(&self, least: &Key) -> Cursor<'_> {
+        let at = self.0.partition_point(|range| range.ends_before(least));
+        Cursor { ranges: &self.0, at, numbers: self.0.get(at).and_then(numbers_of) }
+    }
+
     /// Whether a key from `low` to `high` may be in the set.
     #[must_use]
     pub fn meets(&self, low: &Key, high: &Key) -> bool {
@@ -418,7 +425,8 @@ mod tests {
             for key in asked {
                 let is_in = listed.contains(&key);
                 let key = Key::Fixed(key);
-                prop_assert_eq!((set.contains(&key), cursor.contains(&key)), (is_in, is_in));
+                let from_here = set.cursor_from(&key).contains(&key);
+                prop_assert_eq!((set.contains(&key), cursor.contains(&key), from_here), (is_in, is_in, is_in));
             }
         }
 

@@ -10,6 +10,7 @@
 //!
 //! Whatever goes wrong with a mark makes rows unknown, never the query fail (laws 1 and 5).
 
+mod alone;
 mod answers;
 mod bounds;
 mod choice;
@@ -19,6 +20,7 @@ mod cut;
 mod distinct;
 mod narrow;
 mod pairs;
+mod parts;
 mod sources;
 mod stages;
 mod sums;

@@ -22,8 +22,8 @@ use crate::store::Store;
 const TAIL_BYTES: u64 = 64 * 1024;
 /// Ranges that are this close are read at once: the bytes between them cost less than another request.
 const GAP_BYTES: u64 = 64 * 1024;
-/// The same on a local disk, where a read costs less: of 10,000 scattered keys the pages between would be ten times the bytes of their own.
-const LOCAL_GAP_BYTES: u64 = 16 * 1024;
+/// The same on a local disk, where a read of a page costs little more than its bytes.
+const LOCAL_GAP_BYTES: u64 = 4 * 1024;
 /// Bytes of directories that the process remembers.
 const CACHE_BYTES: u64 = 256 << 20;
 

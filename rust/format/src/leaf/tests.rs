@@ -66,6 +66,8 @@ fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec
             assert_eq!(part[0].key, decoded.heads()[number]);
             let rows: Vec<_> = part.iter().map(|entry| (entry.rows, entry.held.clone())).collect();
             assert_eq!(joined(decoded.rows_of_segment(number).unwrap()), joined(rows));
+            let counts = part.iter().map(|entry| (entry.key.clone(), entry.rows));
+            assert!(decoded.counts_of_segment(number).unwrap().eq(counts));
             found.extend(part.iter().map(rows_of));
         }
         assert_eq!(leaf.rows, found.iter().rev().take(leaf.keys as usize).map(|entry| u64::from(entry.1)).sum::<u64>());

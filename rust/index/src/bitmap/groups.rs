@@ -1,7 +1,7 @@
 //! Counting rows by value: how many rows hold each value, of all rows or of chosen ones.
 //!
 //! ```text
-//! Groups::new(directory, ranges) ─▶ block_ranges()    value blocks
+//! Groups::new(directory, ranges) ─▶ block_ranges()    value blocks, a part of them at a time
 //!          bytes of those        ─▶ values()          each value with its rows: the answer, if all rows are chosen
 //!
 //! values, some at a time ─▶ posting_ranges()           their postings, neighbours in one range
@@ -17,6 +17,7 @@
 //! A posting is decoded once and never becomes a row set: its rows are looked up in a bitmap of the chosen ones.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
@@ -47,28 +48,49 @@ pub struct GroupValue {
     pub posting: Range<u64>,
 }
 
-/// The values of one segment, or those in some ranges of keys.
+/// The values of one segment, or those in some ranges of keys. Value blocks are taken a part at a time, and parts by as many threads as
+/// there are.
 #[derive(Debug)]
-pub struct Groups<'a> {
-    directory: &'a SegmentDirectory,
+pub struct Groups {
+    directory: Arc<SegmentDirectory>,
     ranges: KeyRanges,
-    blocks: Vec<usize>,
+    blocks: Vec<Block>,
 }
 
-impl<'a> Groups<'a> {
+/// A value block to read.
+#[derive(Debug)]
+struct Block {
+    number: usize,
+    /// How many values of the segment are in earlier blocks.
+    before: u64,
+}
+
+impl Groups {
     /// Plans which value blocks to read.
     #[must_use]
-    pub fn new(directory: &'a SegmentDirectory, ranges: KeyRanges) -> Self {
+    pub fn new(directory: &Arc<SegmentDirectory>, ranges: KeyRanges) -> Self {
         let places = places(directory, &ranges);
-        let blocks =
-            (0..).zip(&places).filter(|(_, place)| **place != Place::Outside).map(|(index, _)| index).collect();
-        Self { directory, ranges, blocks }
+        let before = directory.blocks.iter().scan(0, |end, block| {
+            let before = *end;
+            *end += u64::from(block.values);
+            Some(before)
+        });
+        let all = (0..).zip(before).map(|(number, before)| Block { number, before });
+        let blocks = all.zip(&places).filter(|(_, place)| **place != Place::Outside).map(|(block, _)| block).collect();
+        Self { directory: Arc::clone(directory), ranges, blocks }
     }
 
-    /// Logical ranges of the value blocks, to be given to [`Self::values`] in this order.
+    /// How many value blocks are read.
     #[must_use]
-    pub fn block_ranges(&self) -> Vec<Range<u64>> {
-        let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Logical ranges of some of the value blocks, by their numbers among those that are read: to be given to [`Self::values`] in this order.
+    #[must_use]
+    pub fn block_ranges(&self, part: Range<usize>) -> Vec<Range<u64>> {
+        let blocks = self.blocks.get(part).unwrap_or_default().iter();
+        let blocks = blocks.filter_map(|block| self.directory.blocks.get(block.number));
         blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
     }
 
@@ -83,34 +105,35 @@ impl<'a> Groups<'a> {
         if self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;
         }
-        let blocks = self.blocks.iter().filter_map(|&index| self.directory.blocks.get(index));
+        let blocks = self.blocks.iter().filter_map(|block| self.directory.blocks.get(block.number));
         blocks.map(|block| u64::from(block.values)).sum()
     }
 
-    /// The values, ascending.
+    /// The values of a part of the value blocks, ascending.
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn values(&self, bytes: &[Vec<u8>]) -> Result<Vec<GroupValue>> {
-        if bytes.len() != self.blocks.len() {
-            return Err(FormatError::invalid("the ranges read", bytes.len(), self.blocks.len()));
+    pub fn values(&self, part: Range<usize>, bytes: &[Vec<u8>]) -> Result<Vec<GroupValue>> {
+        let blocks = self.blocks.get(part.clone()).unwrap_or_default();
+        if bytes.len() != blocks.len() || bytes.len() != part.len() {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), part.len()));
         }
         let mut found = Vec::new();
-        let mut keys = self.ranges.cursor();
-        for (bytes, &index) in bytes.iter().zip(&self.blocks) {
-            let Some(block) = self.directory.blocks.get(index) else { continue };
+        let mut keys = None;
+        for (bytes, Block { number, before }) in bytes.iter().zip(blocks) {
+            let Some(block) = self.directory.blocks.get(*number) else { continue };
             if self.directory.encoding == Encoding::Binned {
-                self.take_bins(bytes, index, &mut found)?;
+                self.take_bins(bytes, *number, *before, &mut found)?;
                 continue;
             }
+            let keys = keys.get_or_insert_with(|| self.ranges.cursor_from(&block.first_key));
             if self.directory.encoding == Encoding::Packed {
-                let counts = leaves::counts(bytes, block, self.directory, &mut keys)?.into_iter();
+                let counts = leaves::counts(bytes, block, &self.directory, keys)?.into_iter();
                 found.extend(counts.map(|(key, rows)| GroupValue { key, rank: 0, rows, posting: 0..0 }));
                 continue;
             }
             let mut offset = block.postings_offset;
-            let before = self.directory.blocks.iter().take(index).map(|block| u64::from(block.values)).sum();
-            for (rank, value) in (before..).zip(decode_block(bytes, block, self.directory)?) {
+            for (rank, value) in (*before..).zip(decode_block(bytes, block, &self.directory)?) {
                 let posting = offset..offset + u64::from(value.posting_length);
                 offset = posting.end;
                 if keys.contains(&value.key) {
@@ -120,14 +143,11 @@ impl<'a> Groups<'a> {
         }
         Ok(found)
     }
-}
 
-impl Groups<'_> {
     /// Bins of one value each.
-    fn take_bins(&self, bytes: &[u8], number: usize, found: &mut Vec<GroupValue>) -> Result<()> {
-        let bins = bins::decode_block(bytes, number, self.directory)?;
-        let before = self.directory.blocks.iter().take(number).map(|block| u64::from(block.values)).sum();
-        for (rank, (bin, posting, _)) in (before..).zip(bins::locate(self.directory, number, &bins)) {
+    fn take_bins(&self, bytes: &[u8], number: usize, before: u64, found: &mut Vec<GroupValue>) -> Result<()> {
+        let bins = bins::decode_block(bytes, number, &self.directory)?;
+        for (rank, (bin, posting, _)) in (before..).zip(bins::locate(&self.directory, number, &bins)) {
             if bin.values > 1 {
                 return Err(FormatError::invalid("the values of a bin", bin.values, 1));
             }

@@ -23,22 +23,31 @@ use super::place::Place;
 use crate::ranges::{Cursor, KeyRanges};
 use crate::rows::RowSet;
 
-/// Which leaves are read, and what was found in them.
+/// Which leaves are read. They are searched a part at a time, and parts by as many threads as there are.
 #[derive(Debug)]
-pub(super) struct LeafPlan {
+pub struct LeafSearch {
     /// The rows of these keys are found: those asked for, or all others.
     found: KeyRanges,
     opposite: bool,
+    /// Ascending.
+    leaves: Vec<usize>,
+}
+
+/// What was found in a part of the leaves.
+#[derive(Debug, Default)]
+pub struct LeafMatches {
     /// Consecutive rows: the first one and how many.
     runs: Vec<(u32, u32)>,
     rows: Vec<u32>,
-    /// Rows of each long posting, in the order in which they are read.
-    long: Vec<u32>,
+    /// Long postings, of so many rows each, in the order in which they are read.
+    long: Vec<(u32, Range<u64>)>,
+    /// Their rows, once they were read.
+    rows_of_long: Option<RowSet>,
 }
 
-impl LeafPlan {
-    /// Plans which leaves to read, ascending.
-    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[Place]) -> (Self, Vec<usize>) {
+impl LeafSearch {
+    /// Plans which leaves to read.
+    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[Place]) -> Self {
         let bytes = |unwanted: Place| -> u64 {
             let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
             read.map(|(block, _)| u64::from(block.length) + block.postings_length).sum()
@@ -47,63 +56,113 @@ impl LeafPlan {
         let (found, unwanted) =
             if opposite { (keys.complement(), Place::Inside) } else { (keys.clone(), Place::Outside) };
         let leaves = (0..).zip(places).filter(|(_, place)| **place != unwanted).map(|(leaf, _)| leaf).collect();
-        (Self { found, opposite, runs: Vec::new(), rows: Vec::new(), long: Vec::new() }, leaves)
+        Self { found, opposite, leaves }
     }
 
-    /// Takes leaves and gives the logical ranges of the long postings that are needed besides.
+    /// How many leaves are read.
+    #[must_use]
+    pub fn leaf_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Logical ranges of some of the leaves, by their numbers among those that are read.
+    #[must_use]
+    pub fn ranges(&self, directory: &SegmentDirectory, part: Range<usize>) -> Vec<Range<u64>> {
+        self.part(directory, part).map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+    }
+
+    /// Takes the bytes of these ranges and finds what is asked for.
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub(super) fn take(
-        &mut self,
-        directory: &SegmentDirectory,
-        leaves: &[usize],
-        bytes: &[Vec<u8>],
-    ) -> Result<Vec<Range<u64>>> {
-        let mut ranges = Vec::new();
-        let (mut keys, mut decoder) = (self.found.cursor(), Decoder::default());
-        for (&number, bytes) in leaves.iter().zip(bytes) {
-            let Some(block) = directory.blocks.get(number) else { continue };
+    pub fn find(&self, directory: &SegmentDirectory, part: Range<usize>, bytes: &[Vec<u8>]) -> Result<LeafMatches> {
+        let mut found = LeafMatches::default();
+        let (mut keys, mut decoder, mut taken) = (None, Decoder::default(), 0);
+        for (block, bytes) in self.part(directory, part.clone()).zip(bytes) {
+            taken += 1;
+            let keys = keys.get_or_insert_with(|| self.found.cursor_from(&block.first_key));
             let leaf = decode_leaf(bytes, block, directory)?;
-            each_held(&leaf, &mut keys, |rows, held| {
+            each_held(&leaf, keys, |rows, held| {
                 match held {
-                    Held::Run(first) => match self.runs.last_mut() {
+                    Held::Run(first) => match found.runs.last_mut() {
                         // Keys in the order of rows.
                         Some((start, length)) if start.checked_add(*length) == Some(first) => *length += rows,
-                        _ => self.runs.push((first, rows)),
+                        _ => found.runs.push((first, rows)),
                     },
-                    Held::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut self.rows)?,
-                    Held::Long { offset, length } => {
-                        ranges.push(long_range(offset, length, block)?);
-                        self.long.push(rows);
-                    }
+                    Held::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
+                    Held::Long { offset, length } => found.long.push((rows, long_range(offset, length, block)?)),
                 }
                 Ok(())
             })?;
         }
+        if taken != part.len() || taken != bytes.len() {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), part.len()));
+        }
         // Postings of different keys interleave: in order they go into the set at once.
-        self.rows.sort_unstable();
-        Ok(ranges)
+        found.rows.sort_unstable();
+        Ok(found)
     }
 
-    /// The rows asked for, from the bytes of the long postings; `valued` are all rows with a value.
+    fn part<'d>(
+        &self,
+        directory: &'d SegmentDirectory,
+        part: Range<usize>,
+    ) -> impl Iterator<Item = &'d ValueBlockRef> + use<'_, 'd> {
+        self.leaves.get(part).unwrap_or_default().iter().filter_map(|&leaf| directory.blocks.get(leaf))
+    }
+
+    /// The rows asked for, from what was found in all parts; `valued` are all rows with a value.
+    ///
+    /// # Errors
+    /// A row that has two keys; long postings that were not read.
+    pub(super) fn rows(&self, parts: &[LeafMatches], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
+        let mut found = Counted::new(universe, parts.iter().map(LeafMatches::short_rows).sum());
+        for part in parts {
+            part.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
+            found.rows(&part.rows);
+        }
+        let mut found = found.finish()?;
+        for part in parts.iter().filter(|part| !part.long.is_empty()) {
+            let Some(long) = &part.rows_of_long else {
+                return Err(FormatError::invalid("the long postings read", 0, part.long.len()));
+            };
+            let apart = u64::from(found.len()) + u64::from(long.len());
+            found = found.or(long);
+            if u64::from(found.len()) != apart {
+                return Err(FormatError::invalid("the rows of different keys", "shared", "one key for each row"));
+            }
+        }
+        Ok(if self.opposite { valued().minus(&found) } else { found })
+    }
+}
+
+impl LeafMatches {
+    /// Logical ranges of the long postings that are needed besides.
+    #[must_use]
+    pub fn long_ranges(&self) -> Vec<Range<u64>> {
+        self.long.iter().map(|(_, range)| range.clone()).collect()
+    }
+
+    /// Takes the bytes of these ranges.
     ///
     /// # Errors
     /// Bytes that are not the postings; also a row that has two keys.
-    pub(super) fn rows(&self, long: &[Vec<u8>], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
-        if long.len() != self.long.len() {
-            return Err(FormatError::invalid("the ranges read", long.len(), self.long.len()));
+    pub fn take_long(&mut self, bytes: &[Vec<u8>], universe: u32) -> Result<()> {
+        if bytes.len() != self.long.len() {
+            return Err(FormatError::invalid("the ranges read", bytes.len(), self.long.len()));
         }
-        let counts = self.runs.iter().map(|(_, rows)| rows).chain(&self.long).copied().map(u64::from);
-        let mut found = Counted::new(universe, counts.sum::<u64>() + self.rows.len() as u64);
-        self.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
-        found.rows(&self.rows);
+        let mut found = Counted::new(universe, self.long.iter().map(|(rows, _)| u64::from(*rows)).sum());
         let mut decoder = Decoder::default();
-        for (bytes, rows) in long.iter().zip(&self.long) {
+        for (bytes, (rows, _)) in bytes.iter().zip(&self.long) {
             decoder.decode(bytes, *rows, universe, &mut found)?;
         }
-        let found = found.finish()?;
-        Ok(if self.opposite { valued().minus(&found) } else { found })
+        self.rows_of_long = Some(found.finish()?);
+        Ok(())
+    }
+
+    /// Rows that are not in long postings.
+    fn short_rows(&self) -> u64 {
+        self.runs.iter().map(|(_, rows)| u64::from(*rows)).sum::<u64>() + self.rows.len() as u64
     }
 }
 
@@ -169,8 +228,7 @@ pub(super) fn counts(
         if leaf.heads().get(number + 1).is_some_and(|next| first.begins_behind(next)) {
             continue;
         }
-        let entries = leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key));
-        found.extend(entries.map(|entry| (entry.key, entry.rows)));
+        found.extend(leaf.counts_of_segment(number)?.filter(|(key, _)| keys.contains(key)));
     }
     Ok(found)
 }

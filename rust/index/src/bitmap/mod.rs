@@ -42,7 +42,7 @@ pub use build::{SegmentMeta, SegmentSummary, merge};
 pub use count::Count;
 pub use estimate::{Estimate, Weight};
 pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
-pub use leaves::{EntryRows, entries_of_leaf};
+pub use leaves::{EntryRows, LeafMatches, LeafSearch, entries_of_leaf};
 pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;

@@ -20,7 +20,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 use lakemark_format::value_block::{self, Value};
 
 use super::bins::{self, BinPlan};
-use super::leaves::LeafPlan;
+use super::leaves::{LeafMatches, LeafSearch};
 use super::place::{Place, places};
 use super::plan::{Base, Plan, first_blocks};
 use super::slices::Slice;
@@ -42,8 +42,9 @@ pub struct Search<'a> {
     plan: Plan,
     /// In its place for bins.
     bins: Option<BinPlan>,
-    /// In its place for the leaves of a packed tree.
-    leaves: Option<LeafPlan>,
+    /// In its place for the leaves of a packed tree, and what was found in them.
+    leaves: Option<LeafSearch>,
+    matches: Vec<LeafMatches>,
 }
 
 #[derive(Debug)]
@@ -63,9 +64,8 @@ impl<'a> Search<'a> {
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 let places = places(directory, ranges);
                 let blocks = if directory.encoding == Encoding::Packed {
-                    let (plan, blocks) = LeafPlan::new(directory, ranges, &places);
-                    leaves = Some(plan);
-                    blocks
+                    leaves = Some(LeafSearch::new(directory, ranges, &places));
+                    Vec::new()
                 } else {
                     first_blocks(directory, &places)
                 };
@@ -74,14 +74,23 @@ impl<'a> Search<'a> {
         };
         let empty = RowSet::empty(directory.universe);
         let (nulls, opaque) = (empty.clone(), empty);
-        Self { directory, question, blocks, nulls, opaque, plan: Plan::default(), bins: None, leaves }
+        let (plan, matches) = (Plan::default(), Vec::new());
+        Self { directory, question, blocks, nulls, opaque, plan, bins: None, leaves, matches }
+    }
+
+    /// Takes the leaves of a packed tree out of both rounds if there are more than `most`: what is found in each part of them is given to
+    /// [`Self::finish_parts`].
+    pub fn split_leaves(&mut self, most: usize) -> Option<LeafSearch> {
+        self.leaves.take_if(|leaves| leaves.leaf_count() > most)
     }
 
     /// Logical ranges of the first round, to be given to [`Self::second_ranges`] in this order.
     #[must_use]
     pub fn first_ranges(&self) -> Vec<Range<u64>> {
         let lists = self.lists().map(|list| list.offset..list.offset + u64::from(list.length));
-        lists.chain(self.block_refs().map(|block| block.offset..block.offset + u64::from(block.length))).collect()
+        let blocks = self.block_refs().map(|block| block.offset..block.offset + u64::from(block.length));
+        let leaves = self.leaves.iter().flat_map(|leaves| leaves.ranges(self.directory, 0..leaves.leaf_count()));
+        lists.chain(blocks).chain(leaves).collect()
     }
 
     /// The NULL list, and with key tests the opaque one.
@@ -100,8 +109,9 @@ impl<'a> Search<'a> {
     /// Bytes that are not what the directory says.
     pub fn second_ranges(&mut self, first: &[Vec<u8>]) -> Result<Vec<Range<u64>>> {
         let lists: Vec<PostingRef> = self.lists().collect();
-        if first.len() != lists.len() + self.blocks.len() {
-            return Err(FormatError::invalid("the ranges read", first.len(), lists.len() + self.blocks.len()));
+        let wanted = lists.len() + self.blocks.len() + self.leaves.as_ref().map_or(0, LeafSearch::leaf_count);
+        if first.len() != wanted {
+            return Err(FormatError::invalid("the ranges read", first.len(), wanted));
         }
         let (list_bytes, block_bytes) = first.split_at_checked(lists.len()).unwrap_or_default();
         let universe = self.directory.universe;
@@ -115,8 +125,14 @@ impl<'a> Search<'a> {
         if let Some(opaque) = opaque {
             self.opaque = opaque;
         }
-        if let Some(leaves) = &mut self.leaves {
-            return leaves.take(self.directory, &self.blocks, block_bytes);
+        if let Some(leaves) = &self.leaves {
+            let found = leaves.find(self.directory, 0..leaves.leaf_count(), block_bytes)?;
+            let long = found.long_ranges();
+            self.matches = vec![found];
+            return Ok(long);
+        }
+        if self.directory.encoding == Encoding::Packed {
+            return Ok(Vec::new());
         }
         if let (Encoding::Binned, Question::Keys(keys, places)) = (self.directory.encoding, &self.question) {
             let read = block_bytes.iter().zip(&self.blocks);
@@ -141,14 +157,15 @@ impl<'a> Search<'a> {
     /// # Errors
     /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
     /// answer than the value blocks count.
-    pub fn finish(self, second: &[Vec<u8>]) -> Result<LeafRows> {
+    pub fn finish(mut self, second: &[Vec<u8>]) -> Result<LeafRows> {
         if let Some(plan) = &self.bins {
             let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
             return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
         }
-        if let Some(leaves) = &self.leaves {
-            let t = leaves.rows(second, || self.valued_rows(), self.directory.universe)?;
-            return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
+        if let Some(leaves) = self.leaves.take() {
+            let mut matches = std::mem::take(&mut self.matches);
+            matches.iter_mut().try_for_each(|found| found.take_long(second, self.directory.universe))?;
+            return self.finish_parts(&leaves, &matches);
         }
         let bitmaps = self.plan.base.bitmaps();
         let expected = self.plan.pieces.len() + bitmaps.len();
@@ -173,6 +190,15 @@ impl<'a> Search<'a> {
         } else if u64::from(t.len()) != self.plan.rows {
             return Err(FormatError::invalid("the rows of an answer", t.len(), self.plan.rows));
         }
+        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
+    }
+
+    /// The rows, from what was found in all parts of the leaves that [`Self::split_leaves`] gave, behind the first round.
+    ///
+    /// # Errors
+    /// Those of [`Self::finish`].
+    pub fn finish_parts(self, leaves: &LeafSearch, parts: &[LeafMatches]) -> Result<LeafRows> {
+        let t = leaves.rows(parts, || self.valued_rows(), self.directory.universe)?;
         Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
     }
 

@@ -174,7 +174,8 @@ fn values_are_counted_where_each_is_a_bin() {
     let segment = binned(&files, "1");
     let groups = Groups::new(&segment.directory, KeyRanges::all());
     assert_eq!(groups.value_limit(), 9);
-    let values = groups.values(&segment.read(&groups.block_ranges())).unwrap();
+    let all = 0..groups.block_count();
+    let values = groups.values(all.clone(), &segment.read(&groups.block_ranges(all))).unwrap();
     assert_eq!(values.iter().map(|value| value.rows).collect::<Vec<_>>(), [56, 56, 56, 56, 56, 55, 55, 55, 55]);
     let files: Vec<Vec<ArrayRef>> = vec![vec![Arc::new((0..500).map(|row| row % 19).collect::<Int32Array>())]];
     assert_eq!(Groups::new(&binned(&files, "1").directory, KeyRanges::all()).value_limit(), u64::MAX);

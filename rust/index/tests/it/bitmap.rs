@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng};
 
 pub struct Segment {
     pub bytes: Vec<u8>,
-    pub directory: SegmentDirectory,
+    pub directory: Arc<SegmentDirectory>,
     pub summary: SegmentSummary,
 }
 
@@ -109,7 +109,7 @@ pub fn build_zoned(
     let opened = open_tail(&bytes, bytes.len() as u64).unwrap();
     let directory = SegmentDirectory::decode(opened.directory.unwrap(), &opened.trailer).unwrap();
     assert_eq!(summary.length, bytes.len() as u64);
-    Ok(Segment { bytes, directory, summary })
+    Ok(Segment { bytes, directory: Arc::new(directory), summary })
 }
 
 impl Segment {
@@ -130,7 +130,26 @@ impl Segment {
         let first = self.read(&search.first_ranges());
         let second = search.second_ranges(&first).unwrap();
         let read = second.iter().map(|range| range.end - range.start).sum();
-        (search.finish(&self.read(&second)).unwrap(), read)
+        let found = search.finish(&self.read(&second)).unwrap();
+        if let Some(in_parts) = self.search_in_parts(test, 2) {
+            assert_eq!(in_parts, found, "{test:?}");
+        }
+        (found, read)
+    }
+
+    /// The answer from parts of the leaves of a packed tree, the last part first.
+    fn search_in_parts(&self, test: &Test, leaves_of_part: usize) -> Option<LeafRows> {
+        let mut search = Search::new(&self.directory, test);
+        let leaves = search.split_leaves(0)?;
+        assert!(search.second_ranges(&self.read(&search.first_ranges())).unwrap().is_empty());
+        let parts = (0..leaves.leaf_count()).step_by(leaves_of_part).rev().map(|start| {
+            let part = start..(start + leaves_of_part).min(leaves.leaf_count());
+            let bytes = self.read(&leaves.ranges(&self.directory, part.clone()));
+            let mut found = leaves.find(&self.directory, part, &bytes).unwrap();
+            found.take_long(&self.read(&found.long_ranges()), self.directory.universe).unwrap();
+            found
+        });
+        Some(search.finish_parts(&leaves, &parts.collect::<Vec<_>>()).unwrap())
     }
 
     /// Bounds hold, and with the edge blocks at hand the estimate is the number itself.

@@ -311,7 +311,7 @@ fn the_bin_of_every_row_is_told_by_the_bitmaps() {
             assert_eq!(bins, expected, "{encoding:?} of {cardinality}");
             // Two bitmaps changed for each other are no bins of a row any more, or other ones.
             if directory.bitmaps.len() > 2 {
-                let mut swapped = directory.clone();
+                let mut swapped = SegmentDirectory::clone(&directory);
                 swapped.bitmaps.swap(0, 2);
                 assert_ne!(bins_of_rows(&segment, &swapped), Some(expected), "{encoding:?} of {cardinality}");
             }
@@ -326,7 +326,7 @@ fn a_bitmap_in_the_place_of_another_is_found() {
     let files = vec![vec![ints(&mut rng, 5000, 16, 0.0)]];
     for encoding in [Encoding::Binary, Encoding::Range, Encoding::Interval] {
         let segment = build_as(&files, false, encoding, None).unwrap();
-        let mut directory = segment.directory.clone();
+        let mut directory = SegmentDirectory::clone(&segment.directory);
         directory.bitmaps.swap(1, 3);
         let mut wrong = 0;
         for value in 0..15 {

@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch}
 use arrow::datatypes::{Float64Type, Int32Type};
 use lakemark_format::container::{ContainerWriter, ContentKind};
 use lakemark_format::key::Key;
+use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::{KeyType, key_of_i64, posting};
 use lakemark_index::bitmap::{Count, LeafRows, Search};
@@ -167,7 +168,7 @@ fn lists_have_no_other_encoding() {
 #[test]
 fn rows_that_are_null_and_have_keys_are_an_error() {
     let segment = build(&[vec![array(&[Some(vec![Some(1)]), None, Some(vec![Some(1), Some(2)])])]], false);
-    let mut directory = segment.directory.clone();
+    let mut directory = SegmentDirectory::clone(&segment.directory);
     let mut writer = ContainerWriter::new(ContentKind::Segment, [7; 16]);
     let mut bytes = Vec::new();
     posting::encode(&[2], directory.universe, &mut bytes);

@@ -6,6 +6,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+/// Longer ranges are announced without a look at whether they are in memory: reading what is there of one would be done twice.
+#[cfg(target_os = "linux")]
+const MOST_IN_MEMORY: usize = 64 * 1024;
+
 /// The bytes of these ranges.
 ///
 /// # Errors
@@ -15,10 +19,16 @@ pub(super) fn read(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>>
     if end > file.metadata()?.len() || ranges.iter().any(|range| range.start > range.end) {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if are_scattered(ranges) {
-        ranges.iter().for_each(|range| announce(file, range));
-    }
-    ranges.iter().map(|range| read_one(file, range)).collect()
+    let in_memory: Vec<Option<Bytes>> = if are_scattered(ranges) {
+        let in_memory: Vec<Option<Bytes>> = ranges.iter().map(|range| read_in_memory(file, range)).collect();
+        let others = ranges.iter().zip(&in_memory).filter(|(_, found)| found.is_none());
+        others.for_each(|(range, _)| announce(file, range));
+        in_memory
+    } else {
+        vec![None; ranges.len()]
+    };
+    let all = ranges.iter().zip(in_memory);
+    all.map(|(range, found)| found.map_or_else(|| read_one(file, range), Ok)).collect()
 }
 
 /// Whether more is left out between the ranges than they have. Where nearly everything is read, the system reads ahead by itself, and
@@ -28,6 +38,23 @@ pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
     let bytes: u64 = ranges.iter().map(|range| range.end - range.start).fold(0, u64::saturating_add);
     let (Some(first), Some(end)) = (first, end) else { return false };
     bytes <= (end - first) / 2
+}
+
+/// The bytes of a range that the system has in memory as a whole; none if it would have to wait for the disk, or does not say.
+#[cfg(target_os = "linux")]
+fn read_in_memory(file: &File, range: &Range<u64>) -> Option<Bytes> {
+    use std::io::IoSliceMut;
+
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let length = usize::try_from(range.end - range.start).ok().filter(|length| *length <= MOST_IN_MEMORY)?;
+    let mut bytes = vec![0; length];
+    let read = preadv2(file, &mut [IoSliceMut::new(&mut bytes)], range.start, ReadWriteFlags::NOWAIT).ok()?;
+    (read == length).then(|| bytes.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_in_memory(_file: &File, _range: &Range<u64>) -> Option<Bytes> {
+    None
 }
 
 /// Tells the system that a range will be read. It may not listen.

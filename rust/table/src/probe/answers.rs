@@ -1,16 +1,18 @@
 //! What is known of every leaf in every file.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::Array;
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{LeafRows, Search};
+use lakemark_index::bitmap::{LeafMatches, LeafRows, LeafSearch, Search};
 use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
 use tokio::task::JoinSet;
 
 use super::choice::Choice;
+use super::parts::{BLOCKS_OF_PART, in_parts};
 use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -403,24 +405,49 @@ pub(super) fn remembered(store: &Arc<Store>, question: &Question) -> Option<Aske
 }
 
 /// What a segment says: one round of reads if it has zones, else two.
-async fn search(segment: &Segment, test: &Test, counter: &ReadCounter) -> Result<LeafRows, Damage> {
+async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<LeafRows, Damage> {
     if segment.directory.encoding.has_zones() {
         let search = ZoneSearch::new(&segment.directory, test);
         let read = segment.read(&search.ranges(), counter).await?;
         return search.finish(&read).map_err(Damage::corrupt);
     }
     let mut search = Search::new(&segment.directory, test);
+    let leaves = search.split_leaves(BLOCKS_OF_PART);
     let first = segment.read(&search.first_ranges(), counter).await?;
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
+    if let Some(leaves) = leaves.map(Arc::new) {
+        let parts = search_leaves(segment, &leaves, counter).await?;
+        return search.finish_parts(&leaves, &parts).map_err(Damage::corrupt);
+    }
     let second = segment.read(&wanted, counter).await?;
     search.finish(&second).map_err(Damage::corrupt)
+}
+
+/// What all leaves say that a search of a packed tree reads.
+async fn search_leaves(
+    segment: &Segment,
+    leaves: &Arc<LeafSearch>,
+    counter: &Arc<ReadCounter>,
+) -> Result<Vec<LeafMatches>, Damage> {
+    let run = |part: Range<usize>| {
+        let (segment, leaves, counter) = (segment.clone(), Arc::clone(leaves), Arc::clone(counter));
+        async move {
+            let directory = &segment.directory;
+            let bytes = segment.read(&leaves.ranges(directory, part.clone()), &counter).await?;
+            let mut found = leaves.find(directory, part, &bytes).map_err(Damage::corrupt)?;
+            let long = segment.read(&found.long_ranges(), &counter).await?;
+            found.take_long(&long, directory.universe).map_err(Damage::corrupt)?;
+            Ok(found)
+        }
+    };
+    in_parts(leaves.leaf_count(), run).await
 }
 
 /// Opens a segment and asks it.
 pub(super) async fn ask(
     store: &Arc<Store>,
     question: &Question,
-    counter: &ReadCounter,
+    counter: &Arc<ReadCounter>,
     use_cache: bool,
 ) -> Result<Asked, Damage> {
     let segment = Segment::open(store, &question.segment, &question.index, counter).await?;

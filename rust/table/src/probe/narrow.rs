@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use lakemark_index::{Leaf, Test};
@@ -28,7 +29,7 @@ impl Answers {
         snapshot: &Snapshot,
         leaf: &Leaf,
         questions: Vec<Question>,
-        (counter, use_cache): (&ReadCounter, bool),
+        (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Vec<Question> {
         let (Some(store), Some(place)) = (&snapshot.store, questions.first().map(|question| question.leaf)) else {
             return questions;

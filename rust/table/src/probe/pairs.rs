@@ -134,7 +134,7 @@ struct Numbers {
 }
 
 impl Job {
-    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
         self.leave_opaque(counter).await?;
         let Some(values) =
             values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, ROWS_PER_VALUE, counter).await?
@@ -148,7 +148,7 @@ impl Job {
     }
 
     /// Files whose chosen rows hold values that an index does not know are left to the caller.
-    async fn leave_opaque(&mut self, counter: &ReadCounter) -> Result<(), Damage> {
+    async fn leave_opaque(&mut self, counter: &Arc<ReadCounter>) -> Result<(), Damage> {
         let mut segments = vec![self.counted.segment.clone()];
         if let Numbered::Values(column) = &self.numbered {
             segments.push(column.segment.clone());
@@ -173,7 +173,7 @@ impl Job {
         &self,
         mask: &Mask,
         counted: &[GroupValue],
-        counter: &ReadCounter,
+        counter: &Arc<ReadCounter>,
     ) -> Result<Option<Numbers>, Damage> {
         let mut codes = Codes::new(self.counted.segment.directory.universe);
         let (values, ambiguous) = match &self.numbered {
@@ -219,7 +219,7 @@ impl Job {
         &self,
         values: &[GroupValue],
         numbers: &Numbers,
-        counter: &ReadCounter,
+        counter: &Arc<ReadCounter>,
     ) -> Result<Option<Counted>, Damage> {
         let directory = &self.counted.segment.directory;
         let mut pairs = Pairs::default();
@@ -258,7 +258,7 @@ impl Job {
 
 impl Column {
     /// Gives rows the numbers of their values; NULL has the number behind the last.
-    async fn assign(&self, values: &[GroupValue], codes: &mut Codes, counter: &ReadCounter) -> Result<(), Damage> {
+    async fn assign(&self, values: &[GroupValue], codes: &mut Codes, counter: &Arc<ReadCounter>) -> Result<(), Damage> {
         let mut number = 0;
         for batch in batches(values) {
             let bytes = self.segment.read(&posting_ranges(batch), counter).await?;

@@ -173,7 +173,7 @@ impl Slices<'_> {
 }
 
 impl Job {
-    async fn run(mut self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
         let segment = self.segment.clone();
         let Some(dense) = Dense::of(&segment.directory) else { return Ok(None) };
         let (mut sums, total) = (Sums::default(), total_of(&self.chosen));
@@ -227,7 +227,7 @@ impl Job {
         groups.saturating_mul(dense.slice_ranges().len().max(1)) <= SLICES_OF_ALL_GROUPS
     }
 
-    async fn slices<'a>(&self, dense: &'a Dense<'a>, counter: &ReadCounter) -> Result<Slices<'a>, Damage> {
+    async fn slices<'a>(&self, dense: &'a Dense<'a>, counter: &Arc<ReadCounter>) -> Result<Slices<'a>, Damage> {
         let nulls = self.segment.directory.nulls;
         let mut wanted = vec![list_range(nulls)];
         wanted.extend(dense.slice_ranges().iter().cloned());
@@ -246,7 +246,7 @@ impl Job {
         slices: &Slices<'_>,
         values: &[GroupValue],
         sums: &mut Sums,
-        counter: &ReadCounter,
+        counter: &Arc<ReadCounter>,
     ) -> Result<Option<ArrayRef>, Damage> {
         match &self.grouping {
             Grouping::None => {

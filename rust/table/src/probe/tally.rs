@@ -23,6 +23,7 @@ use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ra
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
 use super::pairs::add_pairs;
+use super::parts::in_parts;
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
@@ -332,7 +333,7 @@ impl Job {
         self.count_by_postings(mask, nulls, counter).await
     }
 
-    async fn count_by_values(&self, counter: &ReadCounter) -> Result<Option<Counted>, Damage> {
+    async fn count_by_values(&self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
         let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, self.rows_per_value, counter).await?
         else {
             return Ok(None);
@@ -442,14 +443,35 @@ pub(super) async fn values_of(
     allowed: &Allowed,
     chosen: &[(CoveredFile, RowSet)],
     rows_per_value: u64,
-    counter: &ReadCounter,
+    counter: &Arc<ReadCounter>,
 ) -> Result<Option<Vec<GroupValue>>, Damage> {
     let groups = Groups::new(&segment.directory, allowed.ranges.clone());
     if groups.value_limit() > CHEAP_VALUES.max(total_of(chosen) / rows_per_value) {
         return Ok(None);
     }
-    let bytes = segment.read(&groups.block_ranges(), counter).await?;
-    groups.values(&bytes).map(Some).map_err(Damage::corrupt)
+    read_values(segment, groups, counter).await.map(Some)
+}
+
+/// Whether the values are not so many that reading so many rows is no worse.
+pub(super) fn enough_rows_each(groups: &Groups, rows: u64) -> bool {
+    groups.value_limit() <= CHEAP_VALUES.max(rows / ROWS_PER_VALUE)
+}
+
+/// All values that the groups are about, ascending.
+pub(super) async fn read_values(
+    segment: &Segment,
+    groups: Groups,
+    counter: &Arc<ReadCounter>,
+) -> Result<Vec<GroupValue>, Damage> {
+    let groups = Arc::new(groups);
+    let run = |part: Range<usize>| {
+        let (segment, groups, counter) = (segment.clone(), Arc::clone(&groups), Arc::clone(counter));
+        async move {
+            let bytes = segment.read(&groups.block_ranges(part.clone()), &counter).await?;
+            groups.values(part, &bytes).map_err(Damage::corrupt)
+        }
+    };
+    Ok(in_parts(groups.block_count(), run).await?.concat())
 }
 
 /// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.

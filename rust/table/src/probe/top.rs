@@ -11,6 +11,7 @@
 //! values, further columns of the order and rows that nobody knows are left to the engine, and all that may be among the first is read.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use lakemark_format::key::Key;
@@ -20,6 +21,7 @@ use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 
 use crate::error::Result;
 use crate::options::ProbeOptions;
+use crate::probe::tally::read_values;
 use crate::report::ProbeReport;
 use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Probe, Snapshot};
@@ -85,7 +87,7 @@ impl Snapshot {
                 return Ok(Some(self.cut_down(planned, &first)));
             }
         }
-        let counter = ReadCounter::default();
+        let counter = Arc::new(ReadCounter::default());
         let Some(steps) = self.steps(request, &counter).await else { return Ok(None) };
         let all = steps.rows();
         // To look for as many rows as are read anyway saves nothing.
@@ -113,7 +115,7 @@ impl Snapshot {
     }
 
     /// The blocks of values in the order of the request; none if a segment cannot be opened.
-    async fn steps(&self, request: &TopRequest, counter: &ReadCounter) -> Option<Steps> {
+    async fn steps(&self, request: &TopRequest, counter: &Arc<ReadCounter>) -> Option<Steps> {
         let (store, manifest) = (self.store.as_ref()?, self.manifest.as_ref()?);
         let index = self.exact_indexes_of(&request.column).first().copied()?;
         let segments: Vec<_> = manifest.segments.iter().filter(|segment| segment.index_id == index.id).collect();
@@ -170,7 +172,7 @@ impl Steps {
     }
 
     /// A value up to which there are so many rows at least, and how many are told to be there.
-    async fn bound(&self, wanted: u64, counter: &ReadCounter) -> Option<(Key, u64)> {
+    async fn bound(&self, wanted: u64, counter: &Arc<ReadCounter>) -> Option<(Key, u64)> {
         let (mut before, mut previous) = (0, None);
         for step in &self.blocks {
             let rest = wanted - before;
@@ -193,7 +195,7 @@ impl Steps {
     }
 
     /// The value of a block up to which the block has so many rows; none if it does not tell values apart, or cannot be read.
-    async fn value(&self, step: &Step, wanted: u64, counter: &ReadCounter) -> Option<(Key, u64)> {
+    async fn value(&self, step: &Step, wanted: u64, counter: &Arc<ReadCounter>) -> Option<(Key, u64)> {
         let segment = self.segments.get(step.segment)?;
         let blocks = &segment.directory.blocks;
         let low = Bound::Included(blocks.get(step.block)?.first_key.clone());
@@ -202,8 +204,7 @@ impl Steps {
         if segment.directory.encoding != Encoding::Packed && groups.value_limit() == u64::MAX {
             return None;
         }
-        let bytes = segment.read(&groups.block_ranges(), counter).await.ok()?;
-        let mut values = groups.values(&bytes).ok()?;
+        let mut values = read_values(segment, groups, counter).await.ok()?;
         if self.descending {
             values.reverse();
         }
