@@ -70,10 +70,10 @@ pub(crate) struct Prober {
 enum Asked {
     /// The rows that have one of them.
     Keys(Predicate),
-    /// Nothing, as few rows are read; their bounds, which leave more, are not worth a search either.
-    NotWorth,
-    /// They are not all there, or leave nearly all rows, or no column has an index: what else the filter says may be worth it.
-    Unknown,
+    /// Nothing, as they are not all there, or leave nearly all rows, or no column has an index. What the filter says may be worth it.
+    Filter,
+    /// The same, as so many joined rows are enough and found by reading few.
+    FilterOfFew(usize),
 }
 
 /// What is left of a file.
@@ -107,18 +107,21 @@ impl Prober {
         keys: &HashMap<u64, Arc<BuildKeys>>,
         output: &Schema,
     ) -> Result<Option<Narrowing>> {
-        let (mut keyed, mut known) = (Vec::new(), Vec::new());
+        let (mut keyed, mut known, mut enough) = (Vec::new(), Vec::new(), None);
         for filter in filters {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
             let asked = match keys {
                 Some(keys) => self.keyed(filter, keys, output).await?,
-                None => Asked::Unknown,
+                None => Asked::Filter,
             };
             keys.iter().for_each(|keys| keys.told_one());
             match asked {
                 Asked::Keys(asked) => keyed.push(asked),
-                Asked::NotWorth => {}
-                Asked::Unknown => known.extend(superset(filter, output)),
+                Asked::Filter => known.extend(superset(filter, output)),
+                Asked::FilterOfFew(rows) => {
+                    enough = enough.into_iter().chain([rows]).min();
+                    known.extend(superset(filter, output));
+                }
             }
         }
         let are_few = keyed.is_empty();
@@ -132,7 +135,8 @@ impl Prober {
         }
         // Nobody asks for the same thousands of keys once more.
         let use_cache = self.use_cache && are_few;
-        let options = ProbeOptions { reading: Some(self.reading), use_cache, ..ProbeOptions::default() };
+        let reading = Reading { limit: enough.map(|rows| rows as f64), ..self.reading };
+        let options = ProbeOptions { reading: Some(reading), use_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let told = self.told(&predicate, &probe, output).await?;
         Ok(Narrowing::to(&self.snapshot, probe, told))
@@ -152,6 +156,9 @@ impl Prober {
     /// Nothing is left to read where the index tells all values alone.
     async fn told_alone(&self, asked: &Predicate, output: &Schema) -> Result<Option<Narrowing>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
+        if self.snapshot.files().iter().any(|file| file.row_groups.is_none()) {
+            return Ok(None);
+        }
         let tally = self.snapshot.tally_alone(leaf).await.map_err(to_engine)?;
         Ok(tally.and_then(|tally| Narrowing::to_nothing(&self.snapshot, tally)))
     }
@@ -175,10 +182,10 @@ impl Prober {
 
     /// That the columns of a join's filter have one of the keys.
     async fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Asked> {
-        if self.reads_little(filter, keys, output).await? {
-            return Ok(Asked::NotWorth);
+        if let Some(rows) = self.reads_little(filter, keys, output).await? {
+            return Ok(Asked::FilterOfFew(rows));
         }
-        let Some(all) = keys.all()? else { return Ok(Asked::Unknown) };
+        let Some(all) = keys.all()? else { return Ok(Asked::Filter) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
         let known = columns.zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
@@ -205,23 +212,28 @@ impl Prober {
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
-        Ok(if each.is_empty() { Asked::Unknown } else { Asked::Keys(Predicate::And(each)) })
+        Ok(if each.is_empty() { Asked::Filter } else { Asked::Keys(Predicate::And(each)) })
     }
 
-    /// Whether as many joined rows as are wanted are found sooner by reading than by a search for all keys.
-    async fn reads_little(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<bool> {
-        let (Some(enough), Some(rows)) = (keys.enough, self.snapshot.rows()) else { return Ok(false) };
+    /// How many joined rows are enough, if these are found sooner by reading than by a search for all keys.
+    async fn reads_little(
+        &self,
+        filter: &Arc<dyn PhysicalExpr>,
+        keys: &BuildKeys,
+        output: &Schema,
+    ) -> Result<Option<usize>> {
+        let (Some(enough), Some(rows)) = (keys.enough, self.snapshot.rows()) else { return Ok(None) };
         for (place, child) in filter.children().into_iter().enumerate() {
             let Some((column, _)) = self.column(child, output) else { continue };
-            let Some((sample, of)) = keys.sample(place)? else { return Ok(false) };
+            let Some((sample, of)) = keys.sample(place)? else { return Ok(None) };
             let Ok(Some(values)) = self.snapshot.distinct_values(&column).await else { continue };
             let share = (different(&sample, of)? / (values as f64).max(1.0)).min(1.0);
             let read = enough as f64 / share.max(f64::MIN_POSITIVE);
             if read < rows as f64 && read * READ_ROW < of as f64 * SEARCH_KEY {
-                return Ok(true);
+                return Ok(Some(enough));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Whether nearly every value of a column is among the keys, so that to sort and to find these would leave nearly all rows.

@@ -1,6 +1,7 @@
 //! Local files: as `object_store` has them, but for three things.
 //!
-//! All ranges of a read are on their way before the first is waited for:
+//! Of ranges that lie far apart those that the system has in memory are read, and all others are on their way before the first of them is
+//! waited for:
 //!
 //! ```text
 //! one after the other   ──read──▶ ──read──▶ ──read──▶        the disk has one page of one column to fetch at a time

@@ -130,11 +130,16 @@ impl Segment {
         Ok(Self::of(store, segment, opened))
     }
 
+    /// Whether it is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.store.is_local()
+    }
+
     /// Reads logical ranges, checking every page; neighbours are read at once.
     pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
         let physical: Vec<Range<u64>> =
             ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
-        let gap = if self.store.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
+        let gap = if self.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
         let merged = coalesce(&physical, gap);
         let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
         if !merged.is_empty() {

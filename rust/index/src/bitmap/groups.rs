@@ -27,10 +27,10 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 
 use super::bins;
 use super::leaves;
-use super::place::{Place, places};
+use super::place::{Place, asked_of, places};
 use super::search::decode_block;
 use super::slices::Slice;
-use crate::ranges::KeyRanges;
+use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::RowSet;
 
 const WORD_BITS: u32 = u64::BITS;
@@ -86,6 +86,13 @@ impl Groups {
         self.blocks.len()
     }
 
+    /// Rows of all value blocks that are read: no more have a value in the ranges.
+    #[must_use]
+    pub fn row_limit(&self) -> u64 {
+        let blocks = self.blocks.iter().filter_map(|block| self.directory.blocks.get(block.number));
+        blocks.map(|block| block.rows).sum()
+    }
+
     /// Logical ranges of some of the value blocks, by their numbers among those that are read: to be given to [`Self::values`] in this order.
     #[must_use]
     pub fn block_ranges(&self, part: Range<usize>) -> Vec<Range<u64>> {
@@ -99,8 +106,8 @@ impl Groups {
     #[must_use]
     pub fn value_limit(&self) -> u64 {
         if self.directory.encoding == Encoding::Packed {
-            let points = self.ranges.are_points().then_some(self.ranges.ranges().len() as u64);
-            return points.unwrap_or(u64::MAX);
+            let asked = asked_of(&self.directory, &self.ranges);
+            return if asked.iter().all(KeyRange::is_point) { asked.len() as u64 } else { u64::MAX };
         }
         if self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;

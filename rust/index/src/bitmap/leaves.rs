@@ -222,13 +222,22 @@ pub(super) fn counts(
     keys: &mut Cursor<'_>,
 ) -> Result<Vec<(Key, u32)>> {
     let leaf = decode_leaf(bytes, block, directory)?;
-    let mut found = Vec::new();
+    let (mut found, mut rows_seen) = (Vec::new(), 0);
     for (number, head) in leaf.heads().iter().enumerate() {
         let Some(first) = keys.seek(head).first() else { break };
         if leaf.heads().get(number + 1).is_some_and(|next| first.begins_behind(next)) {
             continue;
         }
-        found.extend(leaf.counts_of_segment(number)?.filter(|(key, _)| keys.contains(key)));
+        for (key, rows) in leaf.counts_of_segment(number)? {
+            rows_seen += u64::from(rows);
+            if keys.contains(&key) {
+                found.push((key, rows));
+            }
+        }
+    }
+    // Where the rows are is not looked at, so that nothing else would notice.
+    if rows_seen > block.rows {
+        return Err(FormatError::invalid("the rows of a leaf", rows_seen, format_args!("at most {}", block.rows)));
     }
     Ok(found)
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! With bins the second round reads postings and orders (see the module `bins`), with a packed tree the first round reads
-//! leaves and the second one long postings (`leaves`). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
+//! leaves and the second one long postings (`leaves`). Many leaves may be read apart from it, a part at a time ([`Search::split_leaves`],
+//! [`Search::finish_parts`]). The caller reads (and checks pages); nothing here does I/O. Whatever was read, the rows found must be as many as the value
 //! blocks count.
 
 use std::collections::BTreeMap;
@@ -166,6 +167,9 @@ impl<'a> Search<'a> {
             let mut matches = std::mem::take(&mut self.matches);
             matches.iter_mut().try_for_each(|found| found.take_long(second, self.directory.universe))?;
             return self.finish_parts(&leaves, &matches);
+        }
+        if self.directory.encoding == Encoding::Packed && matches!(self.question, Question::Keys(..)) {
+            return Err(FormatError::invalid("a search in parts", "finished without them", "finish_parts"));
         }
         let bitmaps = self.plan.base.bitmaps();
         let expected = self.plan.pieces.len() + bitmaps.len();

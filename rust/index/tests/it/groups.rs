@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
 use lakemark_format::key::Key;
+use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_index::bitmap::{Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, encode_literal};
@@ -169,4 +170,20 @@ fn bitmaps_of_the_coarse_level_count_by_value() {
     let with_postings = build(&[vec![Arc::new(Int32Array::from(vec![1, 2]))]], false);
     assert_eq!(bitmap_ranges(&with_postings.directory), None);
     assert!(Mask::new(with_postings.directory.universe).count_ranks(&with_postings.directory, &[]).is_err());
+}
+
+#[test]
+fn law_5_a_leaf_of_more_rows_than_its_directory_says_is_refused() {
+    let keys: ArrayRef = Arc::new(Int32Array::from_iter_values((0..500).map(|row| row / 2)));
+    let segment = build_as(&[vec![keys]], false, Encoding::Packed, None).unwrap();
+    let ranges = KeyRanges::points((0..250).map(|key| Key::Fixed(lakemark_format::key::key_of_i64(key))).collect());
+    let values = |directory: &Arc<SegmentDirectory>| {
+        let groups = Groups::new(directory, ranges.clone());
+        let all = 0..groups.block_count();
+        groups.values(all.clone(), &segment.read(&groups.block_ranges(all)))
+    };
+    assert_eq!(values(&segment.directory).unwrap().len(), 250);
+    let mut fewer = SegmentDirectory::clone(&segment.directory);
+    fewer.blocks[0].rows -= 1;
+    assert!(values(&Arc::new(fewer)).unwrap_err().to_string().contains("the rows of a leaf"));
 }

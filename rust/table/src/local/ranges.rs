@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// Longer ranges are announced without a look at whether they are in memory: reading what is there of one would be done twice.
 #[cfg(target_os = "linux")]
-const MOST_IN_MEMORY: usize = 64 * 1024;
+const MOST_IN_MEMORY: u64 = 64 * 1024;
 
 /// The bytes of these ranges.
 ///
@@ -19,14 +19,12 @@ pub(super) fn read(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Bytes>>
     if end > file.metadata()?.len() || ranges.iter().any(|range| range.start > range.end) {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let in_memory: Vec<Option<Bytes>> = if are_scattered(ranges) {
-        let in_memory: Vec<Option<Bytes>> = ranges.iter().map(|range| read_in_memory(file, range)).collect();
-        let others = ranges.iter().zip(&in_memory).filter(|(_, found)| found.is_none());
-        others.for_each(|(range, _)| announce(file, range));
-        in_memory
-    } else {
-        vec![None; ranges.len()]
-    };
+    if !are_scattered(ranges) {
+        return ranges.iter().map(|range| read_one(file, range)).collect();
+    }
+    let in_memory = in_memory(file, ranges)?;
+    let others = ranges.iter().zip(&in_memory).filter(|(_, found)| found.is_none());
+    others.for_each(|(range, _)| announce(file, range));
     let all = ranges.iter().zip(in_memory);
     all.map(|(range, found)| found.map_or_else(|| read_one(file, range), Ok)).collect()
 }
@@ -40,21 +38,41 @@ pub(super) fn are_scattered(ranges: &[Range<u64>]) -> bool {
     bytes <= (end - first) / 2
 }
 
-/// The bytes of a range that the system has in memory as a whole; none if it would have to wait for the disk, or does not say.
+/// The bytes of those ranges that the system has in memory as a whole; none of the others, and none at all where it does not say.
 #[cfg(target_os = "linux")]
-fn read_in_memory(file: &File, range: &Range<u64>) -> Option<Bytes> {
+fn in_memory(file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Option<Bytes>>> {
     use std::io::IoSliceMut;
 
-    use rustix::io::{ReadWriteFlags, preadv2};
-    let length = usize::try_from(range.end - range.start).ok().filter(|length| *length <= MOST_IN_MEMORY)?;
-    let mut bytes = vec![0; length];
-    let read = preadv2(file, &mut [IoSliceMut::new(&mut bytes)], range.start, ReadWriteFlags::NOWAIT).ok()?;
-    (read == length).then(|| bytes.into())
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut found = vec![None; ranges.len()];
+    for (range, found) in ranges.iter().zip(&mut found) {
+        let length = range.end - range.start;
+        if length > MOST_IN_MEMORY {
+            continue;
+        }
+        let mut bytes = room_of(length)?;
+        bytes.resize(length as usize, 0);
+        match preadv2(file, &mut [IoSliceMut::new(&mut bytes)], range.start, ReadWriteFlags::NOWAIT) {
+            Ok(read) if read as u64 == length => *found = Some(bytes.into()),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            // Not every file system has it.
+            Err(_) => break,
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_in_memory(_file: &File, _range: &Range<u64>) -> Option<Bytes> {
-    None
+fn in_memory(_file: &File, ranges: &[Range<u64>]) -> io::Result<Vec<Option<Bytes>>> {
+    Ok(vec![None; ranges.len()])
+}
+
+/// Memory for so many bytes.
+fn room_of(length: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    Ok(bytes)
 }
 
 /// Tells the system that a range will be read. It may not listen.
@@ -73,9 +91,8 @@ fn announce(_file: &File, _range: &Range<u64>) {}
 fn read_one(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     use rustix::buffer::spare_capacity;
     use rustix::io::{Errno, pread};
-    let length = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut bytes: Vec<u8> = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = room_of(range.end - range.start)?;
+    let length = (range.end - range.start) as usize;
     while bytes.len() < length {
         let start = range.start + bytes.len() as u64;
         match pread(file, spare_capacity(&mut bytes), start) {
@@ -92,9 +109,8 @@ fn read_one(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
 #[cfg(not(unix))]
 fn read_one(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     use std::io::{Read, Seek, SeekFrom};
-    let length = usize::try_from(range.end - range.start).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut bytes: Vec<u8> = Vec::new();
-    bytes.try_reserve_exact(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = room_of(range.end - range.start)?;
+    let length = (range.end - range.start) as usize;
     file.seek(SeekFrom::Start(range.start))?;
     let read = file.take(length as u64).read_to_end(&mut bytes)?;
     if read == length { Ok(bytes.into()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }

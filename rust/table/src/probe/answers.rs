@@ -12,7 +12,7 @@ use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Trut
 use tokio::task::JoinSet;
 
 use super::choice::Choice;
-use super::parts::{BLOCKS_OF_PART, in_parts};
+use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use super::stages::first_asked;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
@@ -412,7 +412,7 @@ async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> R
         return search.finish(&read).map_err(Damage::corrupt);
     }
     let mut search = Search::new(&segment.directory, test);
-    let leaves = search.split_leaves(BLOCKS_OF_PART);
+    let leaves = search.split_leaves(LEAST_BLOCKS_OF_PART);
     let first = segment.read(&search.first_ranges(), counter).await?;
     let wanted = search.second_ranges(&first).map_err(Damage::corrupt)?;
     if let Some(leaves) = leaves.map(Arc::new) {
@@ -440,7 +440,7 @@ async fn search_leaves(
             Ok(found)
         }
     };
-    in_parts(leaves.leaf_count(), run).await
+    in_parts(segment, leaves.leaf_count(), run).await
 }
 
 /// Opens a segment and asks it.

@@ -11,19 +11,19 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
-use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::{Encoding, column, posting};
 use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
 use super::pairs::add_pairs;
-use super::parts::in_parts;
+use super::parts::{at_once, in_parts};
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Snapshot};
 
 /// Segments that are counted at a time.
-const CONCURRENT_COUNTS: usize = 8;
+pub(super) const CONCURRENT_COUNTS: usize = 8;
 /// More bytes of bitmaps than this are not read to count rows by value: they have to be in memory together.
 pub(super) const BITMAP_BYTES: u64 = 256 << 20;
 /// Batches of postings of a segment that are counted at a time.
@@ -145,9 +145,8 @@ impl Tally {
         J: Future<Output = std::result::Result<Option<Counted>, Damage>> + Send + 'static,
     {
         let mut told = Vec::new();
-        let mut counts = stream::iter(jobs).map(tokio::spawn).buffer_unordered(CONCURRENT_COUNTS);
-        while let Some(counted) = counts.next().await {
-            match counted.map_err(|error| Error::task(&error))? {
+        for counted in at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))? {
+            match counted {
                 Ok(Some(counted)) => {
                     told.extend_from_slice(&counted.files);
                     self.add(counted);
@@ -373,20 +372,19 @@ impl Job {
             .collect();
         let starts = std::iter::once(0).chain(ends.clone());
         let (mask, values) = (Arc::new(mask), Arc::new(values));
-        let counts: Vec<Vec<u64>> = stream::iter(starts.zip(ends))
-            .map(|(start, end)| {
-                let (segment, counter) = (self.segment.clone(), Arc::clone(counter));
-                let (mask, values) = (Arc::clone(&mask), Arc::clone(&values));
-                tokio::spawn(async move {
-                    let batch = values.get(start..end).unwrap_or_default();
-                    let bytes = segment.read(&posting_ranges(batch), &counter).await?;
-                    mask.count_each(batch, &bytes).map_err(Damage::corrupt)
-                })
-            })
-            .buffered(CONCURRENT_BATCHES)
-            .map(|counted| counted.map_err(Damage::corrupt)?)
-            .try_collect()
-            .await?;
+        let jobs = starts.zip(ends).map(|(start, end)| {
+            let (segment, counter) = (self.segment.clone(), Arc::clone(counter));
+            let (mask, values) = (Arc::clone(&mask), Arc::clone(&values));
+            async move {
+                let batch = values.get(start..end).unwrap_or_default();
+                let bytes = segment.read(&posting_ranges(batch), &counter).await?;
+                mask.count_each(batch, &bytes).map_err(Damage::corrupt)
+            }
+        });
+        let counts = match at_once(jobs, CONCURRENT_BATCHES).await {
+            Ok(counts) => counts.into_iter().collect::<Result<Vec<Vec<u64>>, Damage>>()?,
+            Err(error) => resume_unwind(error.into_panic()),
+        };
         self.finish(Arc::unwrap_or_clone(values), counts.concat(), nulls)
     }
 
@@ -452,11 +450,6 @@ pub(super) async fn values_of(
     read_values(segment, groups, counter).await.map(Some)
 }
 
-/// Whether the values are not so many that reading so many rows is no worse.
-pub(super) fn enough_rows_each(groups: &Groups, rows: u64) -> bool {
-    groups.value_limit() <= CHEAP_VALUES.max(rows / ROWS_PER_VALUE)
-}
-
 /// All values that the groups are about, ascending.
 pub(super) async fn read_values(
     segment: &Segment,
@@ -471,7 +464,8 @@ pub(super) async fn read_values(
             groups.values(part, &bytes).map_err(Damage::corrupt)
         }
     };
-    Ok(in_parts(groups.block_count(), run).await?.concat())
+    let parts = in_parts(segment, groups.block_count(), run).await?;
+    Ok(parts.into_iter().flatten().collect())
 }
 
 /// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.

@@ -21,6 +21,7 @@ mod mapping;
 mod moments;
 mod nested;
 mod odd_files;
+mod parts;
 mod probing;
 mod rewritten;
 mod sharing;

@@ -3,7 +3,7 @@
 mod availability;
 mod during;
 mod filters;
-mod lake;
+pub mod lake;
 mod late;
 mod migration;
 mod model;
