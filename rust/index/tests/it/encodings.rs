@@ -311,7 +311,7 @@ fn the_bin_of_every_row_is_told_by_the_bitmaps() {
             assert_eq!(bins, expected, "{encoding:?} of {cardinality}");
             // Two bitmaps changed for each other are no bins of a row any more, or other ones.
             if directory.bitmaps.len() > 2 {
-                let mut swapped = SegmentDirectory::clone(&directory);
+                let mut swapped = SegmentDirectory::clone(directory);
                 swapped.bitmaps.swap(0, 2);
                 assert_ne!(bins_of_rows(&segment, &swapped), Some(expected), "{encoding:?} of {cardinality}");
             }

@@ -175,25 +175,25 @@ async fn nothing_is_told_alone_of_rows_that_are_gone_or_that_no_index_knows() {
     // A file that is not indexed.
     let folder = tempfile::tempdir().unwrap();
     let table = indexed(folder.path(), "key", key).await;
-    assert!(alone(&*table.snapshot().await.unwrap(), &few).await.is_some());
+    assert!(alone(&table.snapshot().await.unwrap(), &few).await.is_some());
     put(&folder.path().join("f2.parquet"), &rows(2 * ROWS, key));
-    assert_eq!(alone(&*table.snapshot().await.unwrap(), &few).await, None);
+    assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
     table.build(BuildOptions::default()).await.unwrap();
-    assert!(alone(&*table.snapshot().await.unwrap(), &few).await == Some(counted(0..3 * ROWS, key, &few)));
+    assert!(alone(&table.snapshot().await.unwrap(), &few).await == Some(counted(0..3 * ROWS, key, &few)));
     // A file that is written again, and one that is gone.
     put(&folder.path().join("f1.parquet"), &rows(7 * ROWS, key));
-    assert_eq!(alone(&*table.snapshot().await.unwrap(), &few).await, None);
+    assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
     std::fs::remove_file(folder.path().join("f1.parquet")).unwrap();
-    assert_eq!(alone(&*table.snapshot().await.unwrap(), &few).await, None);
+    assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
 
     // A row that is deleted, in the data file still.
     let folder = tempfile::tempdir().unwrap();
     let table = indexed(folder.path(), "key", key).await;
     table.declare_key(&["n".into()], &BTreeMap::new(), BuildOptions::default()).await.unwrap();
-    assert!(alone(&*table.snapshot().await.unwrap(), &few).await.is_some());
+    assert!(alone(&table.snapshot().await.unwrap(), &few).await.is_some());
     let rows = RecordBatch::try_from_iter([("n", Arc::new(Int32Array::from(vec![43])) as ArrayRef)]).unwrap();
     table.write(vec![Change { operation: Operation::Delete, rows }], WriteOptions::default()).await.unwrap();
-    assert_eq!(alone(&*table.snapshot().await.unwrap(), &few).await, None);
+    assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn nothing_is_told_alone_where_a_deletion_vector_hides_a_row() {
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let few = points(0..60);
-    assert!(alone(&*table.snapshot().await.unwrap(), &few).await == Some(counted(0..2 * ROWS, key, &few)));
+    assert!(alone(&table.snapshot().await.unwrap(), &few).await == Some(counted(0..2 * ROWS, key, &few)));
     lake.commit(&[Lake::removes("f0.parquet"), lake.adds_without("f0.parquet", &[3, 23])]);
-    assert_eq!(alone(&*table.snapshot().await.unwrap(), &few).await, None);
+    assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
 }
