@@ -21,13 +21,13 @@ HEAD = """# The house
 
 The modules of each crate, drawn from the code by `tests/structure/house.py`.
 A module uses modules of lower layers alone, and stands in the lowest layer that it can.
+A room holds modules, which stand below its name in layers of their own.
 The heads of `lib.rs` say what each module is.
 """
 
 
-def layers(crate: Crate) -> list[list[str]]:
-    """The top-level modules by layer, the ground first."""
-    uses = crate.rooms()
+def layers(uses: dict[str, set[str]]) -> list[list[str]]:
+    """The modules by layer, the ground first."""
     height: dict[str, int] = {}
 
     def height_of(module: str) -> int:
@@ -44,11 +44,22 @@ def layers(crate: Crate) -> list[list[str]]:
 
 
 def drawn(crate: Crate) -> str:
-    """The layers of a crate as text, the highest first."""
+    """The layers of a crate as text, the highest first; those of a room stand below its name."""
     lines = []
-    for number, modules in reversed(list(enumerate(layers(crate)))):
-        lines += textwrap.wrap("  ".join(modules), WIDTH, initial_indent=f"{number:>3}  ", subsequent_indent=" " * 5)
+    for number, modules in reversed(list(enumerate(layers(crate.within())))):
+        rooms = [module for module in modules if module in crate.rooms]
+        others = [module for module in modules if module not in rooms]
+        lines += _wrapped(f"{number:>3}  ", others)
+        for room in rooms:
+            lines.append(f"{number:>3}  {room}")
+            for floor in reversed(layers(crate.within(room))):
+                lines += _wrapped(" " * 11, floor)
     return "\n".join(lines)
+
+
+def _wrapped(start: str, modules: list[str]) -> list[str]:
+    """Modules side by side."""
+    return textwrap.wrap("  ".join(modules), WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
 
 
 def page() -> str:

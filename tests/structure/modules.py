@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COMMENT_OR_TEXT = re.compile(
     r'//[^\n]*|/\*.*?\*/|r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\\\'])\'', re.DOTALL
 )
+MODULE = re.compile(r"\b(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*;")
 USE = re.compile(r"\buse\s+((?:crate|super|self)\b[^;]*);")
 PATH = re.compile(r"\b(?:crate|super|self)(?:\s*::\s*(?:super|[A-Za-z_][A-Za-z_0-9]*))+")
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))?\s+)?(mod|fn|use|impl)\b")
@@ -29,23 +30,29 @@ class Crate:
     Attributes:
         name: Its name, without `lakemark-`.
         uses: For each module, by its path, the paths of those that it uses.
+        rooms: The top-level modules that hold nothing but modules.
     """
 
     name: str
     uses: dict[str, set[str]] = field(default_factory=dict)
+    rooms: list[str] = field(default_factory=list)
 
-    def rooms(self) -> dict[str, set[str]]:
-        """For each top-level module the top-level modules that it uses, itself left out."""
-        rooms: dict[str, set[str]] = {}
+    def within(self, room: str = "") -> dict[str, set[str]]:
+        """For each module right inside of a room, or of the crate, those inside of it that the module uses, itself left out."""
+        inside: dict[str, set[str]] = {}
+        start = f"{room}::" if room else ""
         for module, used in self.uses.items():
-            own = module.split("::")[0]
-            others = {other.split("::")[0] for other in used} - {own}
-            rooms.setdefault(own, set()).update(others)
-        return rooms
+            if not module.startswith(start):
+                continue
+            own, *others = (
+                other.removeprefix(start).split("::")[0] for other in (module, *used) if other.startswith(start)
+            )
+            inside.setdefault(own, set()).update(set(others) - {own})
+        return inside
 
     def circles(self) -> list[list[str]]:
-        """Sets of top-level modules that lead back to each other, the largest first."""
-        return circles(self.rooms())
+        """Sets of top-level modules, and of modules of a room, that lead back to each other."""
+        return [circle for room in ("", *self.rooms) for circle in circles(self.within(room))]
 
 
 def bare(text: str) -> str:
@@ -128,8 +135,11 @@ def read(folder: Path) -> Crate:
     for module, text in texts.items():
         if not module:
             continue
+        code = bare(text)
+        if "::" not in module and code.strip() and not MODULE.sub("", code).strip():
+            crate.rooms.append(module)
         used = set()
-        for path in paths(bare(text)):
+        for path in paths(code):
             names = absolute(path, module)
             if len(names) >= 1 and names[0] in given and names[0] not in texts:
                 names = given[names[0]].split("::")

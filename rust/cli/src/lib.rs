@@ -13,6 +13,19 @@
 //! Results go to stdout and are written by [`output`] alone; progress and warnings go to stderr; a [`failure::Failure`]
 //! becomes `error: …` on stderr and the exit code.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::too_many_lines,
+        clippy::disallowed_methods,
+        reason = "tests"
+    )
+)]
+
 mod advise;
 pub mod args;
 mod ask;

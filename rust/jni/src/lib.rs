@@ -15,6 +15,19 @@
 //! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's
 //! error, because nothing may unwind into the JVM.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::too_many_lines,
+        clippy::disallowed_methods,
+        reason = "tests"
+    )
+)]
+
 mod aggregate;
 mod ahead;
 mod answer;

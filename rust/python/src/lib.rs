@@ -4,6 +4,19 @@
 //! releases the GIL and listens for Ctrl-C ([`runtime`]); data comes and leaves only as Arrow C arrays and streams
 //! ([`changes`], [`rows`]); errors keep their kind ([`error`]), and a panic becomes `InternalError`.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::too_many_lines,
+        clippy::disallowed_methods,
+        reason = "tests"
+    )
+)]
+
 mod changes;
 mod error;
 mod progress;

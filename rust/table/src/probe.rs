@@ -38,10 +38,10 @@ use tokio::task::JoinSet;
 
 use crate::error::{Error, Result};
 use crate::options::ProbeOptions;
-use crate::recorded::Recorded;
 use crate::report::{LeafReport, ProbeReport};
-use crate::segments::ReadCounter;
 use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+use crate::store::recorded::Recorded;
+use crate::store::segments::ReadCounter;
 
 pub(crate) use answers::{Answer, Answers};
 pub use bounds::{Bounds, BoundsRequest, ColumnBounds};

@@ -33,9 +33,7 @@ use parquet::file::properties::WriterProperties;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
-use crate::locks::FileLock;
 use crate::options::Progress;
 use crate::rewrite::bare::bare_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
@@ -45,6 +43,8 @@ use crate::rewrite::writer::{
     FileWriter, NewFile, ROW_GROUP_BYTES, ROW_GROUP_ROWS, Target, new_properties, properties_like,
 };
 use crate::snapshot::{DataFile, Snapshot};
+use crate::storage::disk::on_a_thread;
+use crate::store::locks::FileLock;
 
 pub(crate) use crate::rewrite::part::Part;
 

@@ -3,6 +3,7 @@
 mod attached;
 mod base;
 mod followed;
+pub(crate) mod identity;
 mod lineage;
 mod pending;
 mod pin;
@@ -22,14 +23,14 @@ use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::error::{Error, Result};
-use crate::fields::{Presence, field_of, indexed_field, key_type_of_field};
-use crate::kind::Kind;
-use crate::names::ColumnNames;
-use crate::recorded::{Recorded, is_chosen_by_auto, is_record};
+use crate::files::names::ColumnNames;
+use crate::files::trust::Caught;
 use crate::report::{IndexInfo, ProbeReport};
-use crate::segments::missing;
 use crate::store::Store;
-use crate::trust::Caught;
+use crate::store::kind::Kind;
+use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
+use crate::store::segments::missing;
+use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
 
 use self::attached::Attached;
 pub(crate) use self::base::BaseTable;

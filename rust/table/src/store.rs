@@ -4,6 +4,13 @@
 //! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
 //! synced folder.
 
+pub(crate) mod kind;
+pub(crate) mod locks;
+pub(crate) mod recorded;
+pub(crate) mod segments;
+pub(crate) mod transaction;
+pub(crate) mod walk;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path as FsPath, PathBuf};
@@ -16,12 +23,12 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
 use uuid::Uuid;
 
-use crate::again::again_if_gone;
-use crate::disk::{self, Step, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::{Place, place_of};
-use crate::put::{NewFile, Put};
-use crate::temp_file::{TempFile, UNFINISHED_PREFIX};
+use crate::storage::again::again_if_gone;
+use crate::storage::disk::{self, Step, on_a_thread, sync_folder};
+use crate::storage::location::{Place, place_of};
+use crate::storage::put::{NewFile, Put};
+use crate::storage::temp_file::{TempFile, UNFINISHED_PREFIX};
 
 const MANIFESTS: &str = "manifest";
 const MARKS: &str = "marks";

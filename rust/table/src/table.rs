@@ -7,20 +7,21 @@ use futures::future::BoxFuture;
 use lakemark_format::Operation;
 use object_store::ObjectStore;
 
-use crate::advise::{Advice, QueryUse};
-use crate::build::{BuildPart, BuildPlan, BuildTask};
 use crate::error::{Error, Result};
-use crate::location::{Location, StoreLayer, TableFormat};
+use crate::indexing::advise::{Advice, QueryUse};
+use crate::indexing::build::{BuildPart, BuildPlan, BuildTask};
+use crate::indexing::{advise, build, compact, verify};
 use crate::options::{BuildOptions, IndexSpec, MigrateOptions, TableOptions, VacuumOptions};
 use crate::report::{
     BuildReport, ChangesBesideFiles, CompactReport, MigrateReport, PublishReport, UpdatesInfo, VacuumReport,
     VerifyReport, VersionInfo,
 };
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::location::{Location, StoreLayer, TableFormat};
 use crate::store::Store;
-use crate::transaction::{Edit, commit};
+use crate::store::transaction::{Edit, commit};
 use crate::updates::{Change, Pending, StagedRows, Staging, UpdatableTable, WriteOptions, Writing, Written};
-use crate::{advise, build, compact, pin, updates, vacuum, verify};
+use crate::{pin, updates, vacuum};
 
 /// A table: a set of Parquet files and the store of its marks.
 ///

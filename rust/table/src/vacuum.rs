@@ -13,11 +13,12 @@ use chrono::{DateTime, Utc};
 use lakemark_format::ManifestPublication;
 use object_store::ObjectMeta;
 
-use crate::again::again_if_gone;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::snapshot::BaseTable;
+use crate::storage::again::again_if_gone;
+use crate::storage::disk;
 use crate::store::{Kind, Store, StoredFile};
 use crate::updates;
 
@@ -42,7 +43,7 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     }
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
-    let before = Utc::now().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
+    let before = disk::utc().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
     let listed = again_if_gone(store.text(), || async {
         let files = store.files().await?;
         let (_, kept) = manifests(&files, before);

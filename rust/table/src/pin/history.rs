@@ -5,13 +5,13 @@ use lakemark_format::{Manifest, ManifestUpdates};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use serde_json::Value;
 
-use crate::again::again_if_gone;
-use crate::delta::DeltaLog;
 use crate::error::{Error, Result};
-use crate::listing::under_way;
-use crate::location::TableFormat;
+use crate::files::delta::DeltaLog;
+use crate::files::listing::under_way;
 use crate::report::VersionInfo;
 use crate::snapshot::BaseTable;
+use crate::storage::again::again_if_gone;
+use crate::storage::location::TableFormat;
 use crate::store::Store;
 
 /// The newest versions, newest first.

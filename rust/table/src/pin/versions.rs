@@ -16,11 +16,11 @@ use lakemark_format::{Manifest, ManifestPublication, ManifestUpdates};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
-use crate::delta::{DeltaLog, DeltaState};
 use crate::error::{Error, Result};
-use crate::listing::{ListedFile, moved_of, objects};
-use crate::location::TableFormat;
+use crate::files::delta::{DeltaLog, DeltaState};
+use crate::files::listing::{ListedFile, moved_of, objects};
 use crate::snapshot::{BaseTable, Snapshot, listing_of, newest_listing};
+use crate::storage::location::TableFormat;
 use crate::store::Store;
 use crate::updates::{Reach, UpdatableTable, Updated};
 

@@ -16,8 +16,8 @@ use super::parts::at_once;
 use super::sources::{Cover, Sources};
 use super::tally::{CHEAP_VALUES, CONCURRENT_COUNTS, Counted, ROWS_PER_VALUE, Tally, TallyPart, read_values};
 use crate::error::{Error, Result};
-use crate::segments::{Damage, ReadCounter};
 use crate::snapshot::Snapshot;
+use crate::store::segments::{Damage, ReadCounter};
 
 /// More values are not held in memory for it: they take about 100 bytes each while they are read.
 const MOST_VALUES: u64 = 1 << 22;

@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 use super::choice::Choice;
 use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
 use super::stages::first_asked;
-use crate::cache::Cache;
 use crate::error::{Error, Result};
-use crate::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
-use crate::identity::is_same_data;
 use crate::report::LeafReport;
-use crate::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
 use crate::snapshot::Snapshot;
+use crate::snapshot::identity::is_same_data;
+use crate::storage::cache::Cache;
 use crate::store::Store;
+use crate::store::segments::{Damage, ReadCounter, Segment, SegmentKey, segment_key};
+use crate::values::fields::{Presence, has_other_calendar, indexed_field, key_type_of_field};
 
 /// Bytes of rows found that the process remembers.
 const CACHE_BYTES: u64 = 256 << 20;

@@ -11,8 +11,8 @@ use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 use super::sources::{Cover, Sources};
 use super::tally::{certain, has_nothing, list_range};
 use crate::error::Result;
-use crate::segments::{Damage, ReadCounter};
 use crate::snapshot::{FileProbe, Snapshot};
+use crate::store::segments::{Damage, ReadCounter};
 
 /// What is asked of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,8 +23,8 @@ use lakemark_index::{Leaf, Predicate, Truth};
 
 use super::CORES;
 use crate::options::Reading;
-use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::store::segments::{ReadCounter, Segment};
 
 /// Tables with fewer rows are read in about a millisecond, whatever is chosen.
 const MIN_ROWS: f64 = 65_536.0;

@@ -7,9 +7,9 @@ use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
 use lakemark_index::bitmap::Count;
 use lakemark_index::{Leaf, Predicate, Test};
 
-use crate::identity::is_same_data;
-use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::snapshot::identity::is_same_data;
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Segments that are asked at a time.
 const CONCURRENT_SEGMENTS: usize = 32;

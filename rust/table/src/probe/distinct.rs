@@ -4,8 +4,8 @@ use futures::future::try_join_all;
 use lakemark_format::ManifestSegment;
 
 use crate::error::{Error, Result};
-use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::store::segments::{ReadCounter, Segment};
 
 /// Of more segments the number is not worth opening them.
 const MOST_SEGMENTS: usize = 8;

@@ -12,9 +12,9 @@ use futures::{StreamExt, stream};
 use lakemark_index::{Leaf, Test};
 
 use super::answers::{Answer, Answers, Question, ask, questions_of, remembered};
-use crate::kind::Kind;
-use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
+use crate::store::kind::Kind;
+use crate::store::segments::ReadCounter;
 
 /// So many segments are asked at once: about as long as asking others first.
 const FEW_SEGMENTS: usize = 8;

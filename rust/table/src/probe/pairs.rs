@@ -20,8 +20,8 @@ use super::tally::{
     list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
-use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Pairs that are counted for any number of rows.
 pub(super) const CHEAP_PAIRS: u64 = 4096;

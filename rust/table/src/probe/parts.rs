@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 
 use super::CORES;
-use crate::segments::{Damage, Segment};
+use crate::store::segments::{Damage, Segment};
 
 /// Blocks of a part: a leaf of a packed tree has a page.
 const BLOCKS_OF_PART: usize = 256;

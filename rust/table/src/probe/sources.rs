@@ -8,11 +8,11 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
-use crate::fields::Presence;
-use crate::identity::is_same_data;
-use crate::kind::Kind;
-use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::snapshot::identity::is_same_data;
+use crate::store::kind::Kind;
+use crate::store::segments::{ReadCounter, Segment};
+use crate::values::fields::Presence;
 
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;

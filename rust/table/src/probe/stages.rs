@@ -12,7 +12,7 @@
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
 use super::answers::{Answer, Answers, Question};
-use crate::kind::Kind;
+use crate::store::kind::Kind;
 
 /// To ask so many segments takes no longer than to wait for others first.
 const FEW_SEGMENTS: usize = 8;

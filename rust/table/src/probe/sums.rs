@@ -26,8 +26,8 @@ use super::tally::{
     drop_opaque, list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
-use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::Snapshot;
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Slices that are counted for all groups together: a scan adds up rows in the time that more of them take.
 pub(super) const SLICES_OF_ALL_GROUPS: usize = 512;

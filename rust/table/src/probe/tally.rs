@@ -27,8 +27,8 @@ use super::parts::{at_once, in_parts};
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
-use crate::segments::{Damage, ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Snapshot};
+use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Segments that are counted at a time.
 pub(super) const CONCURRENT_COUNTS: usize = 8;

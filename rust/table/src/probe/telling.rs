@@ -12,8 +12,8 @@ use super::sources::{Cover, Sources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
 use super::tally::{Allowed, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
 use crate::options::Telling;
-use crate::segments::ReadCounter;
 use crate::snapshot::Snapshot;
+use crate::store::segments::ReadCounter;
 
 /// To look a row of a posting up among the chosen ones (5 to 6 measured), and whatever a value takes: to decode it, to begin with its posting,
 /// and to hand it on (some 400).

@@ -23,8 +23,8 @@ use crate::error::Result;
 use crate::options::ProbeOptions;
 use crate::probe::tally::read_values;
 use crate::report::ProbeReport;
-use crate::segments::{ReadCounter, Segment};
 use crate::snapshot::{FileProbe, Probe, Snapshot};
+use crate::store::segments::{ReadCounter, Segment};
 
 /// Segments that are opened at a time.
 const CONCURRENT_SEGMENTS: usize = 32;

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use arrow::array::ArrayRef;
 
-use crate::delta::partition_text;
 use crate::error::Result;
-use crate::listing::inferred_type;
+use crate::files::delta::partition_text;
+use crate::files::listing::inferred_type;
 use crate::rewrite::Folded;
-use crate::schema::merge;
 use crate::snapshot::Snapshot;
+use crate::values::schema::merge;
 
 /// The files of which nothing is left and that need a successor without rows, by number: one for each partition that they
 /// had. None if what stays and what is new shows the same columns.

@@ -17,10 +17,10 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::Result;
-use crate::local::of_listed;
-use crate::object::DataObject;
+use crate::files::object::DataObject;
 use crate::rewrite::Target;
 use crate::rewrite::file::{OldFile, unreadable};
+use crate::storage::local::of_listed;
 
 /// The metadata of a file whose row groups can be copied.
 pub(super) struct Copying {

@@ -10,22 +10,22 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use chrono::Utc;
 use deltalake_core::kernel::{Action, Add, Transaction};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::delta::{DeltaState, partition_text};
 use crate::error::{Error, Result};
-use crate::failpoint::reach;
-use crate::location::Location;
-use crate::names::stored_fields;
+use crate::files::delta::{DeltaState, partition_text};
+use crate::files::names::stored_fields;
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::stats::stats_of;
 use crate::rewrite::writer::{FILE_BYTES, NewFile, Target};
 use crate::rewrite::{Fold, Folded, fold_rows};
 use crate::snapshot::{DataFile, Snapshot};
+use crate::storage::disk;
+use crate::storage::failpoint::reach;
+use crate::storage::location::Location;
 
 pub(crate) use crate::rewrite::writable::check_writable;
 
@@ -131,7 +131,7 @@ pub(super) async fn migrate_then(
 /// Nobody can tell, or the table has features that this release does not know how to write.
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
     check_writable(&DeltaState::read(location).await?)?;
-    let info = commit_info("ABANDON MIGRATION", Some(version), Utc::now().timestamp_millis(), &json!({}));
+    let info = commit_info("ABANDON MIGRATION", Some(version), disk::utc().timestamp_millis(), &json!({}));
     Log { location, transaction, lock: None }.keep_out(version, &[info]).await
 }
 
@@ -171,7 +171,7 @@ async fn actions(
     partition_columns: &[Field],
     transaction: &ApplicationTransaction,
 ) -> Result<Vec<Value>> {
-    let now = Utc::now().timestamp_millis();
+    let now = disk::utc().timestamp_millis();
     let metrics = json!({
         "numAddedFiles": folded.files.len().to_string(),
         "numRemovedFiles": folded.replaced.len().to_string(),

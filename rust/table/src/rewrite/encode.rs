@@ -11,7 +11,6 @@ use futures::TryStreamExt;
 use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::errors::ParquetError;
 
-use crate::conform::{Match, conform_batch};
 use crate::error::{Error, Result};
 use crate::rewrite::copy::CopiedColumn;
 use crate::rewrite::file::{OldFile, Piece, unreadable};
@@ -19,6 +18,7 @@ use crate::rewrite::part::Source;
 use crate::rewrite::reader::{self, BATCH_ROWS};
 use crate::rewrite::unfit;
 use crate::rewrite::writer::unwritten;
+use crate::values::conform::{Match, conform_batch};
 
 /// A row group without a file.
 pub(super) struct RowGroup {

@@ -10,16 +10,16 @@ use lakemark_index::RowSet;
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
-use crate::columns::selection;
-use crate::conform::{Match, conform_batch};
-use crate::damage::damaged;
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
-use crate::footer::Footer;
-use crate::moments::is_rebased;
+use crate::files::columns::selection;
+use crate::files::footer::Footer;
 use crate::rewrite::copy::Copying;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::{Target, reader, unfit};
 use crate::snapshot::{DataFile, Snapshot};
+use crate::storage::damage::damaged;
+use crate::values::conform::{Match, conform_batch};
+use crate::values::moments::is_rebased;
 
 /// A data file with rows that newer ones replace.
 pub(super) struct OldFile {

@@ -5,13 +5,13 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
 use uuid::Uuid;
 
-use crate::delta::partition_text;
 use crate::error::{Error, Result};
-use crate::failpoint::reach;
-use crate::listing::hive_folder_name;
+use crate::files::delta::partition_text;
+use crate::files::listing::hive_folder_name;
 use crate::rewrite::writer::{FILE_BYTES, Target};
 use crate::rewrite::{Fold, Folded, fold_rows};
 use crate::snapshot::{DataFile, Snapshot};
+use crate::storage::failpoint::reach;
 use crate::store::Store;
 
 /// The folder of the store that has new data files.

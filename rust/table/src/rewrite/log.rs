@@ -9,14 +9,14 @@ use object_store::ObjectStoreExt;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use crate::delta::{DeltaState, LOG_FOLDER};
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::{Location, place_of};
-use crate::locks::{FileLock, holding};
-use crate::put::{NewFile, Put};
+use crate::files::delta::{DeltaState, LOG_FOLDER};
 use crate::rewrite::FoldedKeys;
 use crate::rewrite::delta::ApplicationTransaction;
 use crate::snapshot::Snapshot;
+use crate::storage::location::{Location, place_of};
+use crate::storage::put::{NewFile, Put};
+use crate::store::locks::{FileLock, holding};
 
 /// What became of an attempt to commit.
 pub(super) enum Outcome {

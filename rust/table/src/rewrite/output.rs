@@ -8,10 +8,10 @@ use std::sync::Arc;
 use object_store::buffered::BufWriter;
 use tokio::io::AsyncWriteExt;
 
-use crate::disk::on_a_thread;
 use crate::error::{Error, Result};
-use crate::location::place_of;
 use crate::rewrite::writer::{Target, unwritable};
+use crate::storage::disk::on_a_thread;
+use crate::storage::location::place_of;
 
 pub(super) enum Output {
     Local(LocalFile),

@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 
 use super::rows::{columns_of, incomparable, nullable};
 use super::unfit;
-use crate::conform::{Match, conform_batch};
 use crate::error::{Error, Result};
+use crate::values::conform::{Match, conform_batch};
 
 /// New rows that lie together.
 pub(crate) trait Part: Send + Sync {

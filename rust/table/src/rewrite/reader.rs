@@ -8,10 +8,10 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::errors::Result as ParquetResult;
 
-use crate::damage::Guarded;
-use crate::footer::Footer;
-use crate::object::DataObject;
-use crate::trust::Caught;
+use crate::files::footer::Footer;
+use crate::files::object::DataObject;
+use crate::files::trust::Caught;
+use crate::storage::damage::Guarded;
 
 /// Rows that are read and written at a time.
 pub(super) const BATCH_ROWS: usize = 8 * 1024;

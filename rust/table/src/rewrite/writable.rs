@@ -2,8 +2,8 @@
 
 use arrow::datatypes::{DataType, Field};
 
-use crate::delta::DeltaState;
 use crate::error::{Error, Result};
+use crate::files::delta::DeltaState;
 
 /// The newest version of the protocol that is known.
 const WRITER_VERSION: i32 = 7;

@@ -19,14 +19,14 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::file::writer::SerializedFileWriter;
 use tokio::task::JoinHandle;
 
-use crate::disk::{self, Step, on_a_thread, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
-use crate::footer::Footer;
-use crate::location::place_of;
+use crate::files::footer::Footer;
 use crate::rewrite::encode::{Columns, RowGroup};
 use crate::rewrite::output::Output;
 use crate::snapshot::DataFile;
 use crate::snapshot::spark::SPARK_SCHEMA;
+use crate::storage::disk::{self, Step, on_a_thread, sync_folder};
+use crate::storage::location::place_of;
 
 /// Bytes of a file of new rows.
 pub(super) const FILE_BYTES: u64 = 128 * 1024 * 1024;

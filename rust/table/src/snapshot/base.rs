@@ -5,10 +5,10 @@ use std::sync::Arc;
 use object_store::path::Path;
 
 use super::LastSnapshot;
-use crate::delta::{NewestState, VectorCache};
 use crate::error::{Error, Result};
-use crate::footer::FooterCache;
-use crate::location::{Location, STORE_FOLDER, TableFormat};
+use crate::files::delta::{NewestState, VectorCache};
+use crate::files::footer::FooterCache;
+use crate::storage::location::{Location, STORE_FOLDER, TableFormat};
 use crate::store::Store;
 
 /// The data files of a table and the store of its marks.

@@ -21,8 +21,8 @@ use object_store::{
     PutOptions, PutPayload, PutResult, RenameOptions, Result,
 };
 
-use crate::local::{is_told_of, of_any};
-use crate::location::{Location, Shape};
+use crate::storage::local::{is_told_of, of_any};
+use crate::storage::location::{Location, Shape};
 use crate::store::Store;
 
 /// The files of a folder, and those of its store that were files of the folder.

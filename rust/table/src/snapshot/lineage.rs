@@ -15,8 +15,8 @@ use std::sync::Arc;
 use lakemark_format::Manifest;
 use uuid::Uuid;
 
-use crate::delta::DeltaState;
 use crate::error::Result;
+use crate::files::delta::DeltaState;
 
 /// How a store and the pinned state of a table's log go together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,15 +13,15 @@ use object_store::ObjectMeta;
 use super::attached::Attached;
 use super::followed::followed;
 use super::{BaseTable, DataFile, FileMarks, Lineage, PendingRows, Snapshot, shown_schema};
-use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file_time::{is_young, modified_ns, was_young};
-use crate::footer::FileShape;
-use crate::listing::{ListedFile, Listing, listed, under_way};
-use crate::location::TableFormat;
-use crate::schema;
+use crate::files::delta::DeltaState;
+use crate::files::footer::FileShape;
+use crate::files::listing::{ListedFile, Listing, listed, under_way};
+use crate::files::trust::Caught;
+use crate::storage::file_time::{is_young, modified_ns, was_young};
+use crate::storage::location::TableFormat;
 use crate::store::Store;
-use crate::trust::Caught;
+use crate::values::schema;
 
 /// Footers that are read at a time.
 const CONCURRENT_READS: usize = 32;

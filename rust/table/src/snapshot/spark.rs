@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::footer::Footer;
+use crate::files::footer::Footer;
 use crate::snapshot::Snapshot;
 
 /// The entry of a footer that has Spark's schema, as JSON.

@@ -9,8 +9,8 @@ use std::io::{Error, Read, Result, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
-use crate::disk;
-use crate::local::open_with;
+use crate::storage::disk;
+use crate::storage::local::open_with;
 
 /// Why a frame is not known to be in the log.
 pub(super) enum NotAppended {

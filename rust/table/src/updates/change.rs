@@ -12,11 +12,11 @@ use lakemark_format::manifest::MAX_NAME_LENGTH;
 
 use super::key::KeyColumns;
 use super::rows::batch;
-use crate::conform::unknown_field;
 use crate::error::{Error, ErrorKind, Result};
-use crate::exact;
-use crate::fields::null_fields;
 use crate::snapshot::Snapshot;
+use crate::values::conform::unknown_field;
+use crate::values::exact;
+use crate::values::fields::null_fields;
 
 /// One operation on some rows.
 #[derive(Clone, Debug)]

@@ -18,13 +18,13 @@ use super::parameters::Parameters;
 use super::resolve::stored_columns;
 use super::updatable::UpdatableTable;
 use super::write::not_local;
-use crate::delta::DeltaState;
 use crate::error::{Error, ErrorKind, Result};
-use crate::location::TableFormat;
+use crate::files::delta::DeltaState;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
-use crate::transaction::{Edit, commit};
+use crate::storage::location::TableFormat;
+use crate::store::transaction::{Edit, commit};
 
 /// Declares the key of a table; says whether it was declared now. Its columns get an index of the kind `key` where they have none.
 ///
@@ -158,7 +158,7 @@ async fn repeated_hashes(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOp
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    crate::footer::fingerprint(bytes)
+    crate::files::footer::fingerprint(bytes)
 }
 
 async fn for_each_key(

@@ -20,14 +20,14 @@ use parquet::file::metadata::PageIndexPolicy;
 use super::key::{KeyColumns, Keys};
 use super::phase::Phase;
 use super::rows::{OwnColumns, batch, table_columns};
-use crate::columns::selection;
-use crate::conform::conform;
-use crate::damage::Guarded;
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
-use crate::names::ColumnNames;
-use crate::object::DataObject;
+use crate::files::columns::selection;
+use crate::files::names::ColumnNames;
+use crate::files::object::DataObject;
+use crate::files::trust::Caught;
 use crate::snapshot::{DataFile, Snapshot};
-use crate::trust::Caught;
+use crate::storage::damage::Guarded;
+use crate::values::conform::conform;
 
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 8192;

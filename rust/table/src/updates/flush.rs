@@ -14,9 +14,9 @@ use super::runs::{RunWriter, write_resolution};
 use super::settle::{Ground, Stacked, memory_rows};
 use super::write::Writing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
+use crate::storage::failpoint::reach;
 use crate::store::Store;
-use crate::transaction::{Edit, commit};
+use crate::store::transaction::{Edit, commit};
 
 /// Makes a run of the buffer and begins a new log.
 pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {

@@ -23,17 +23,17 @@ use super::slice::Slice;
 use super::updatable::UpdatableTable;
 use super::write::no_key;
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
-use crate::file_time::modified_ns;
-use crate::location::TableFormat;
-use crate::locks::holding;
 use crate::options::MigrateOptions;
 use crate::report::MigrateReport;
 use crate::rewrite::delta::{ApplicationTransaction, Migrated, keep_out, migrate as migrate_delta};
 use crate::rewrite::{Fold, Folded, FoldedKeys, folder};
 use crate::snapshot::{BaseTable, Snapshot, application, application_through};
+use crate::storage::failpoint::reach;
+use crate::storage::file_time::modified_ns;
+use crate::storage::location::TableFormat;
 use crate::store::Store;
-use crate::transaction::{Edit, commit};
+use crate::store::locks::holding;
+use crate::store::transaction::{Edit, commit};
 
 /// Times that others may be faster before giving up.
 const ATTEMPTS: usize = 5;
@@ -260,7 +260,7 @@ async fn commit_folded(
     folded: &Folded,
     (number, lock): (u64, &MigrationLock),
 ) -> Result<()> {
-    let is_own = |path: &str| path.starts_with(crate::location::STORE_FOLDER);
+    let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
     let (mut originals, mut own) = (Vec::new(), Vec::new());
     for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
         match is_own(&file.path) {

@@ -5,9 +5,9 @@ use futures::future::BoxFuture;
 
 use super::newest::pin_newest;
 use super::updatable::UpdatableTable;
-use crate::build;
-use crate::declare;
 use crate::error::Result;
+use crate::indexing::build;
+use crate::indexing::declare;
 use crate::options::{BuildOptions, IndexSpec};
 use crate::report::BuildReport;
 use crate::snapshot::Snapshot;

@@ -15,8 +15,8 @@ use super::fetch::OpenFile;
 use super::key::{KeyColumns, Keys};
 use super::rows::ChangeColumns;
 use crate::error::{Error, Result};
-use crate::file_time::modified_ns;
 use crate::snapshot::{DataFile, KeyPages};
+use crate::storage::file_time::modified_ns;
 
 /// What makes a version of a data file: path below the root, size, time, tag.
 pub(crate) type FileIdentity = (String, u64, i64, Option<String>);

@@ -9,11 +9,11 @@ use super::flush::new_log;
 use super::locks::{MigrationLock, WriterLock};
 use super::log_file::{Position, path_of, read_on};
 use super::write::no_key;
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::{BaseTable, Lineage, Snapshot};
+use crate::storage::disk;
 use crate::store::Store;
-use crate::transaction::{Edit, commit};
+use crate::store::transaction::{Edit, commit};
 
 /// What is done with changes of which nobody can tell whether the table has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

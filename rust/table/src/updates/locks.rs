@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::write::not_local;
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::locks::FileLock;
+use crate::storage::disk;
 use crate::store::Store;
+use crate::store::locks::FileLock;
 
 /// Does something with a file of the store that blocks.
 async fn with_file<T: Send + 'static>(

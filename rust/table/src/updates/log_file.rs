@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use lakemark_format::log::{LOG_START, LogRead, check_log_header, read_log};
 use lakemark_format::{FormatError, ManifestLog};
 
-use crate::disk;
 use crate::error::{Error, Result};
-use crate::local;
+use crate::storage::disk;
+use crate::storage::local;
 use crate::store::Store;
 
 /// Up to where a log was read, and the sequence number of the commit that comes next.

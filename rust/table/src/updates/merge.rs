@@ -24,9 +24,9 @@ use super::runs::{RunWriter, buffered};
 use super::settle::{Ground, Stacked};
 use super::write::Writing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
 use crate::snapshot::Snapshot;
-use crate::transaction::{Edit, commit};
+use crate::storage::failpoint::reach;
+use crate::store::transaction::{Edit, commit};
 
 /// Rows that are written at a time.
 const BATCH_ROWS: usize = 4096;
@@ -103,15 +103,7 @@ async fn merge(
     let names = writing.base.column_names().cloned();
     let mut out = RunWriter::new(writing.store, updated, names.as_deref(), &writing.parameters);
     let mut places: Vec<Vec<u32>> = merged.iter().map(|of| vec![DROPPED; of.level.row_count() as usize]).collect();
-    let mut dead = Vec::with_capacity(merged.len());
-    for of in merged {
-        // What a newer run replaces need not be written again.
-        let mut rows = of.migrated.clone();
-        for above in newer {
-            rows = rows.or(updated.replaced(above, &of.level).await?.as_ref());
-        }
-        dead.push(rows);
-    }
+    let dead = dead_rows(updated, merged, newer).await?;
     let mut cursors = Vec::with_capacity(merged.len());
     for of in merged {
         cursors.push(Cursor::open(&of.level, &updated.schema, &updated.key).await?);
@@ -169,6 +161,19 @@ async fn merge(
     }
     run.resolution = resolution_of(writing.store, &level, &run, keys).await;
     Ok(run)
+}
+
+/// The rows of each level that need not be written again, as they are migrated or a newer run replaces them.
+async fn dead_rows(updated: &Updated<'_>, merged: &[Stacked], newer: &[Stacked]) -> Result<Vec<RowSet>> {
+    let mut dead = Vec::with_capacity(merged.len());
+    for of in merged {
+        let mut rows = of.migrated.clone();
+        for above in newer {
+            rows = rows.or(updated.replaced(above, &of.level).await?.as_ref());
+        }
+        dead.push(rows);
+    }
+    Ok(dead)
 }
 
 /// What each level hits in the data files, as far as its rows count.

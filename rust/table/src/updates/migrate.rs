@@ -30,13 +30,13 @@ use super::settle::Stacked;
 use super::updatable::UpdatableTable;
 use super::write::{Writing, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
-use crate::locks::holding;
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
 use crate::snapshot::{BaseTable, Lineage, Snapshot};
+use crate::storage::failpoint::reach;
 use crate::store::Store;
-use crate::transaction::{Edit, begin_migration, commit};
+use crate::store::locks::holding;
+use crate::store::transaction::{Edit, begin_migration, commit};
 
 /// Folds pending rows into the data files.
 pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<MigrateReport> {

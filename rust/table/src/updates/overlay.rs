@@ -30,9 +30,9 @@ use super::stack::{Laid, Stack};
 use super::tail::Tail;
 use super::updatable::UpdatableTable;
 use super::write::no_key;
-use crate::disk;
 use crate::error::{Error, Result};
 use crate::snapshot::{OpenedRun, PendingFile, PendingRows, Snapshot};
+use crate::storage::disk;
 use crate::store::Store;
 
 /// What pending changes do to a snapshot.

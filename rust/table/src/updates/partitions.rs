@@ -16,9 +16,9 @@ use super::log_file::{self, Position};
 use super::overlay::OverlayCache;
 use super::phase::Phase;
 use super::tail::schema_of;
-use crate::disk;
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
+use crate::storage::disk;
 use crate::store::Store;
 
 /// Types by column.

@@ -26,17 +26,17 @@ use super::indexing::build_newest;
 use super::locks::{MigrationLock, WriterLock};
 use super::updatable::UpdatableTable;
 use super::write::{no_key, unwritable};
-use crate::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::error::{Error, ErrorKind, Result};
-use crate::failpoint::reach;
-use crate::listing::under_way;
-use crate::location::{Shape, TableFormat};
-use crate::locks::holding;
+use crate::files::listing::under_way;
 use crate::options::BuildOptions;
 use crate::report::PublishReport;
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
+use crate::storage::failpoint::reach;
+use crate::storage::location::{Shape, TableFormat};
+use crate::store::locks::holding;
+use crate::store::transaction::{Edit, commit};
 use crate::store::{ORIGINALS, Store};
-use crate::transaction::{Edit, commit};
 
 /// How names end that no reader lists.
 const UNLISTED: &str = ".lakemark-unpublished";

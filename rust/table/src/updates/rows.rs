@@ -22,7 +22,7 @@ use lakemark_index::RowSet;
 
 use super::phase::{Phase, in_phase};
 use crate::error::{Error, Result};
-use crate::names::OURS;
+use crate::files::names::OURS;
 
 pub(crate) const OPERATION: &str = "__lakemark_operation";
 pub(crate) const SEQUENCE: &str = "__lakemark_sequence";

@@ -29,10 +29,10 @@ use super::phase::{Phase, with_two_sets};
 use super::rows::{OPERATION, SET, batch, operation_rows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
-use crate::names::{ColumnNames, OURS};
+use crate::files::names::{ColumnNames, OURS};
+use crate::files::trust::Caught;
+use crate::storage::temp_file::TempFile;
 use crate::store::Store;
-use crate::temp_file::TempFile;
-use crate::trust::Caught;
 
 /// Rows of a page of a run: small, so that few are read for few keys.
 const PAGE_ROWS: usize = 2048;

@@ -28,8 +28,8 @@ use super::straight::write_straight;
 use super::updatable::UpdatableTable;
 use super::write::{no_key, not_local, write};
 use crate::error::{Error, Result};
-use crate::local;
 use crate::snapshot::BaseTable;
+use crate::storage::local;
 use crate::store::Store;
 
 /// What is read of a file at a time.

@@ -20,8 +20,8 @@ use super::staged::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
 use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
+use crate::storage::temp_file::TempFile;
 use crate::store::Store;
-use crate::temp_file::TempFile;
 
 /// Bytes of rows that are sorted at a time.
 const SORTED_BYTES: usize = 32 << 20;

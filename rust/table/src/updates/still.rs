@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::locks::{MigrationLock, WriterLock};
 use crate::error::Result;
-use crate::locks::BuildLock;
 use crate::store::Store;
+use crate::store::locks::BuildLock;
 
 /// How long a lock is asked for: turns of writers are short.
 const TRIES: u32 = 50;

@@ -16,9 +16,9 @@ use super::fold::Fold;
 use super::key::KeyColumns;
 use super::log_file::{self, Position, damaged, unreadable};
 use super::rows::changes;
-use crate::disk;
 use crate::error::{Error, Result};
-use crate::names::ColumnNames;
+use crate::files::names::ColumnNames;
+use crate::storage::disk;
 
 /// What was read of a log.
 #[derive(Clone, Debug)]

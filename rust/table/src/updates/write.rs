@@ -30,9 +30,9 @@ use super::parameters::Parameters;
 use super::publication;
 use super::tail::{Tail, to_ipc};
 use super::updatable::UpdatableTable;
-use crate::disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::disk;
 use crate::store::Store;
 
 /// Changes that wait for their turn.

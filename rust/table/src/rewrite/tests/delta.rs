@@ -184,10 +184,10 @@ async fn a_transaction_is_committed_once() {
     let root = folder.path();
     let table = open(root).await;
     let snapshot = table.snapshot().await.unwrap();
-    let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
+    let state = crate::files::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), None);
     migrated(&table, &pending(), 5).await;
-    let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
+    let state = crate::files::delta::DeltaState::read(&table.base().location).await.unwrap();
     assert_eq!(state.application_version("lakemark-test").await.unwrap(), Some(5));
     assert_eq!(state.application_version("other").await.unwrap(), None);
     for version in [5, 4] {
@@ -444,7 +444,7 @@ async fn features_that_a_commit_could_not_honour_are_named() {
         let folder = tempfile::tempdir().unwrap();
         commit(folder.path(), 0, &opening(protocol, columns, &[], configuration));
         let table = open(folder.path()).await;
-        let state = crate::delta::DeltaState::read(&table.base().location).await.unwrap();
+        let state = crate::files::delta::DeltaState::read(&table.base().location).await.unwrap();
         check_writable(&state).map_err(|error| {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             error.message().to_owned()

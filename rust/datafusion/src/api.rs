@@ -1,0 +1,10 @@
+//! Answers without a statement around the question: counts, rows by key, reports, summaries and advice.
+//!
+//! Uses all other rooms; the shell, Python and Rust programs call it.
+//!
+//! Invariant: an answer is that of the statement that it takes the place of.
+
+pub(crate) mod advise;
+pub(crate) mod lookup;
+pub(crate) mod query;
+pub(crate) mod summaries;

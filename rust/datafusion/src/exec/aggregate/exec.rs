@@ -1,0 +1,304 @@
+//! The operator that answers a partial aggregate from the index, and reads what the index cannot tell.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::column;
+use lakemark_table::{TallyPart, TallyRequest, Telling};
+use object_store::path::Path;
+use tokio::sync::OnceCell;
+
+use super::question::Question;
+use super::rest::{Told, rest_of};
+use super::states::{of_bounds, of_values};
+use crate::error::to_engine;
+use crate::exec::facts::{Facts, has_rows};
+
+/// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
+#[derive(Debug)]
+pub struct IndexAggregateExec {
+    /// The partial aggregate that DataFusion planned.
+    input: Arc<dyn ExecutionPlan>,
+    question: Arc<Question>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    /// What the index said; asked once for all partitions.
+    answer: Arc<OnceCell<Answer>>,
+}
+
+/// States from the index, and what is left to be read.
+#[derive(Debug)]
+struct Answer {
+    states: Vec<RecordBatch>,
+    rest: Option<Arc<dyn ExecutionPlan>>,
+    /// What the states take of the session's memory.
+    _memory: MemoryReservation,
+}
+
+impl IndexAggregateExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, question: Question) -> Self {
+        Self::over(input, Arc::new(question))
+    }
+
+    fn over(input: Arc<dyn ExecutionPlan>, question: Arc<Question>) -> Self {
+        let partitions = input.output_partitioning().partition_count();
+        let properties = Arc::new(PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(partitions),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        ));
+        Self { input, question, properties, metrics: ExecutionPlanMetricsSet::new(), answer: Arc::default() }
+    }
+
+    fn asker(&self, context: &TaskContext) -> Asker {
+        Asker {
+            input: Arc::clone(&self.input),
+            question: Arc::clone(&self.question),
+            metrics: self.metrics.clone(),
+            pool: Arc::clone(context.memory_pool()),
+            batch_rows: context.session_config().batch_size().max(1),
+        }
+    }
+}
+
+/// Asks the index.
+struct Asker {
+    input: Arc<dyn ExecutionPlan>,
+    question: Arc<Question>,
+    metrics: ExecutionPlanMetricsSet,
+    pool: Arc<dyn MemoryPool>,
+    /// Rows of a batch of states.
+    batch_rows: usize,
+}
+
+impl Asker {
+    /// The answer of the index; where it gives none, the input is what is left to be read.
+    async fn ask(&self) -> Result<Answer> {
+        let memory = MemoryConsumer::new("IndexAggregateExec").register(&self.pool);
+        let Some(facts) = Facts::below(&self.input) else { return Ok(self.nothing(memory)) };
+        if let Some(facts) = self.search_again(&facts).await? {
+            let found = self.ask_index(&facts, &memory).await?;
+            return self.answer(&facts, found, Told::Files, memory);
+        }
+        if !facts.knows_rows() {
+            return Ok(self.nothing(memory));
+        }
+        let found = self.ask_index(&facts, &memory).await?;
+        self.answer(&facts, found, Told::CertainRows, memory)
+    }
+
+    /// All is left to be read.
+    fn nothing(&self, memory: MemoryReservation) -> Answer {
+        Answer { states: Vec::new(), rest: Some(Arc::clone(&self.input)), _memory: memory }
+    }
+
+    /// The facts with searches that the scan left out, if values that are told make them worth it.
+    async fn search_again(&self, facts: &Facts) -> Result<Option<Facts>> {
+        let Some(options) = facts.left_out else { return Ok(None) };
+        let mut all = Telling::default();
+        for columns in self.asked() {
+            let summed = self.question.summed(columns, &facts.snapshot.schema());
+            match facts.snapshot.telling(columns, summed, &facts.predicate).await {
+                Some(told) => all = all.and(told),
+                None => return Ok(None),
+            }
+        }
+        let (found, report) = facts.for_telling(options, all).await.map_err(to_engine)?;
+        self.count("index_reads", all.index_reads + report.index_reads);
+        self.count("index_bytes", all.index_bytes + report.index_bytes);
+        Ok(found)
+    }
+
+    /// The columns whose values are asked for together.
+    fn asked(&self) -> Vec<&[String]> {
+        let columns = &self.question.columns;
+        if self.question.is_separable() { columns.chunks(1).collect() } else { vec![columns.as_slice()] }
+    }
+
+    async fn ask_index(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let (states, answered) = self.ask_bounds(facts).await?;
+        if states.is_empty() { self.ask_values(facts, memory).await } else { Ok((states, answered)) }
+    }
+
+    /// The states of the files that were answered, and the plan for what is left.
+    fn answer(
+        &self,
+        facts: &Facts,
+        (states, answered): (Vec<RecordBatch>, Vec<bool>),
+        told: Told,
+        memory: MemoryReservation,
+    ) -> Result<Answer> {
+        let files = facts.files.iter().zip(facts.snapshot.files()).zip(&answered);
+        let files: Vec<_> = files.filter(|(_, answered)| **answered).map(|(file, _)| file).collect();
+        self.count("files_answered", files.iter().filter(|(probe, _)| has_rows(probe)).count() as u64);
+        let files: HashSet<Path> = files.into_iter().map(|(_, file)| file.meta.location.clone()).collect();
+        let rest = rest_of(&self.input, &files, told)?;
+        Ok(Answer { states, rest, _memory: memory })
+    }
+
+    /// Directories tell the bounds and the NULLs of columns.
+    async fn ask_bounds(&self, facts: &Facts) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let Some(requests) = self.question.bounds() else { return Ok(Default::default()) };
+        let bounds = facts.snapshot.bounds(&requests, &facts.files).await.map_err(to_engine)?;
+        self.count("index_reads", bounds.index_reads);
+        self.count("index_bytes", bounds.index_bytes);
+        if bounds.columns.iter().all(Vec::is_empty) {
+            return Ok(Default::default());
+        }
+        let states = of_bounds(&self.question, &self.input.schema(), &requests, &bounds, &facts.files)?;
+        Ok((vec![states], bounds.answered))
+    }
+
+    /// Values and pairs of values tell everything else. Where they are more than the session has memory for, the engine makes groups of the
+    /// rows, as it can put some of them aside.
+    async fn ask_values(&self, facts: &Facts, memory: &MemoryReservation) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
+        let (mut states, mut answered): (Vec<RecordBatch>, Option<Vec<bool>>) = Default::default();
+        let mut magnitudes = vec![0.0; self.question.measures.len()];
+        for columns in self.asked() {
+            let summed = self.question.summed(columns, &facts.snapshot.schema());
+            let few = self.question.ends_early;
+            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed, few };
+            let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
+            self.count("index_reads", tally.index_reads);
+            self.count("index_bytes", tally.index_bytes);
+            // What is told of some columns only has to be read for the others, and parts do not say whose they are.
+            if answered.as_ref().is_some_and(|answered| *answered != tally.answered) {
+                return Ok(nothing_told(memory));
+            }
+            let told = tally.parts.iter().map(bytes_of).sum();
+            if memory.try_grow(told).is_err() {
+                return Ok(nothing_told(memory));
+            }
+            for part in &tally.parts {
+                self.count("values", part.rows.len() as u64);
+                let states_of_part =
+                    of_values(&self.question, (&facts.schema, &self.input.schema()), columns, part, &mut magnitudes)?;
+                let Some(all) = states_of_part.filter(|all| memory.try_grow(all.get_array_memory_size()).is_ok())
+                else {
+                    return Ok(nothing_told(memory));
+                };
+                let cuts = (0..all.num_rows()).step_by(self.batch_rows);
+                states.extend(cuts.map(|first| all.slice(first, self.batch_rows.min(all.num_rows() - first))));
+            }
+            memory.shrink(told);
+            answered = Some(tally.answered);
+        }
+        Ok((states, answered.unwrap_or_default()))
+    }
+
+    fn count(&self, name: &'static str, value: u64) {
+        let counter = MetricBuilder::new(&self.metrics).global_counter(name);
+        counter.add(usize::try_from(value).unwrap_or(usize::MAX));
+    }
+}
+
+/// No states, which take no memory.
+fn nothing_told(memory: &MemoryReservation) -> (Vec<RecordBatch>, Vec<bool>) {
+    memory.free();
+    Default::default()
+}
+
+/// What values and their numbers of rows take.
+fn bytes_of(part: &TallyPart) -> usize {
+    let values: usize = part.values.iter().map(|values| values.get_array_memory_size()).sum();
+    values + size_of_val(part.rows.as_slice())
+}
+
+impl DisplayAs for IndexAggregateExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<_> = self.question.columns.iter().map(|name| column::shown(name)).collect();
+        write!(f, "IndexAggregateExec: columns=[{}]", columns.join(", "))?;
+        if let Some(aggregate) = self.input.downcast_ref::<AggregateExec>() {
+            let groups: Vec<&str> = aggregate.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();
+            let functions: Vec<&str> = aggregate.aggr_expr().iter().map(|function| function.name()).collect();
+            write!(f, ", gby=[{}], aggr=[{}]", groups.join(", "), functions.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for IndexAggregateExec {
+    fn name(&self) -> &'static str {
+        "IndexAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::over(input, Arc::clone(&self.question)))),
+            _ => internal_err!("IndexAggregateExec has one input"),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let arguments = self.question.measures.iter().flat_map(|measure| measure.arguments());
+        for expr in self.question.groups.iter().chain(arguments) {
+            if visit(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    /// Whatever would be put between us and the partial aggregate would only be in the way.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let (answer, asker) = (Arc::clone(&self.answer), self.asker(&context));
+        let schema = self.input.schema();
+        let states = stream::once(async move {
+            let answer = answer.get_or_try_init(|| asker.ask()).await?;
+            let own = if partition == 0 { answer.states.clone() } else { Vec::new() };
+            let rest = match &answer.rest {
+                Some(rest) => rest.execute(partition, context)?.left_stream(),
+                None => stream::empty().right_stream(),
+            };
+            Ok::<_, DataFusionError>(stream::iter(own.into_iter().map(Ok)).chain(rest))
+        });
+        let states = states.try_flatten().map(move |batch| Ok(batch?.record_output(&baseline)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, states)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

@@ -1,0 +1,12 @@
+//! Expressions: from the engine's to what an index is asked.
+//!
+//! Uses no other room; every other room uses this one.
+//!
+//! Invariant: a translation says of each row what the expression says of it, or leaves the row open.
+
+pub(crate) mod fields;
+pub(crate) mod projection;
+pub(crate) mod simplify;
+pub(crate) mod translate;
+pub(crate) mod types;
+pub(crate) mod zone_maps;

@@ -1,0 +1,52 @@
+//! Counts of which the marks know the part of the data files: only pending rows are looked at, and nothing is planned around them.
+
+use std::sync::Arc;
+
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::physical_plan::collect;
+use lakemark_index::{Predicate, Truth};
+use lakemark_table::{Probe, Snapshot};
+
+use crate::expr::types::Types;
+use crate::plan::scan::{ScanRequest, plan_scan};
+
+/// The number of rows for which `filter` is true, if the probe that asked for it as `asked` knows those of every data file.
+/// `task` makes what the scan of the pending rows runs in, if there is one.
+pub(crate) async fn counted(
+    state: &dyn Session,
+    task: impl FnOnce() -> Arc<TaskContext>,
+    (location, snapshot): (&str, &Snapshot),
+    (asked, filter): (&Predicate, Option<Expr>),
+    probe: Probe,
+) -> Result<Option<u64>> {
+    let Some(in_files) = probe.certain_rows_of_files() else { return Ok(None) };
+    let pending = probe.pending_rows();
+    if pending == 0 {
+        return Ok(Some(in_files));
+    }
+    let filter = match (asked, filter) {
+        (Predicate::Const(Truth::True), _) => return Ok(Some(in_files + pending)),
+        (Predicate::Const(_), _) => return Ok(Some(in_files)),
+        (_, Some(filter)) => unnormalize_col(filter),
+        (_, None) => return Ok(None),
+    };
+    // Rows of files are only counted by this scan, since the probe knows them all.
+    let (projection, filters) = (Vec::new(), [filter]);
+    let request = ScanRequest {
+        location,
+        snapshot,
+        types: Types::Declared,
+        is_joined: false,
+        projection: Some(&projection),
+        filters: &filters,
+        limit: None,
+        facts: None,
+        prober: None,
+    };
+    let batches = collect(plan_scan(state, &request, probe).await?, task()).await?;
+    Ok(Some(batches.iter().map(|batch| batch.num_rows() as u64).sum()))
+}

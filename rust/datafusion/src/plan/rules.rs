@@ -1,0 +1,81 @@
+//! The optimizer rules of our sessions: DataFusion's with ours among them.
+//!
+//! All of ours but [`IndexAggregates`], [`JoinKeys`], [`LastCasts`], [`NotIn`], [`TopRows`] and [`Views`] mend wrong answers of DataFusion 55, of any table. `docs/limits.md` has the statements, and tests that
+//! carry them say when DataFusion answers them as it should.
+
+mod barriers;
+mod columns_first;
+mod in_lists;
+mod inexact;
+mod join_keys;
+mod last_casts;
+mod not_in;
+mod pushdown;
+mod sort_limits;
+mod top_rows;
+mod views;
+
+use std::sync::Arc;
+
+use datafusion::optimizer::OptimizerRule;
+use datafusion::optimizer::analyzer::{Analyzer, AnalyzerRule};
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use crate::exec::aggregate::IndexAggregates;
+use barriers::Barriers;
+use columns_first::ColumnsFirst;
+use in_lists::InLists;
+use inexact::Inexact;
+use join_keys::JoinKeys;
+use last_casts::LastCasts;
+use not_in::NotIn;
+pub use pushdown::PositionalPushdown;
+use sort_limits::SortLimits;
+use top_rows::TopRows;
+use views::Views;
+
+/// Rules for plans as they were written.
+pub(crate) fn analyzer() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules = Analyzer::new().rules;
+    // Behind the coercion of types.
+    rules.push(Arc::new(Views));
+    rules
+}
+
+/// Rules for logical plans.
+pub(crate) fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    // It chooses among bounds of a column.
+    let place = rules.iter().position(|rule| rule.name() == "push_down_filter").unwrap_or(rules.len());
+    rules.insert(place, Arc::new(ColumnsFirst));
+    rules.insert(0, Arc::new(InLists));
+    rules
+}
+
+/// Rules for physical plans.
+pub(crate) fn physical() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    PositionalPushdown::replace(&mut rules);
+    let place_of = |rules: &[Arc<dyn PhysicalOptimizerRule + Send + Sync>], name: &str| {
+        rules.iter().position(|rule| rule.name() == name)
+    };
+    let filters = place_of(&rules, "FilterPushdown(Post)");
+    let behind = filters.map_or(rules.len(), |place| place + 1);
+    rules.insert(behind, Arc::new(TopRows));
+    rules.insert(behind, Arc::new(JoinKeys));
+    let statistics = place_of(&rules, "aggregate_statistics");
+    // What statistics answer is answered, and aggregates know after how many groups they may end. Partial and final ones still follow each other.
+    let limited = place_of(&rules, "LimitedDistinctAggregation").max(statistics);
+    rules.insert(limited.map_or(rules.len(), |place| place + 1), Arc::new(IndexAggregates));
+    rules.insert(statistics.unwrap_or(0), Arc::new(Inexact));
+    let joins = place_of(&rules, "join_selection").unwrap_or(0);
+    rules.insert(joins, Arc::new(NotIn));
+    // It goes by what is known of rows, and moves limits.
+    let requirements = place_of(&rules, "EnsureRequirements").unwrap_or(0);
+    rules.insert(requirements, Arc::new(Barriers));
+    rules.insert(requirements, Arc::new(SortLimits));
+    rules.insert(requirements, Arc::new(LastCasts));
+    rules
+}

@@ -1,0 +1,79 @@
+//! A scan below `ORDER BY x LIMIT n` is told which rows are wanted, where nothing but their order lies between.
+//!
+//! The index knows up to which value there are enough of them, so that the scan reads the rows up to there (see [`crate::exec::dynamic`]). The sort
+//! stays: equal values and further columns of the order are left to it.
+
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use crate::config::LakemarkOptions;
+use crate::exec::scan::LakemarkScanExec;
+
+type Plan = Arc<dyn ExecutionPlan>;
+
+/// The optimizer rule. It comes when sorts are where they will stay.
+#[derive(Debug)]
+pub(super) struct TopRows;
+
+impl PhysicalOptimizerRule for TopRows {
+    fn optimize(&self, plan: Plan, config: &ConfigOptions) -> Result<Plan> {
+        if !LakemarkOptions::of(config).use_first_rows {
+            return Ok(plan);
+        }
+        plan.transform_down(|node| {
+            let told = node.downcast_ref::<SortExec>().and_then(|sort| {
+                let first = sort.expr().first();
+                let rows = u64::try_from(sort.fetch()?).ok()?;
+                let below = told(sort.input(), &first.expr, first.options, rows).transpose()?;
+                Some(below.and_then(|below| replace_children_if_necessary(Arc::clone(&node), vec![below])))
+            });
+            Ok(told.transpose()?.map_or_else(|| Transformed::no(node), Transformed::yes))
+        })
+        .data()
+    }
+
+    fn name(&self) -> &'static str {
+        "top_rows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The plan whose scan knows that only its first `rows` rows are wanted, in an order of a column; none if there is no such scan.
+fn told(plan: &Plan, key: &Arc<dyn PhysicalExpr>, order: SortOptions, rows: u64) -> Result<Option<Plan>> {
+    let Some(column) = key.downcast_ref::<Column>() else { return Ok(None) };
+    if let Some(scan) = plan.downcast_ref::<LakemarkScanExec>() {
+        return Ok(scan.with_first_rows(column.index(), order, rows).map(|scan| Arc::new(scan) as Plan));
+    }
+    let below = match plan.downcast_ref::<ProjectionExec>() {
+        Some(projection) => projection.expr().get(column.index()).map(|part| &part.expr),
+        None => keeps_rows(plan).then_some(key),
+    };
+    let inputs = plan.children();
+    let (Some(key), [input]) = (below, inputs.as_slice()) else { return Ok(None) };
+    let Some(input) = told(input, key, order, rows)? else { return Ok(None) };
+    replace_children_if_necessary(Arc::clone(plan), vec![input]).map(Some)
+}
+
+/// Whether an operator hands on the rows of its input as they are.
+fn keeps_rows(plan: &Plan) -> bool {
+    plan.is::<CooperativeExec>()
+        || plan.is::<CoalescePartitionsExec>() && plan.fetch().is_none()
+        || plan.is::<RepartitionExec>() && matches!(plan.output_partitioning(), Partitioning::RoundRobinBatch(_))
+}

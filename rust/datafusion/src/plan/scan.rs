@@ -1,0 +1,581 @@
+//! From what a probe says of each file to the operator that reads it.
+//!
+//! ```text
+//! certain rows             a Parquet scan of just these rows, without a predicate
+//! certain rows, no column  a number
+//! uncertain rows           a Parquet scan of just these rows ─┐ predicate for zone maps,
+//! unknown file             a Parquet scan of its live rows   ─┘ then a filter with the whole predicate
+//! pending rows             a Parquet scan of runs, and rows in memory, with the same filter
+//! many narrow gaps         closed for the reader, and opened by row numbers behind it (see [`crate::read::gaps`])
+//! ```
+
+mod statistics;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::compute::cast;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::{DFSchema, Result, ScalarValue, Statistics, internal_datafusion_err};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::parquet::ParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use futures::{StreamExt, TryStreamExt};
+use lakemark_index::{Reason, RowSet};
+use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
+use object_store::ObjectMeta;
+
+use crate::exec::dynamic::Prober;
+use crate::exec::facts::Facts;
+use crate::exec::scan::{LakemarkScanExec, ScanParts};
+use crate::expr::fields::text_of;
+use crate::expr::projection::{self, have_lambdas};
+use crate::expr::simplify::without_losses;
+use crate::expr::types::Types;
+use crate::expr::zone_maps::prunable;
+use crate::read::access::{FileAccess, first_rows, plan_of, share};
+use crate::read::gaps::ClosedGaps;
+use crate::read::held::Held;
+use crate::read::known::KnownFiles;
+use crate::read::reader::{CONCURRENT_FOOTERS, Footers};
+use crate::read::statistics::Placed;
+
+/// What a query asks of one table.
+pub(crate) struct ScanRequest<'a> {
+    /// The table's location, for EXPLAIN.
+    pub(crate) location: &'a str,
+    pub(crate) snapshot: &'a Snapshot,
+    /// Those of the output.
+    pub(crate) types: Types,
+    /// Whether its statistics are worth opening files.
+    pub(crate) is_joined: bool,
+    /// Columns of the snapshot's schema; all of them if none are named.
+    pub(crate) projection: Option<&'a Vec<usize>>,
+    pub(crate) filters: &'a [Expr],
+    pub(crate) limit: Option<usize>,
+    /// What the probe knew, for operators that ask the index more.
+    pub(crate) facts: Option<Arc<Facts>>,
+    /// For filters that come while the query runs.
+    pub(crate) prober: Option<Prober>,
+}
+
+/// Builds the scan operator.
+pub(crate) async fn plan_scan(
+    state: &dyn Session,
+    request: &ScanRequest<'_>,
+    probe: Probe,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = Planner::try_new(state, request)?;
+    let Probe { files, pending, report, share_left, .. } = probe;
+    let mut work = planner.sort_out(files, pending.as_deref()).await?;
+    if planner.output.fields().is_empty() && planner.predicate.is_none() {
+        work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
+    }
+    if let Some(limit) = request.limit {
+        work.cut(limit as u64);
+    }
+    let statistics = planner.statistics(&work, &report, share_left).await?;
+    let without_null = planner.without_null(&work)?;
+    planner.learn_pages(&work).await;
+    let (certain, gaps_of_certain) = planner.certain_scan(&work)?;
+    let (checked, gaps_of_checked) = planner.checked_scan(&work)?;
+    let (of_pending, gaps_of_pending) = planner.pending_scans(&work)?;
+    Ok(Arc::new(LakemarkScanExec::new(ScanParts {
+        named: Arc::clone(&planner.output),
+        schema: planner.output,
+        counted: work.counted,
+        statistics,
+        without_null,
+        certain,
+        checked,
+        pending: of_pending,
+        held: planner.held,
+        footers: planner.footers,
+        gaps_closed: gaps_of_certain + gaps_of_checked + gaps_of_pending,
+        fetch: request.limit,
+        summary: summary(request, &report, pending.as_deref()),
+        report,
+        facts: request.facts.clone(),
+        prober: request.prober.clone(),
+    })))
+}
+
+fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&PendingRows>) -> String {
+    let mut text = format!(
+        "table={}, files={}, files_pruned={}, files_unknown={}, rows_certain={}, rows_uncertain={}",
+        request.location,
+        report.files_total,
+        report.files_pruned,
+        report.files_unknown,
+        report.rows_certain,
+        report.rows_uncertain
+    );
+    if let Some(pending) = pending {
+        text.push_str(&format!(", rows_pending={}", pending.row_count()));
+    }
+    if let Some(filter) = conjunction(request.filters.iter().cloned()) {
+        text.push_str(&format!(", predicate={}", text_of(&filter)));
+    }
+    let left_out: Vec<&str> = report
+        .leaves
+        .iter()
+        .filter(|leaf| leaf.reason == Some(Reason::ScanIsCheaper))
+        .map(|leaf| leaf.text.as_str())
+        .collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!(", {}=[{}]", Reason::ScanIsCheaper, left_out.join(", ")));
+    }
+    text
+}
+
+/// Rows per row group of a file, and the rows to be read.
+type ChosenRows = (Vec<u32>, RowSet);
+
+/// The files of a snapshot, by what has to be done with them.
+#[derive(Default)]
+struct Work<'a> {
+    /// Rows of which only the number matters.
+    counted: u64,
+    /// Rows to be read as they are.
+    certain: Vec<(Placed<'a>, Vec<u32>, RowSet)>,
+    /// Files to be read with the predicate: all rows, or those given.
+    checked: Vec<(Placed<'a>, Option<ChosenRows>)>,
+    /// Rows that are in no data file yet, to be read with the predicate.
+    pending: Option<&'a PendingRows>,
+}
+
+impl Work<'_> {
+    fn certain_rows(&self) -> u64 {
+        self.counted + self.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum::<u64>()
+    }
+
+    /// Any `limit` rows are an answer: certain rows come first, and the rest of the table is left
+    /// alone if they suffice.
+    fn cut(&mut self, limit: u64) {
+        self.counted = self.counted.min(limit);
+        let mut left = limit - self.counted;
+        for (_, _, rows) in &mut self.certain {
+            *rows = first_rows(rows, left);
+            left -= u64::from(rows.len());
+        }
+        self.certain.retain(|(_, _, rows)| !rows.is_empty());
+        if left == 0 {
+            self.checked.clear();
+            self.pending = None;
+        }
+    }
+}
+
+/// When a scan of files ends, and what it hands on until then.
+#[derive(Clone, Copy)]
+struct End {
+    limit: Option<usize>,
+    /// Rows of a batch, if not as many as the session says.
+    batch_rows: Option<usize>,
+}
+
+/// Files of one kind: what reads them, and what is in them.
+struct FileSource {
+    footers: Footers,
+    schema: TableSchema,
+}
+
+struct Planner<'a> {
+    state: &'a dyn Session,
+    request: &'a ScanRequest<'a>,
+    footers: Footers,
+    known: Arc<KnownFiles>,
+    /// What the scan holds of runs.
+    held: Held,
+    /// Columns of files, then partition columns.
+    table_schema: TableSchema,
+    /// What the operator gives.
+    output: SchemaRef,
+    /// The output's columns as positions in `table_schema`.
+    columns: Vec<usize>,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+impl<'a> Planner<'a> {
+    fn try_new(state: &'a dyn Session, request: &'a ScanRequest<'a>) -> Result<Self> {
+        let snapshot = request.snapshot;
+        let schema = request.types.of_table(snapshot);
+        let output = match request.projection {
+            Some(projection) => Arc::new(schema.project(projection)?),
+            None => schema,
+        };
+        let partitions: Vec<FieldRef> =
+            snapshot.partition_columns().iter().map(|field| Arc::new(field.clone())).collect();
+        let table_schema =
+            TableSchema::builder(request.types.of_files(snapshot)).with_table_partition_cols(partitions).build();
+        let all = table_schema.table_schema();
+        let columns =
+            output.fields().iter().map(|field| Ok(all.index_of(field.name())?)).collect::<Result<Vec<_>>>()?;
+        let predicate = match conjunction(request.filters.iter().cloned()) {
+            Some(filter) => {
+                let named = DFSchema::try_from(Arc::clone(all))?;
+                // A session may do without our rules.
+                Some(state.create_physical_expr(without_losses(filter)?.data, &named)?)
+            }
+            None => None,
+        };
+        let footers = Footers::new(snapshot, state.runtime_env().cache_manager.get_file_metadata_cache());
+        let known = KnownFiles::of(snapshot);
+        Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
+    }
+
+    async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p PendingRows>) -> Result<Work<'p>>
+    where
+        'a: 'p,
+    {
+        let count_only = self.output.fields().is_empty();
+        let mut work = Work { pending, ..Work::default() };
+        let mut unknown = Vec::new();
+        for ((place, file), probe) in self.request.snapshot.files().iter().enumerate().zip(probes) {
+            let file = Placed { place, file };
+            match probe {
+                FileProbe::Counted { rows } if count_only => work.counted += rows,
+                // Counts were not asked for, so there are none; if there were, they would be of no use.
+                FileProbe::Counted { .. } | FileProbe::Unknown => unknown.push(file),
+                FileProbe::Known { row_groups, certain, uncertain } => {
+                    if !uncertain.is_empty() {
+                        work.checked.push((file, Some((row_groups.clone(), uncertain))));
+                    }
+                    if count_only {
+                        work.counted += u64::from(certain.len());
+                    } else if !certain.is_empty() {
+                        work.certain.push((file, row_groups, certain));
+                    }
+                }
+            }
+        }
+        let count_whole = count_only && self.predicate.is_none();
+        let footers = self.footers_of(&unknown, count_whole).await?;
+        for (file, row_groups) in unknown.into_iter().zip(footers) {
+            let Some(row_groups) = row_groups else {
+                work.checked.push((file, None));
+                continue;
+            };
+            let live = live_rows(&file, &row_groups)?;
+            if count_whole {
+                work.counted += u64::from(live.len());
+            } else if !live.is_empty() {
+                work.checked.push((file, Some((row_groups, live))));
+            }
+        }
+        Ok(work)
+    }
+
+    /// Row groups of files about which nothing is known, where they are needed: to take deleted
+    /// rows out, or to count.
+    async fn footers_of(&self, files: &[Placed<'_>], all: bool) -> Result<Vec<Option<Vec<u32>>>> {
+        let wanted: Vec<Option<ObjectMeta>> =
+            files.iter().map(|file| (all || file.deleted.is_some()).then(|| file.meta.clone())).collect();
+        futures::stream::iter(wanted.into_iter().map(|meta| async move {
+            match meta {
+                None => Ok(None),
+                Some(meta) => self.footers.row_groups(&meta).await.map(Some),
+            }
+        }))
+        .buffered(CONCURRENT_FOOTERS)
+        .try_collect()
+        .await
+    }
+
+    /// The scan of certain rows, if there are any, and how many gaps it closes.
+    fn certain_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
+        if work.certain.is_empty() {
+            return Ok((None, 0));
+        }
+        let partitions = self.state.config().target_partitions().max(1);
+        let limit = self.request.limit;
+        let chosen = work.certain.iter().map(|(_, _, rows)| Some(rows));
+        let closed = self.closed_gaps(&self.table_schema, chosen, None, limit)?;
+        let mut files = Vec::with_capacity(work.certain.len());
+        let known = self.known_statistics(work.certain.iter().map(|(file, _, _)| *file))?;
+        for ((place, (file, row_groups, rows)), known) in work.certain.iter().enumerate().zip(known) {
+            let (whole, read) = opened(partitioned_file(file, known)?, place, Some(rows), closed.as_ref());
+            let pages = self.known.pages_of(file.place, &file.meta, row_groups, &self.footers);
+            files.push((whole, FileAccess::of(row_groups, read.unwrap_or(rows), pages)));
+        }
+        let end = End { limit, batch_rows: None };
+        let scan =
+            self.file_scan(self.data_files(), share(files, partitions), &self.columns, None, end, closed.as_ref())?;
+        let scan = self.filtered(scan, &self.columns, None, closed.as_ref())?;
+        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+    }
+
+    /// The scan of all other rows of data files, if there are any, and how many gaps it closes.
+    fn checked_scan(&self, work: &Work<'_>) -> Result<(Option<Arc<dyn ExecutionPlan>>, u64)> {
+        if work.checked.is_empty() {
+            return Ok((None, 0));
+        }
+        let partitions = self.state.config().target_partitions().max(1);
+        let (read, prunable, limit) = self.reading();
+        let chosen = work.checked.iter().map(|(_, chosen)| chosen.as_ref().map(|(_, rows)| rows));
+        let closed = self.closed_gaps(&self.table_schema, chosen, prunable.as_ref(), limit)?;
+        let mut files = Vec::with_capacity(work.checked.len());
+        let known = self.known_statistics(work.checked.iter().map(|(file, _)| *file))?;
+        for ((place, (file, chosen)), known) in work.checked.iter().enumerate().zip(known) {
+            let rows = chosen.as_ref().map(|(_, rows)| rows);
+            let (whole, rows) = opened(partitioned_file(file, known)?, place, rows, closed.as_ref());
+            match (chosen, rows) {
+                (Some((row_groups, _)), Some(rows)) => {
+                    if !rows.is_empty() {
+                        files.push(whole.with_extension(plan_of(row_groups, rows)));
+                    }
+                }
+                _ => files.push(whole),
+            }
+        }
+        let groups = FileGroup::new(files).split_files(partitions);
+        let end = End { limit, batch_rows: self.batch_rows(work, closed.as_ref()) };
+        let scan = self.file_scan(self.data_files(), groups, &read, prunable.as_ref(), end, closed.as_ref())?;
+        let scan = self.repartitioned(scan, partitions)?;
+        let scan = self.filtered(scan, &read, self.predicate.as_ref(), closed.as_ref())?;
+        Ok((Some(scan), closed.map_or(0, |closed| closed.count)))
+    }
+
+    /// Rows of a batch where reading ends with a limit: a batch of chosen rows reaches as far into a file as one of all rows
+    /// would, so that little is decoded beyond the last row that is wanted. None for batches of the usual size: all rows of a
+    /// file are read, or the reader filters, whose batches are of rows that pass.
+    fn batch_rows(&self, work: &Work<'_>, closed: Option<&ClosedGaps>) -> Option<usize> {
+        let limit = self.request.limit?;
+        if self.reader_filters() {
+            return None;
+        }
+        let whole = self.state.config().batch_size();
+        let (mut chosen, mut reached) = (0, 0);
+        for (place, (_, rows)) in work.checked.iter().enumerate() {
+            let (_, rows) = rows.as_ref()?;
+            let read = closed.and_then(|closed| closed.read(place)).unwrap_or(rows);
+            chosen += u64::from(read.len());
+            reached += reach(read, whole);
+        }
+        let share = chosen as f64 / reached.max(1) as f64;
+        Some(((whole as f64 * share) as usize).max(limit).max(Reading::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
+    }
+
+    /// Closes gaps of files of which these rows are chosen. Not for a limit, which counts the rows that are read, and not where the reader
+    /// filters: it would ask the predicate of rows that are hidden. Nor for a lambda: closing a gap takes two more columns.
+    fn closed_gaps<'r>(
+        &self,
+        schema: &TableSchema,
+        chosen: impl Iterator<Item = Option<&'r RowSet>>,
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Result<Option<ClosedGaps>> {
+        if limit.is_some() || self.reader_filters() || have_lambdas(self.predicate.iter())? {
+            return Ok(None);
+        }
+        Ok(ClosedGaps::of(schema, chosen, prunable.is_some()))
+    }
+
+    fn reader_filters(&self) -> bool {
+        self.state.default_table_options().parquet.global.pushdown_filters
+    }
+
+    /// Data files of the table.
+    fn data_files(&self) -> FileSource {
+        FileSource { footers: self.footers.clone(), schema: self.table_schema.clone() }
+    }
+
+    /// A scan of these columns of files, and of those that tell rows apart if gaps are closed.
+    fn file_scan(
+        &self,
+        from: FileSource,
+        groups: Vec<FileGroup>,
+        columns: &[usize],
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        end: End,
+        closed: Option<&ClosedGaps>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let own = from.schema.table_schema().fields().len();
+        let schema = closed.map_or(&from.schema, ClosedGaps::schema);
+        let columns = columns.iter().copied().chain(own..schema.table_schema().fields().len()).collect();
+        let reader: Arc<dyn ParquetFileReaderFactory> = Arc::new(from.footers);
+        let mut source = ParquetSource::new(schema.clone())
+            .with_table_parquet_options(self.state.default_table_options().parquet)
+            .with_parquet_file_reader_factory(reader)
+            .with_enable_page_index(true);
+        if let Some(predicate) = prunable {
+            source = source.with_predicate(Arc::clone(predicate));
+        }
+        // The reader factory holds the table's own store; the URL only has to be one that every
+        // session knows.
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), Arc::new(source))
+            .with_file_groups(groups)
+            .with_limit(end.limit)
+            .with_batch_size(end.batch_rows)
+            .with_projection_indices(Some(columns))?
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    /// The scans of rows that are in no data file yet, those of runs and those in memory, and how many gaps they close.
+    fn pending_scans(&self, work: &Work<'_>) -> Result<(Vec<Arc<dyn ExecutionPlan>>, u64)> {
+        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.pending_store()) else {
+            return Ok((Vec::new(), 0));
+        };
+        let (read, prunable, limit) = self.reading();
+        // In runs partition columns stand like all others.
+        let all = self.table_schema.table_schema().fields().iter();
+        let schema =
+            Arc::new(Schema::new(all.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>()));
+        let (mut scans, mut gaps) = (Vec::new(), 0);
+        if !pending.files.is_empty() {
+            let source = FileSource {
+                footers: self.footers.pending(store, self.held.clone()),
+                schema: TableSchema::builder(Arc::clone(&schema)).build(),
+            };
+            let (scan, closed) = self.run_scan(source, pending, &read, prunable.as_ref(), limit)?;
+            scans.push(scan);
+            gaps += closed;
+        }
+        if !pending.batches.is_empty() {
+            let rows = pending.batches.iter().map(|batch| in_order_of(batch, &schema)).collect::<Result<Vec<_>>>()?;
+            let scan = MemorySourceConfig::try_new_exec(&[rows], Arc::clone(&schema), Some(read.clone()))?;
+            scans.push(self.filtered(scan, &read, self.predicate.as_ref(), None)?);
+        }
+        Ok((scans, gaps))
+    }
+
+    /// The scan of the rows of runs that count, between which others may stand (deletes, and rows that are newer elsewhere), and how many gaps it closes.
+    fn run_scan(
+        &self,
+        source: FileSource,
+        pending: &PendingRows,
+        read: &[usize],
+        prunable: Option<&Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, u64)> {
+        let chosen = pending.files.iter().map(|file| Some(&file.rows));
+        let closed = self.closed_gaps(&source.schema, chosen, prunable, limit)?;
+        let mut files = Vec::with_capacity(pending.files.len());
+        for (place, file) in pending.files.iter().enumerate() {
+            let whole = PartitionedFile::new_from_meta(file.meta.clone());
+            let (whole, rows) = opened(whole, place, Some(&file.rows), closed.as_ref());
+            let rows = rows.unwrap_or(&file.rows);
+            if !rows.is_empty() {
+                files.push(whole.with_extension(plan_of(&file.row_groups, rows)));
+            }
+        }
+        // Each partition holds a row group.
+        let fit = pending.memory_bytes / pending.row_group_bytes.max(1);
+        let partitions = self.state.config().target_partitions();
+        let partitions = partitions.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1);
+        let groups = FileGroup::new(files).split_files(partitions);
+        let end = End { limit, batch_rows: None };
+        let scan = self.file_scan(source, groups, read, prunable, end, closed.as_ref())?;
+        let scan = self.repartitioned(scan, partitions)?;
+        let scan = self.filtered(scan, read, self.predicate.as_ref(), closed.as_ref())?;
+        Ok((scan, closed.map_or(0, |closed| closed.count)))
+    }
+
+    /// Which columns a scan with the predicate reads, what zone maps may judge of it, and its limit.
+    fn reading(&self) -> (Vec<usize>, Option<Arc<dyn PhysicalExpr>>, Option<usize>) {
+        let Some(predicate) = &self.predicate else { return (self.columns.clone(), None, self.request.limit) };
+        let mut read: BTreeSet<usize> = self.columns.iter().copied().collect();
+        read.extend(collect_columns(predicate).iter().map(|column| column.index()));
+        (read.into_iter().collect(), prunable(predicate, self.table_schema.table_schema()), None)
+    }
+
+    /// The rows of a scan of the columns `read` that are chosen where gaps were closed, and that the predicate chooses, as the operator's output.
+    fn filtered(
+        &self,
+        scan: Arc<dyn ExecutionPlan>,
+        read: &[usize],
+        predicate: Option<&Arc<dyn PhysicalExpr>>,
+        closed: Option<&ClosedGaps>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let predicate = predicate.map(|predicate| reassign_expr_columns(Arc::clone(predicate), &scan.schema()));
+        let filter = match (closed, predicate.transpose()?) {
+            (Some(closed), predicate) => closed.filter(read.len(), predicate),
+            (None, Some(predicate)) => predicate,
+            (None, None) => return Ok(scan),
+        };
+        let place = |column: &usize| {
+            let place = read.iter().position(|have| have == column);
+            place.ok_or_else(|| internal_datafusion_err!("column {column} is not read"))
+        };
+        let output = self.columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        // A filter gathers whole batches of rows that pass: with the limit it stops at the first batch that has enough.
+        let filter = FilterExecBuilder::new(filter, scan).apply_projection(Some(output))?;
+        let filter = filter.with_fetch(self.request.limit).build()?;
+        Ok(projection::of_fields(&filter)?.unwrap_or_else(|| Arc::new(filter)))
+    }
+
+    /// Large files are cut into byte ranges, as DataFusion does with its own tables.
+    fn repartitioned(&self, scan: Arc<dyn ExecutionPlan>, partitions: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let cut = scan.repartitioned(partitions, self.state.config_options())?;
+        Ok(cut.unwrap_or(scan))
+    }
+}
+
+/// The rows that a reader passes to read these, but that it skips gaps of more than so many at once.
+fn reach(rows: &RowSet, gap: usize) -> u64 {
+    let (mut reached, mut end) = (0, None);
+    for range in rows.iter_ranges() {
+        let before = end.map_or(0, |end| u64::from(range.start - end));
+        reached += before.min(gap as u64) + u64::from(range.end - range.start);
+        end = Some(range.end);
+    }
+    reached
+}
+
+/// The columns of a batch as this schema has them.
+fn in_order_of(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |field: &FieldRef| Ok(cast(batch.column(batch.schema().index_of(field.name())?), field.data_type())?);
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+fn live_rows(file: &DataFile, row_groups: &[u32]) -> Result<RowSet> {
+    let rows = row_groups
+        .iter()
+        .try_fold(0u32, |sum, &rows| sum.checked_add(rows))
+        .ok_or_else(|| datafusion::common::exec_datafusion_err!("{} has more than {} rows", file.path, u32::MAX))?;
+    let all = RowSet::full(rows);
+    match &file.deleted {
+        None => Ok(all),
+        Some(deleted) if deleted.universe() == rows => Ok(all.minus(deleted)),
+        // A vector over fewer or more rows than the file has: the rows beyond are not deleted.
+        Some(deleted) => Ok(all.minus(&RowSet::from_rows(deleted.iter().collect(), rows))),
+    }
+}
+
+/// The file at a place of the work, and the rows to read of it, if some are chosen.
+fn opened<'r>(
+    file: PartitionedFile,
+    place: usize,
+    chosen: Option<&'r RowSet>,
+    closed: Option<&'r ClosedGaps>,
+) -> (PartitionedFile, Option<&'r RowSet>) {
+    match closed {
+        None => (file, chosen),
+        Some(closed) => (closed.number(place, file), closed.read(place).or(chosen)),
+    }
+}
+
+/// A file with its statistics if they are known: a filter that comes while the query runs may rule the file out, and what comes first
+/// in an order is read first.
+fn partitioned_file(file: &DataFile, known: Option<Arc<Statistics>>) -> Result<PartitionedFile> {
+    let values =
+        file.partition_values.iter().map(|value| ScalarValue::try_from_array(value, 0)).collect::<Result<Vec<_>>>()?;
+    let whole = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
+    // With those of partition columns each file would have a copy, in which a value of NULL is called none.
+    let statistics = known.filter(|_| file.partition_values.is_empty());
+    Ok(PartitionedFile { statistics, ..whole })
+}

@@ -1,0 +1,237 @@
+//! What the engine is told of a planned scan: the statistics of what is read of its files, and of what a predicate leaves of these.
+
+use std::sync::Arc;
+
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, Statistics, exec_err};
+use datafusion::datasource::physical_plan::{FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use futures::future::join_all;
+use lakemark_table::{PendingRows, ProbeReport};
+
+use super::{Planner, Work};
+use crate::read::access::{Pages, is_worth_cutting};
+use crate::read::statistics::{
+    Placed, Read, StatisticsReader, share_of, with_pending, without_far_dates, without_nulls,
+};
+
+impl Planner<'_> {
+    /// What the engine is told of the scan; `share_left` is what the index expects a predicate to leave of the rows that are read with it. With
+    /// a limit the engine is told the number of rows alone: then not all files are opened.
+    pub(super) async fn statistics(
+        &self,
+        work: &Work<'_>,
+        report: &ProbeReport,
+        share_left: Option<f64>,
+    ) -> Result<Statistics> {
+        let rows = row_count(work, report);
+        let wants_columns = self.state.config().collect_statistics() && !self.output.fields().is_empty();
+        if !wants_columns || self.request.limit.is_some() {
+            return Ok(self.of_rows(rows));
+        }
+        match self.of_columns(work, share_left).await {
+            // What cannot be estimated can still be read, or says itself why not.
+            Err(_) => Ok(self.of_rows(rows)),
+            Ok(known) => Ok(self.with_distinct(known).await),
+        }
+    }
+
+    /// What the number of rows tells alone: also bytes, if the columns are of fixed width.
+    fn of_rows(&self, rows: Precision<usize>) -> Statistics {
+        let mut statistics = Statistics::new_unknown(&self.output).with_num_rows(rows);
+        statistics.calculate_total_byte_size(&self.output);
+        statistics
+    }
+
+    /// With the numbers of different values that an index knows, if the table is joined. None is called exact: values that are equal to the engine
+    /// may be two to an index.
+    async fn with_distinct(&self, mut statistics: Statistics) -> Statistics {
+        if !self.request.is_joined || self.request.facts.is_none() {
+            return statistics;
+        }
+        let names = self.output.fields().iter().map(|field| field.name());
+        let known = join_all(names.map(|name| self.distinct_values(name))).await;
+        let rows = statistics.num_rows.get_value().copied().unwrap_or(usize::MAX);
+        for (column, known) in statistics.column_statistics.iter_mut().zip(known) {
+            let Some(known) = known else { continue };
+            let count = usize::try_from(known).unwrap_or(usize::MAX).min(rows);
+            let likely = column.distinct_count.get_value().map_or(count, |other| count.min(*other));
+            column.distinct_count = Precision::Inexact(likely);
+        }
+        statistics
+    }
+
+    /// About how many different values a column has, by its index.
+    async fn distinct_values(&self, column: &str) -> Option<u64> {
+        if let Some(known) = self.known.distinct_of(column) {
+            return known;
+        }
+        // A directory that cannot be read now may be read for the next plan.
+        let found = self.request.snapshot.distinct_values(column).await.ok()?;
+        self.known.found_distinct(column, found);
+        found
+    }
+
+    async fn of_columns(&self, work: &Work<'_>, share_left: Option<f64>) -> Result<Statistics> {
+        let (read, _, _) = self.reading();
+        let read = if work.checked.is_empty() { &self.columns } else { &read };
+        let certain = work.certain.iter().map(|(file, _, rows)| (*file, Some(u64::from(rows.len()))));
+        let certain = self.merged(read, certain.collect()).await?;
+        let checked =
+            work.checked.iter().map(|(file, chosen)| (*file, chosen.as_ref().map(|(_, rows)| u64::from(rows.len()))));
+        let checked = self.merged(read, checked.collect()).await?;
+        let certain = certain.map(|statistics| {
+            let mut projected = statistics.project(Some(&self.columns));
+            projected.calculate_total_byte_size(&self.output);
+            projected
+        });
+        let all = checked.as_ref().and_then(|checked| checked.num_rows.get_value().copied());
+        let checked = checked.map(|statistics| self.estimated(read, statistics)).transpose()?;
+        let checked = checked.map(|statistics| match (all, share_left) {
+            (Some(all), Some(share)) => with_rows(&statistics, all as f64 * share),
+            _ => statistics,
+        });
+        let passing = checked.as_ref().and_then(|checked| checked.num_rows.get_value().copied());
+        let pending = pending_rows(work, all, passing);
+        let pending = if self.predicate.is_none() { pending } else { pending.to_inexact() };
+        let mut of_files: Vec<Statistics> = certain.into_iter().chain(checked).collect();
+        if of_files.is_empty() {
+            let none = Statistics::new_unknown(&self.output).with_num_rows(Precision::Exact(0));
+            return Ok(with_pending(none, pending));
+        }
+        let is_exact = of_files.iter().all(|statistics| matches!(statistics.num_rows, Precision::Exact(_)));
+        // Bounds of no row are NULL.
+        if of_files.iter().any(has_rows) {
+            of_files.retain(has_rows);
+        }
+        without_nulls(&mut of_files);
+        let of_files = Statistics::try_merge_iter(&of_files, &self.output)?;
+        Ok(with_pending(if is_exact { of_files } else { of_files.to_inexact() }, pending))
+    }
+
+    /// For each column of the output whether no row of it is NULL, by what is known of the files by now. It is asked where rows are joined.
+    pub(super) fn without_null(&self, work: &Work<'_>) -> Result<Vec<bool>> {
+        if !self.request.is_joined || work.pending.is_some_and(|pending| pending.row_count() > 0) {
+            return Ok(Vec::new());
+        }
+        let certain = work.certain.iter().map(|(file, _, _)| *file);
+        let known = self.known_statistics(certain.chain(work.checked.iter().map(|(file, _)| *file)))?;
+        let is_full = |statistics: &Option<Arc<Statistics>>, column: usize| {
+            let column = statistics.as_ref().and_then(|statistics| statistics.column_statistics.get(column));
+            column.is_some_and(|column| column.null_count == Precision::Exact(0))
+        };
+        let is_whole = |column: &usize| known.iter().all(|statistics| is_full(statistics, *column));
+        Ok(self.columns.iter().map(is_whole).collect())
+    }
+
+    /// What is known of data files as a whole.
+    pub(super) fn known_statistics<'f>(
+        &self,
+        files: impl Iterator<Item = Placed<'f>> + Clone,
+    ) -> Result<Vec<Option<Arc<Statistics>>>> {
+        Ok(self.statistics_reader(&[])?.kept(files))
+    }
+
+    /// What reads the statistics of these columns of the files.
+    fn statistics_reader(&self, columns: &[usize]) -> Result<StatisticsReader<'_>> {
+        let of = (self.request.snapshot, self.request.types);
+        let from = (&self.footers, self.known.as_ref());
+        StatisticsReader::new(self.state, of, from, self.table_schema.file_schema(), columns)
+    }
+
+    /// The statistics of what is read of these files together, column by column of the table; of those that are not read nothing is known.
+    async fn merged(&self, read: &[usize], files: Vec<(Placed<'_>, Option<u64>)>) -> Result<Option<Statistics>> {
+        let file_schema = self.table_schema.file_schema();
+        let own = file_schema.fields().len();
+        let of_files: Vec<usize> = read.iter().copied().filter(|column| *column < own).collect();
+        let reader = self.statistics_reader(&of_files)?;
+        let files: Vec<_> = files.into_iter().map(|(file, rows)| Read { file, rows }).collect();
+        if self.may_be_answered() && !reader.knows(&files) {
+            return exec_err!("no file is opened where the index may answer");
+        }
+        let Some(mut merged) = reader.of(&files).await? else { return Ok(None) };
+        let all = self.table_schema.table_schema();
+        let found = std::mem::replace(&mut merged.column_statistics, Statistics::unknown_column(all));
+        let places = of_files.into_iter().chain(own..all.fields().len());
+        for (place, column) in places.zip(found) {
+            if let Some(unknown) = merged.column_statistics.get_mut(place) {
+                *unknown = column;
+            }
+        }
+        Ok(Some(merged))
+    }
+
+    /// Whether the index may answer in place of this scan, which opens no file then.
+    fn may_be_answered(&self) -> bool {
+        self.request.facts.is_some() && !self.request.is_joined
+    }
+
+    /// What is left of rows with these statistics by the predicate, as the engine estimates it of its own scans, with the output's columns.
+    fn estimated(&self, read: &[usize], statistics: Statistics) -> Result<Statistics> {
+        let source = Arc::new(ParquetSource::new(self.table_schema.clone()));
+        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+            .with_projection_indices(Some(read.to_vec()))?
+            .with_statistics(without_far_dates(statistics))
+            .build();
+        let scan = self.filtered(DataSourceExec::from_data_source(config), read, self.predicate.as_ref(), None)?;
+        let found = StatisticsContext::new().compute(scan.as_ref(), &StatisticsArgs::new())?;
+        // A filter calls the value of `x = 4` exact, though no row may be left.
+        let is_exact = self.predicate.is_none();
+        let found = Arc::unwrap_or_clone(found);
+        Ok(if is_exact { found } else { found.to_inexact() })
+    }
+
+    /// Reads the footers of files that have more than a partition's share of the certain rows, unless something knows of them: whether such a
+    /// file is cut depends on its pages. They are fewer than partitions. A footer that cannot be read is a matter of the reader.
+    pub(super) async fn learn_pages(&self, work: &Work<'_>) {
+        if self.request.limit.is_some() {
+            return;
+        }
+        let partitions = self.state.config().target_partitions().max(1) as u64;
+        let all: u64 = work.certain.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
+        let large = work.certain.iter().filter(|(file, _, rows)| {
+            let rows = u64::from(rows.len());
+            is_worth_cutting(rows) && rows * partitions > all && !self.known.has_pages(file.place)
+        });
+        join_all(large.map(|(file, _, _)| async {
+            if let Ok(footer) = self.footers.fetch(&file.meta).await {
+                self.known.found_pages(file.place, Pages::of(&footer));
+            }
+        }))
+        .await;
+    }
+}
+
+/// The same of so many rows.
+fn with_rows(statistics: &Statistics, rows: f64) -> Statistics {
+    let found = statistics.num_rows.get_value().map_or(1.0, |found| (*found).max(1) as f64);
+    share_of(statistics, rows / found).with_num_rows(Precision::Inexact(rows as usize))
+}
+
+fn has_rows(statistics: &Statistics) -> bool {
+    statistics.num_rows.get_value() != Some(&0)
+}
+
+/// How many pending rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
+fn pending_rows(work: &Work<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
+    let pending = work.pending.map_or(0, PendingRows::row_count);
+    let pending = Precision::Exact(usize::try_from(pending).unwrap_or(usize::MAX));
+    match (all, passing) {
+        (Some(all), Some(passing)) if passing < all => pending.with_estimated_selectivity(passing as f64 / all as f64),
+        _ => pending,
+    }
+}
+
+/// The number of rows, as far as the probe knows it.
+fn row_count(work: &Work<'_>, report: &ProbeReport) -> Precision<usize> {
+    let Ok(rows) = usize::try_from(work.certain_rows()) else { return Precision::Absent };
+    match work.checked.is_empty() && work.pending.is_none() {
+        true => Precision::Exact(rows),
+        false if report.files_unknown == 0 => {
+            Precision::Inexact(rows + usize::try_from(report.rows_uncertain).unwrap_or(0))
+        }
+        false => Precision::Absent,
+    }
+}

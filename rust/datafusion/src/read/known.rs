@@ -1,0 +1,135 @@
+//! What planning knows of the data files of a snapshot and keeps with it: the next scan of the same files looks none of them up by name.
+//!
+//! Statistics of single files belong to the session, which remembers as many as it has memory for; here is where they are. Those of all files together
+//! are kept here, column by column.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Statistics};
+use lakemark_table::Snapshot;
+use object_store::ObjectMeta;
+
+use crate::expr::types::Types;
+use crate::read::access::{Pages, do_pages_matter};
+use crate::read::reader::Footers;
+
+/// What is known of the files of a snapshot, by their places in it.
+#[derive(Default)]
+pub(crate) struct KnownFiles {
+    declared: Mutex<KnownStatistics>,
+    views: Mutex<KnownStatistics>,
+    pages: Mutex<HashMap<usize, Pages>>,
+    /// About how many different values columns have, as far as an index tells.
+    distinct: Mutex<HashMap<String, Option<u64>>>,
+}
+
+/// The statistics of files whose texts have one type.
+#[derive(Default)]
+struct KnownStatistics {
+    /// None of a file that the session was not asked about yet.
+    files: Vec<Option<Weak<Statistics>>>,
+    together: Option<Together>,
+}
+
+/// The statistics of all rows of all files: of a column of the files, or of one that folders are named by, where they were asked for.
+struct Together {
+    rows: Precision<usize>,
+    bytes: Precision<usize>,
+    columns: HashMap<usize, ColumnStatistics>,
+}
+
+impl KnownFiles {
+    /// Of this snapshot.
+    pub(crate) fn of(snapshot: &Snapshot) -> Arc<Self> {
+        snapshot.attached()
+    }
+
+    fn statistics(&self, types: Types) -> MutexGuard<'_, KnownStatistics> {
+        let known = match types {
+            Types::Declared => &self.declared,
+            Types::Views => &self.views,
+        };
+        locked(known)
+    }
+
+    /// The statistics of these files, where a session still remembers them; in the outer option those that no session was asked about yet.
+    pub(crate) fn statistics_of(
+        &self,
+        types: Types,
+        places: impl Iterator<Item = usize>,
+    ) -> Vec<Option<Option<Arc<Statistics>>>> {
+        let known = self.statistics(types);
+        places.map(|place| known.files.get(place)?.as_ref().map(Weak::upgrade)).collect()
+    }
+
+    /// Keeps where the statistics of a file are, or that the session has none.
+    pub(crate) fn found(&self, types: Types, place: usize, statistics: Option<&Arc<Statistics>>) {
+        let mut known = self.statistics(types);
+        if known.files.len() <= place {
+            known.files.resize(place + 1, None);
+        }
+        if let Some(file) = known.files.get_mut(place) {
+            *file = Some(statistics.map_or_else(Weak::new, Arc::downgrade));
+        }
+    }
+
+    /// The statistics of all files together, of these columns; none if one of them was not asked for before.
+    pub(crate) fn together(&self, types: Types, columns: &[usize]) -> Option<Statistics> {
+        let known = self.statistics(types);
+        let together = known.together.as_ref()?;
+        let found = columns.iter().map(|column| together.columns.get(column).cloned());
+        let column_statistics = found.collect::<Option<_>>()?;
+        Some(Statistics { num_rows: together.rows, total_byte_size: together.bytes, column_statistics })
+    }
+
+    /// Keeps those of these columns.
+    pub(crate) fn found_together(&self, types: Types, columns: &[usize], found: &Statistics) {
+        let mut known = self.statistics(types);
+        let together = known.together.get_or_insert_with(|| Together {
+            rows: found.num_rows,
+            bytes: found.total_byte_size,
+            columns: HashMap::new(),
+        });
+        together.columns.extend(columns.iter().copied().zip(found.column_statistics.iter().cloned()));
+    }
+
+    /// Whether the pages of a file of these row groups have an index, where that matters; not if nobody has seen its footer.
+    pub(crate) fn pages_of(&self, place: usize, meta: &ObjectMeta, row_groups: &[u32], footers: &Footers) -> Pages {
+        if !do_pages_matter(row_groups) {
+            return Pages::Unindexed;
+        }
+        let known = locked(&self.pages).get(&place).copied();
+        if let Some(pages) = known {
+            return pages;
+        }
+        let Some(pages) = footers.pages_of(meta) else { return Pages::Unindexed };
+        self.found_pages(place, pages);
+        pages
+    }
+
+    /// Whether the footer of a file was seen, which tells of its pages.
+    pub(crate) fn has_pages(&self, place: usize) -> bool {
+        locked(&self.pages).contains_key(&place)
+    }
+
+    /// Keeps whether they have one.
+    pub(crate) fn found_pages(&self, place: usize, pages: Pages) {
+        locked(&self.pages).insert(place, pages);
+    }
+
+    /// About how many different values a column has. The outer option says whether that was asked before.
+    pub(crate) fn distinct_of(&self, column: &str) -> Option<Option<u64>> {
+        locked(&self.distinct).get(column).copied()
+    }
+
+    /// Keeps that.
+    pub(crate) fn found_distinct(&self, column: &str, values: Option<u64>) {
+        locked(&self.distinct).insert(column.to_owned(), values);
+    }
+}
+
+fn locked<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}

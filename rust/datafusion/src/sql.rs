@@ -1,0 +1,15 @@
+//! SQL: sessions, statements and catalogs.
+//!
+//! Uses `plan` and the rooms below it; `api` uses its sessions.
+//!
+//! Invariant: what DataFusion's parser and planner understand is theirs; only our statements are ours.
+
+pub(crate) mod dml;
+pub(crate) mod factory;
+pub(crate) mod parameters;
+pub(crate) mod schema;
+pub(crate) mod session;
+pub(crate) mod shortcut;
+pub(crate) mod statement;
+pub(crate) mod unreadable;
+pub(crate) mod versions;

@@ -1,0 +1,399 @@
+//! What a statement that changes a table of ours must not say, and what its columns are called. It is looked at before it is planned.
+//!
+//! The engine's planner passes over parts of such statements: the join in `UPDATE t JOIN s … SET`, a `TABLESAMPLE`, the qualifier in `SET other.a = 1`,
+//! the second one of two values for a column. Wrong rows would be changed then. Other parts it refuses without a word on what to do instead.
+//!
+//! In queries of any statement it forgets `WITH ROLLUP`, and `ORDER BY ALL` of a `UNION`. These are refused everywhere.
+//!
+//! Columns that are written get the names that the engine looks for: an unquoted one is folded as everywhere else, which `UPDATE` does not do.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::common::TableReference;
+use datafusion::datasource::TableType;
+use datafusion::error::Result as EngineResult;
+use datafusion::execution::SessionState;
+use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
+use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
+use datafusion::sql::sqlparser::ast::{
+    Assignment, AssignmentTarget, Delete, FromTable, GroupByExpr, GroupByWithModifier, Ident, Insert, Merge,
+    MergeAction, ObjectName, ObjectNamePart, OrderByKind, Query, Select, SetExpr, SqliteOnConflict, Statement,
+    TableAlias, TableFactor, TableObject, Update, Visit, Visitor,
+};
+use lakemark_table::{Error, ErrorKind};
+
+use crate::error::to_engine;
+use crate::plan::provider::LakemarkTable;
+use crate::sql::schema::registered;
+
+/// A part of a statement, and what to do instead.
+type Part = (&'static str, &'static str);
+
+const MERGE: &str = "use MERGE INTO t USING s ON … WHEN MATCHED THEN UPDATE SET …";
+const NO_ROWS_BACK: Part = ("RETURNING", "ask for the rows with a SELECT");
+const NO_OUTPUT: Part = ("OUTPUT", "ask for the rows with a SELECT");
+const NO_HINT: Part = ("a hint", "leave it out");
+const NO_ORDER: Part = ("ORDER BY", "choose the rows with WHERE … IN (SELECT … ORDER BY … LIMIT …)");
+
+/// Refuses what the planner passes over in the queries of any statement: their answers would be others.
+pub(super) fn check_queries(statement: &EngineStatement) -> EngineResult<()> {
+    let found = match statement {
+        EngineStatement::Statement(statement) => statement.visit(&mut Querying),
+        EngineStatement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Querying),
+            CopyToSource::Relation(_) => return Ok(()),
+        },
+        EngineStatement::Explain(explain) => return check_queries(&explain.statement),
+        _ => return Ok(()),
+    };
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break((part, instead)) => {
+            Err(to_engine(Error::new(ErrorKind::Unsupported, format!("{part} is not supported; {instead}"))))
+        }
+    }
+}
+
+/// Refuses what cannot be done to a table of ours or to a view, and gives columns that are written their plain names.
+pub(super) async fn check(state: &SessionState, statement: &mut Statement) -> EngineResult<()> {
+    let (name, alias) = match target(statement) {
+        Target::Table { name, alias } => (name.clone(), alias.map(|alias| alias.name.clone())),
+        Target::Query(what) => return Err(invalid(format!("{what} changes a table and no query; name the table"))),
+        Target::Other => return Ok(()),
+    };
+    let fold = state.config_options().sql_parser.enable_ident_normalization;
+    let table = object_name_to_table_reference(name.clone(), fold)?;
+    let Some(provider) = registered(state, &table).await? else { return Ok(()) };
+    if provider.table_type() == TableType::View {
+        return Err(invalid(format!("{name} is a view, and only tables are changed; change the table that it shows")));
+    }
+    if !provider.is::<LakemarkTable>() {
+        return Ok(());
+    }
+    if let Some((part, instead)) = refused(statement) {
+        let text = format!("{part} is not supported in {} of a Lakemark table; {instead}", called(statement));
+        return Err(to_engine(Error::new(ErrorKind::Unsupported, text)));
+    }
+    let catalog = &state.config_options().catalog;
+    let whole = TableReference::from(table.resolve(&catalog.default_catalog, &catalog.default_schema));
+    let alias = alias.map(|alias| TableReference::bare(IdentNormalizer::new(fold).normalize(alias)));
+    Columns { name, whole, alias, fold }.named_plainly(statement)
+}
+
+/// What a statement is about.
+enum Target<'a> {
+    Table {
+        name: &'a ObjectName,
+        alias: Option<&'a TableAlias>,
+    },
+    /// A subquery or a function in its place.
+    Query(&'static str),
+    /// The statement changes no table, or the engine refuses it.
+    Other,
+}
+
+fn target(statement: &Statement) -> Target<'_> {
+    let factor = match statement {
+        Statement::Insert(insert) => {
+            return match &insert.table {
+                TableObject::TableName(name) if !name.0.is_empty() => Target::Table { name, alias: None },
+                TableObject::TableName(_) => Target::Other,
+                _ => Target::Query("INSERT"),
+            };
+        }
+        Statement::Update(update) => &update.table.relation,
+        Statement::Delete(delete) => match tables_of(delete).first() {
+            Some(first) => &first.relation,
+            None => return Target::Other,
+        },
+        Statement::Merge(merge) => &merge.table,
+        _ => return Target::Other,
+    };
+    match factor {
+        TableFactor::Table { name, alias, .. } => Target::Table { name, alias: alias.as_ref() },
+        _ => Target::Query(match statement {
+            Statement::Update(_) => "UPDATE",
+            Statement::Delete(_) => "DELETE",
+            _ => "MERGE",
+        }),
+    }
+}
+
+fn tables_of(delete: &Delete) -> &[datafusion::sql::sqlparser::ast::TableWithJoins] {
+    let (FromTable::WithFromKeyword(tables) | FromTable::WithoutKeyword(tables)) = &delete.from;
+    tables
+}
+
+fn called(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::Insert(Insert { replace_into: true, .. }) => "a REPLACE",
+        Statement::Insert(_) => "an INSERT",
+        Statement::Update(_) => "an UPDATE",
+        Statement::Delete(_) => "a DELETE",
+        _ => "a MERGE",
+    }
+}
+
+/// The first part of a statement that is not supported.
+fn refused(statement: &Statement) -> Option<Part> {
+    let own = match statement {
+        Statement::Insert(insert) => of_insert(insert),
+        Statement::Update(update) => of_update(update),
+        Statement::Delete(delete) => of_delete(delete),
+        Statement::Merge(merge) => of_merge(merge),
+        _ => None,
+    };
+    own.or_else(|| match statement.visit(&mut Reading) {
+        ControlFlow::Break(part) => Some(part),
+        ControlFlow::Continue(()) => None,
+    })
+}
+
+fn first(parts: &[(bool, Part)]) -> Option<Part> {
+    parts.iter().find(|(is_there, _)| *is_there).map(|(_, part)| *part)
+}
+
+fn of_insert(insert: &Insert) -> Option<Part> {
+    const ONE_TABLE: Part = ("INSERT ALL or INSERT FIRST", "insert into each table by itself");
+    const CONFLICT: Part = (
+        "a clause for rows whose key is there already",
+        "use REPLACE INTO for whole rows, or MERGE INTO t USING s ON … WHEN MATCHED … WHEN NOT MATCHED …",
+    );
+    let is_one_table = insert.multi_table_insert_type.is_none()
+        && insert.multi_table_into_clauses.is_empty()
+        && insert.multi_table_when_clauses.is_empty()
+        && insert.multi_table_else_clause.is_none();
+    let is_conflict = insert.on.is_some()
+        || insert.ignore
+        || insert.or.as_ref().is_some_and(|or| !matches!(or, SqliteOnConflict::Replace));
+    first(&[
+        (!is_one_table, ONE_TABLE),
+        (is_conflict, CONFLICT),
+        (
+            insert.partitioned.is_some() || !insert.after_columns.is_empty(),
+            ("PARTITION (…)", "insert the partition columns like all others: INSERT INTO t (…, p) …"),
+        ),
+        (!insert.assignments.is_empty(), ("SET", "use INSERT INTO t (a, b) VALUES (…)")),
+        (insert.table_alias.is_some(), ("an alias of the table", "leave it out")),
+        (insert.insert_alias.is_some(), ("an alias of the rows", "leave it out")),
+        (insert.returning.is_some(), NO_ROWS_BACK),
+        (insert.output.is_some(), NO_OUTPUT),
+        (!insert.optimizer_hints.is_empty() || insert.priority.is_some(), NO_HINT),
+        (insert.settings.is_some(), ("SETTINGS", "use SET before the statement")),
+        (insert.format_clause.is_some(), ("FORMAT", "insert from a query or VALUES")),
+        (insert.source.is_none(), ("DEFAULT VALUES", "give the key in VALUES (…)")),
+    ])
+}
+
+fn of_update(update: &Update) -> Option<Part> {
+    let of_target = modifier(&update.table.relation);
+    of_target.or_else(|| of_assignments(&update.assignments)).or_else(|| {
+        first(&[
+            (!update.table.joins.is_empty(), ("a join", MERGE)),
+            (update.from.is_some(), ("FROM", MERGE)),
+            (update.or.is_some(), ("OR", "leave it out")),
+            (!update.order_by.is_empty(), NO_ORDER),
+            (update.limit.is_some(), ("LIMIT", "choose the rows with WHERE … IN (SELECT … LIMIT …)")),
+            (update.returning.is_some(), NO_ROWS_BACK),
+            (update.output.is_some(), NO_OUTPUT),
+            (!update.optimizer_hints.is_empty(), NO_HINT),
+        ])
+    })
+}
+
+fn of_delete(delete: &Delete) -> Option<Part> {
+    const OTHER_TABLES: Part =
+        ("another table", "use WHERE EXISTS (SELECT …), or MERGE INTO t USING s ON … WHEN MATCHED THEN DELETE");
+    let tables = tables_of(delete);
+    tables.first().and_then(|target| modifier(&target.relation)).or_else(|| {
+        first(&[
+            (tables.len() != 1 || tables.iter().any(|table| !table.joins.is_empty()), OTHER_TABLES),
+            (delete.using.is_some(), OTHER_TABLES),
+            (!delete.tables.is_empty(), ("a name before FROM", "use DELETE FROM t WHERE …")),
+            (!delete.order_by.is_empty(), NO_ORDER),
+            (delete.returning.is_some(), NO_ROWS_BACK),
+            (delete.output.is_some(), NO_OUTPUT),
+            (!delete.optimizer_hints.is_empty(), NO_HINT),
+        ])
+    })
+}
+
+fn of_merge(merge: &Merge) -> Option<Part> {
+    const CONDITION: Part = ("WHERE or DELETE WHERE in a clause", "use WHEN MATCHED AND … THEN …");
+    let of_clause = |action: &MergeAction| match action {
+        MergeAction::Insert(insert) => {
+            insert.insert_predicate.as_ref().map(|_| ("WHERE in a clause", "use WHEN NOT MATCHED AND … THEN …"))
+        }
+        MergeAction::Update(update) => of_assignments(&update.assignments)
+            .or_else(|| (update.update_predicate.is_some() || update.delete_predicate.is_some()).then_some(CONDITION)),
+        MergeAction::Delete { .. } => None,
+    };
+    modifier(&merge.table)
+        .or_else(|| merge.clauses.iter().find_map(|clause| of_clause(&clause.action)))
+        .or_else(|| first(&[(merge.output.is_some(), NO_OUTPUT), (!merge.optimizer_hints.is_empty(), NO_HINT)]))
+}
+
+fn of_assignments(assignments: &[Assignment]) -> Option<Part> {
+    let is_tuple = |assignment: &Assignment| matches!(assignment.target, AssignmentTarget::Tuple(_));
+    assignments.iter().any(is_tuple).then_some(("a tuple of columns", "set the columns one by one"))
+}
+
+/// What stands beside the name of the table that is changed.
+fn modifier(factor: &TableFactor) -> Option<Part> {
+    let TableFactor::Table { alias, args, with_hints, version, index_hints, .. } = factor else { return None };
+    first(&[
+        (args.is_some(), ("a list of arguments behind the table", "leave it out")),
+        (!with_hints.is_empty() || !index_hints.is_empty(), NO_HINT),
+        (version.is_some(), ("a version", "leave it out: only the newest state is changed")),
+        (
+            alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()),
+            ("a list of columns behind the alias", "call the columns by the names that the table has"),
+        ),
+    ])
+    .or_else(|| unread(factor))
+}
+
+/// What the planner passes over where a table is read: the rows would be others.
+fn unread(factor: &TableFactor) -> Option<Part> {
+    const SAMPLE: Part = ("TABLESAMPLE", "choose the rows with WHERE");
+    match factor {
+        TableFactor::Table { alias, args, with_ordinality, partitions, json_path, sample, .. } => first(&[
+            (sample.is_some(), SAMPLE),
+            (!partitions.is_empty(), ("PARTITION (…) behind a table", "choose the rows with WHERE")),
+            (json_path.is_some(), ("a path behind a table", "read the field in a SELECT")),
+            (*with_ordinality && args.is_none(), ("WITH ORDINALITY", "use row_number() OVER ()")),
+            (
+                alias.as_ref().is_some_and(|alias| alias.at.is_some()),
+                ("AT behind an alias", "use row_number() OVER ()"),
+            ),
+        ]),
+        TableFactor::Derived { sample, .. } => sample.as_ref().map(|_| SAMPLE),
+        _ => None,
+    }
+}
+
+/// Looks for what the planner passes over in queries of any statement.
+struct Querying;
+
+impl Visitor for Querying {
+    type Break = Part;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Part> {
+        let is_all = query.order_by.as_ref().is_some_and(|order| matches!(order.kind, OrderByKind::All(_)));
+        if is_all && !matches!(query.body.as_ref(), SetExpr::Select(_)) {
+            return ControlFlow::Break((
+                "ORDER BY ALL of anything but a plain SELECT",
+                "name the columns: ORDER BY 1, 2",
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Part> {
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = &select.group_by;
+        match modifiers.first() {
+            None => ControlFlow::Continue(()),
+            Some(modifier) => ControlFlow::Break(match modifier {
+                GroupByWithModifier::Rollup => ("WITH ROLLUP", "use GROUP BY ROLLUP (…)"),
+                GroupByWithModifier::Cube => ("WITH CUBE", "use GROUP BY CUBE (…)"),
+                GroupByWithModifier::Totals => ("WITH TOTALS", "use GROUP BY GROUPING SETS ((…), ())"),
+                GroupByWithModifier::GroupingSets(_) => {
+                    ("GROUPING SETS behind columns", "use GROUP BY GROUPING SETS (…) without them")
+                }
+            }),
+        }
+    }
+}
+
+/// Looks for such parts in all queries of a statement.
+struct Reading;
+
+impl Visitor for Reading {
+    type Break = Part;
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Part> {
+        unread(factor).map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Part> {
+        let found = first(&[
+            (select.prewhere.is_some(), ("PREWHERE", "use WHERE")),
+            (!select.connect_by.is_empty(), ("CONNECT BY", "use WITH RECURSIVE")),
+            (select.exclude.is_some(), ("EXCLUDE behind the columns", "write * EXCLUDE (…), or name the columns")),
+        ]);
+        found.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+}
+
+/// How columns of the table that is changed may be called.
+struct Columns {
+    /// The table as it was written.
+    name: ObjectName,
+    /// With schema and catalog.
+    whole: TableReference,
+    alias: Option<TableReference>,
+    fold: bool,
+}
+
+impl Columns {
+    fn named_plainly(&self, statement: &mut Statement) -> EngineResult<()> {
+        match statement {
+            Statement::Insert(insert) => self.all(&mut insert.columns),
+            Statement::Update(update) => self.all(assigned(&mut update.assignments)),
+            Statement::Merge(merge) => merge.clauses.iter_mut().try_for_each(|clause| match &mut clause.action {
+                MergeAction::Insert(insert) => self.all(&mut insert.columns),
+                MergeAction::Update(update) => self.all(assigned(&mut update.assignments)),
+                MergeAction::Delete { .. } => Ok(()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn all<'a>(&self, names: impl IntoIterator<Item = &'a mut ObjectName>) -> EngineResult<()> {
+        let mut seen = HashSet::new();
+        for name in names {
+            let column = self.column(name)?;
+            if !seen.insert(column.value.clone()) {
+                return Err(invalid(format!("the column {} gets two values; name it once", column.value)));
+            }
+            *name = ObjectName(vec![ObjectNamePart::Identifier(column)]);
+        }
+        Ok(())
+    }
+
+    /// The column's name as the table has it, in quotes so that it stays so.
+    fn column(&self, name: &ObjectName) -> EngineResult<Ident> {
+        let foreign = |column: &str| {
+            let called = self.alias.as_ref().unwrap_or(&self.whole).table();
+            invalid(format!(
+                "{name} is no column of {}: write {column} or {called}.{column}; a field of a struct is set with its whole column",
+                self.name
+            ))
+        };
+        let Some((ObjectNamePart::Identifier(last), before)) = name.0.split_last() else {
+            return Err(foreign("the name alone"));
+        };
+        let column = IdentNormalizer::new(self.fold).normalize(last.clone());
+        if !before.is_empty() {
+            let qualifier = object_name_to_table_reference(ObjectName(before.to_vec()), self.fold);
+            let is_ours =
+                |called: &TableReference| self.alias.as_ref() == Some(called) || self.whole.resolved_eq(called);
+            if !qualifier.is_ok_and(|called| is_ours(&called)) {
+                return Err(foreign(&column));
+            }
+        }
+        Ok(Ident { value: column, quote_style: Some('"'), span: last.span })
+    }
+}
+
+fn assigned(assignments: &mut [Assignment]) -> impl Iterator<Item = &mut ObjectName> {
+    assignments.iter_mut().filter_map(|assignment| match &mut assignment.target {
+        AssignmentTarget::ColumnName(name) => Some(name),
+        AssignmentTarget::Tuple(_) => None,
+    })
+}
+
+fn invalid(message: String) -> datafusion::error::DataFusionError {
+    to_engine(Error::new(ErrorKind::InvalidInput, message))
+}

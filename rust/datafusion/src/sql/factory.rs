@@ -1,0 +1,161 @@
+//! `CREATE EXTERNAL TABLE … STORED AS LAKEMARK`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::error::Result as EngineResult;
+use datafusion::logical_expr::CreateExternalTable;
+use lakemark_table::{BuildOptions, Error, ErrorKind, Result, Table, TableOptions};
+
+use crate::error::to_engine;
+use crate::plan::provider::LakemarkTable;
+
+/// The word after `STORED AS`.
+pub(crate) const FORMAT: &str = "LAKEMARK";
+
+/// What may stand beside `key`.
+const UPDATE_OPTIONS: [&str; 4] = ["cache_bytes", "page_bytes", "alpha", "migration_threshold"];
+
+/// Opens tables for `CREATE EXTERNAL TABLE … STORED AS LAKEMARK LOCATION '…'`.
+///
+/// Options: `lakemark.store` names the store's place, `lakemark.storage.<key>` goes to the object store. `key` declares the
+/// columns that tell the rows apart (`'a, b'`), with the options of [`Table::declare_key`] beside it. `version` is the version that is read
+/// in place of the newest state. Columns are those of the files; `PARTITIONED BY` may repeat the partition columns.
+#[derive(Debug, Default)]
+pub struct LakemarkTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for LakemarkTableFactory {
+    async fn create(
+        &self,
+        _state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> EngineResult<Arc<dyn TableProvider>> {
+        Ok(Arc::new(open(command).await.map_err(to_engine)?))
+    }
+}
+
+async fn open(command: &CreateExternalTable) -> Result<LakemarkTable> {
+    let [location] = command.locations.as_slice() else {
+        return Err(invalid(format!("table {} needs one LOCATION", command.name)));
+    };
+    if !command.schema.fields().is_empty() {
+        return Err(invalid(format!("leave the columns of table {} out: they are those of its files", command.name)));
+    }
+    if !command.order_exprs.is_empty() {
+        return Err(invalid("WITH ORDER is not supported for STORED AS LAKEMARK"));
+    }
+    let Options { opening, key } = table_options(&command.options)?;
+    let table = Table::open(location, opening).await?;
+    let provider = LakemarkTable::new(Arc::clone(&table)).await?;
+    let found: Vec<&str> = provider.snapshot().partition_columns().iter().map(|field| field.name().as_str()).collect();
+    if !command.table_partition_cols.is_empty() && command.table_partition_cols != found {
+        return Err(invalid(format!(
+            "PARTITIONED BY ({}) does not fit {location}, which is partitioned by ({})",
+            command.table_partition_cols.join(", "),
+            found.join(", ")
+        )));
+    }
+    if key.columns.is_empty() {
+        return Ok(provider);
+    }
+    table.declare_key(&key.columns, &key.options, BuildOptions::default()).await?;
+    LakemarkTable::new(table).await
+}
+
+/// What the options say.
+#[derive(Debug, Default)]
+struct Options {
+    opening: TableOptions,
+    key: Key,
+}
+
+/// A key to declare; without columns none.
+#[derive(Debug, Default)]
+struct Key {
+    columns: Vec<String>,
+    options: BTreeMap<String, String>,
+}
+
+fn table_options(given: &HashMap<String, String>) -> Result<Options> {
+    let Options { mut opening, mut key } = Options::default();
+    for (given, value) in given {
+        // DataFusion puts `format.` before a name without a namespace.
+        let name = given.strip_prefix("format.").unwrap_or(given);
+        let name = name.strip_prefix("lakemark.").unwrap_or(name);
+        if name == "store" {
+            opening.store = Some(value.clone());
+        } else if name == "version" {
+            let number = value.trim().parse();
+            opening.version = Some(number.map_err(|_| {
+                invalid(format!("the option 'version' is {value:?}; give the number of a version, as in '12'"))
+            })?);
+        } else if name == "key" {
+            key.columns = value.split(',').map(|column| column.trim().to_owned()).collect();
+        } else if UPDATE_OPTIONS.contains(&name) {
+            key.options.insert(name.to_owned(), value.clone());
+        } else if let Some(storage) = name.strip_prefix("storage.") {
+            opening.storage_options.insert(storage.to_owned(), value.clone());
+        } else {
+            return Err(invalid(format!(
+                "unknown option {given:?}; a Lakemark table takes 'lakemark.store', 'lakemark.storage.<key>', 'version', 'key' and, \
+                 beside that, {}",
+                UPDATE_OPTIONS.map(|name| format!("'{name}'")).join(", ")
+            )));
+        }
+    }
+    if key.columns.is_empty()
+        && let Some(name) = key.options.keys().next()
+    {
+        return Err(invalid(format!("the option '{name}' is for tables with a key; give 'key' as well")));
+    }
+    Ok(Options { opening, key })
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> Result<Options> {
+        table_options(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn known_options_are_taken() {
+        let taken = options(&[("lakemark.store", "/ssd/t"), ("lakemark.storage.aws_region", "x")]).unwrap().opening;
+        assert_eq!(taken.store.as_deref(), Some("/ssd/t"));
+        assert_eq!(taken.storage_options.get("aws_region").map(String::as_str), Some("x"));
+        assert_eq!(options(&[("format.store", "/a")]).unwrap().opening.store.as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn a_version_is_a_number() {
+        assert_eq!(options(&[("format.version", "12")]).unwrap().opening.version, Some(12));
+        let error = options(&[("version", "latest")]).unwrap_err();
+        assert!(error.message().contains("\"latest\"; give the number of a version"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_option_is_an_error_that_lists_the_known() {
+        let error = options(&[("lakemark.stor", "/a")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.message().contains("'lakemark.store'"), "{error}");
+    }
+
+    #[test]
+    fn a_key_has_columns_and_options() {
+        let taken = options(&[("format.key", "a, b"), ("lakemark.alpha", "2")]).unwrap().key;
+        assert_eq!(
+            (taken.columns, taken.options.get("alpha").map(String::as_str)),
+            (vec!["a".into(), "b".into()], Some("2"))
+        );
+        let error = options(&[("alpha", "2")]).unwrap_err();
+        assert!(error.message().contains("give 'key' as well"), "{error}");
+    }
+}

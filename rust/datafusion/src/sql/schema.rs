@@ -1,0 +1,213 @@
+//! Catalogs and schemas of tables whose snapshot is pinned once per statement.
+//!
+//! DataFusion resolves a table's name once per statement. That is where a snapshot is taken: a
+//! self-join sees one state of the table, and the next statement sees the newest. It is so in every schema of every catalog of a session, also
+//! in those that are made later: each gets its [`PinningSchema`] as it is looked up. What cannot be pinned is [`Unreadable`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::listing_schema::ListingSchemaProvider;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{TableReference, plan_err};
+use datafusion::datasource::{TableType, ViewTable, provider_as_source, source_as_provider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use lakemark_table::Table;
+
+use crate::error::to_engine;
+use crate::plan::provider::LakemarkTable;
+use crate::sql::unreadable::Unreadable;
+use crate::sql::versions::At;
+
+/// The catalogs of a session, whose schemas pin their tables.
+#[derive(Debug)]
+pub(crate) struct PinningCatalogs {
+    inner: Arc<dyn CatalogProviderList>,
+}
+
+impl PinningCatalogs {
+    pub(crate) fn new(inner: Arc<dyn CatalogProviderList>) -> Self {
+        Self { inner }
+    }
+}
+
+impl CatalogProviderList for PinningCatalogs {
+    fn register_catalog(&self, name: String, catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        self.inner.register_catalog(name, catalog)
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        self.inner.catalog_names()
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        let inner = self.inner.catalog(name)?;
+        Some(if inner.is::<PinningCatalog>() { inner } else { Arc::new(PinningCatalog { inner }) })
+    }
+}
+
+/// A catalog whose schemas pin their tables.
+#[derive(Debug)]
+struct PinningCatalog {
+    inner: Arc<dyn CatalogProvider>,
+}
+
+impl CatalogProvider for PinningCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        self.inner.schema_names()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let inner = self.inner.schema(name)?;
+        Some(if inner.is::<PinningSchema>() { inner } else { Arc::new(PinningSchema { inner }) })
+    }
+
+    fn register_schema(&self, name: &str, schema: Arc<dyn SchemaProvider>) -> Result<Option<Arc<dyn SchemaProvider>>> {
+        self.inner.register_schema(name, schema)
+    }
+
+    fn deregister_schema(&self, name: &str, cascade: bool) -> Result<Option<Arc<dyn SchemaProvider>>> {
+        self.inner.deregister_schema(name, cascade)
+    }
+}
+
+/// The table or view of a name as it was registered; nothing is read or pinned for it.
+pub(crate) async fn registered(state: &SessionState, name: &TableReference) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Ok(schema) = state.schema_for_ref(name.clone()) else { return Ok(None) };
+    let inner = unwrapped(&schema);
+    match (inner.table(name.table()).await?, At::of_name(name.table())) {
+        (None, Some((plain, _))) => inner.table(plain).await,
+        (found, _) => Ok(found),
+    }
+}
+
+/// Looks again for the tables of schemas that DataFusion makes of folders. Its own way to do so does not see them behind a [`PinningSchema`].
+pub(crate) async fn refresh(state: &SessionState) -> Result<()> {
+    let catalogs = state.catalog_list();
+    let mut schemas = Vec::new();
+    for catalog in catalogs.catalog_names().iter().filter_map(|name| catalogs.catalog(name)) {
+        schemas.extend(catalog.schema_names().iter().filter_map(|name| catalog.schema(name)));
+    }
+    for schema in &schemas {
+        if let Some(folders) = unwrapped(schema).downcast_ref::<ListingSchemaProvider>() {
+            folders.refresh(state).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A schema as it was registered.
+fn unwrapped(schema: &Arc<dyn SchemaProvider>) -> &Arc<dyn SchemaProvider> {
+    schema.downcast_ref::<PinningSchema>().map_or(schema, |pinning| &pinning.inner)
+}
+
+/// A table or view over the newest states of its tables.
+async fn pinned(found: &Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
+    if let Some(table) = found.downcast_ref::<LakemarkTable>() {
+        return Ok(Arc::new(table.pin().await.map_err(to_engine)?));
+    }
+    // A view keeps the plan that was made when it was created.
+    if let Some(view) = found.downcast_ref::<ViewTable>() {
+        let plan = pinned_anew(view.logical_plan().clone(), "put into a view; create the view").await?;
+        return Ok(Arc::new(ViewTable::new(plan, view.definition().cloned())));
+    }
+    Ok(Arc::clone(found))
+}
+
+/// Pins the Lakemark tables of another schema as they are looked up.
+#[derive(Debug)]
+struct PinningSchema {
+    inner: Arc<dyn SchemaProvider>,
+}
+
+impl PinningSchema {
+    /// The table of a name that says which version of it is asked for.
+    async fn table_at(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some((plain, at)) = At::of_name(name) else { return Ok(None) };
+        let Some(found) = self.inner.table(plain).await? else { return Ok(None) };
+        let Some(newest) = found.downcast_ref::<LakemarkTable>() else {
+            return plan_err!("{plain} is not a Lakemark table: only those can be read at a version");
+        };
+        let table = at.of_table(newest.table()).await.map_err(to_engine)?;
+        let snapshot = table.snapshot().await.map_err(to_engine)?;
+        Ok(Some(Arc::new(LakemarkTable::pinned_to(table, snapshot))))
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for PinningSchema {
+    fn owner_name(&self) -> Option<&str> {
+        self.inner.owner_name()
+    }
+
+    fn table_names(&self) -> Vec<String> {
+        self.inner.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, DataFusionError> {
+        let Some(found) = self.inner.table(name).await? else {
+            return self.table_at(name).await;
+        };
+        Ok(Some(match pinned(&found).await {
+            Ok(pinned) => pinned,
+            Err(error) => Arc::new(Unreadable::new(found, error)),
+        }))
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        self.inner.table_type(name).await
+    }
+
+    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.inner.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.inner.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.inner.table_exist(name)
+    }
+}
+
+/// A plan that was made some time ago, when something was `done`, over the newest states of its tables.
+///
+/// # Errors
+/// The columns of a table are others than they were then, so that it is to be done again.
+pub(crate) async fn pinned_anew(plan: LogicalPlan, done: &str) -> Result<LogicalPlan> {
+    let mut prepared: Vec<Arc<dyn TableProvider>> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(table) = source_as_provider(&scan.source)
+            && let Some(ours) = table.downcast_ref::<LakemarkTable>()
+            && newest_of(&prepared, ours.table()).is_none()
+        {
+            prepared.push(table);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let mut newest: Vec<Arc<dyn TableProvider>> = Vec::with_capacity(prepared.len());
+    for table in prepared.iter().filter_map(|table| table.downcast_ref::<LakemarkTable>()) {
+        newest.push(Arc::new(table.pin_anew(done).await.map_err(to_engine)?));
+    }
+    let anew = |node: LogicalPlan| {
+        let LogicalPlan::TableScan(scan) = &node else { return Ok(Transformed::no(node)) };
+        let Ok(table) = source_as_provider(&scan.source) else { return Ok(Transformed::no(node)) };
+        let pinned = table.downcast_ref::<LakemarkTable>().and_then(|ours| newest_of(&newest, ours.table()));
+        let Some(pinned) = pinned else { return Ok(Transformed::no(node)) };
+        let mut scan = scan.clone();
+        scan.source = provider_as_source(Arc::clone(pinned));
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    };
+    Ok(plan.transform_down_with_subqueries(anew)?.data)
+}
+
+/// The provider of a table among these.
+fn newest_of<'a>(providers: &'a [Arc<dyn TableProvider>], table: &Arc<Table>) -> Option<&'a Arc<dyn TableProvider>> {
+    let is_same = |provider: &LakemarkTable| Arc::ptr_eq(provider.table(), table);
+    providers.iter().find(|provider| provider.downcast_ref::<LakemarkTable>().is_some_and(is_same))
+}

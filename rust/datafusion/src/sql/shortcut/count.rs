@@ -1,0 +1,168 @@
+//! `SELECT count(*) FROM t WHERE …` where the index knows the number: neither planned nor run.
+//!
+//! Planning a count takes longer than most counts take. So the plan of such a statement is replaced by a table of one row,
+//! which asks the index when its row is wanted and plans the statement as it was only if some row of a data file has to be looked at:
+//!
+//! ```text
+//! Projection count(*) ─ Aggregate count(*) ─ Filter ─ TableScan t      becomes      TableScan: the number
+//! ```
+//!
+//! EXPLAIN shows what stands on the left.
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchemaRef;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::{TableType, provider_as_source};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::logical_expr::{
+    Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableProviderFilterPushDown, UNNAMED_TABLE,
+};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::projection::ProjectionExec;
+use lakemark_index::{Predicate, Truth};
+use lakemark_table::{ProbeOptions, Snapshot};
+
+use super::{scan_of, scanned};
+use crate::error::to_engine;
+use crate::expr::simplify::made_plain;
+use crate::expr::translate::translate;
+use crate::plan::pending::counted;
+use crate::plan::provider::{LakemarkTable, probe_options, pushdown};
+
+/// The plan as a table of its one row, if it counts the rows of one of our tables.
+pub(super) fn shortened(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+    let scan =
+        |counting| LogicalPlanBuilder::scan(UNNAMED_TABLE, provider_as_source(Arc::new(counting)), None)?.build();
+    CountTable::of(plan).map(scan).transpose()
+}
+
+/// The one row of a count.
+#[derive(Debug)]
+struct CountTable {
+    schema: SchemaRef,
+    /// What is counted, as the engine would do it.
+    plan: LogicalPlan,
+    table: Arc<dyn TableProvider>,
+    /// The condition, and the columns that it is about.
+    filter: Option<(Expr, DFSchemaRef)>,
+}
+
+impl CountTable {
+    /// The count that a plan is, if it is nothing but one.
+    fn of(plan: &LogicalPlan) -> Option<Self> {
+        let LogicalPlan::Projection(Projection { expr: shown, input, .. }) = plan else { return None };
+        let LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, .. }) = input.as_ref() else {
+            return None;
+        };
+        let ([shown], [], [counted]) = (shown.as_slice(), group_expr.as_slice(), aggr_expr.as_slice()) else {
+            return None;
+        };
+        if !matches!(unaliased(shown), Expr::Column(_)) || !counts_rows(unaliased(counted)) {
+            return None;
+        }
+        let (filter, input) = match input.as_ref() {
+            LogicalPlan::Filter(filter) => {
+                (Some((filter.predicate.clone(), Arc::clone(filter.input.schema()))), &filter.input)
+            }
+            _ => (None, input),
+        };
+        if filter.as_ref().is_some_and(|(filter, _)| pushdown(filter) != TableProviderFilterPushDown::Exact) {
+            return None;
+        }
+        let scan = scan_of(input).filter(|scan| scan.filters.is_empty())?;
+        let schema = Arc::new(plan.schema().as_arrow().clone());
+        Some(Self { schema, plan: plan.clone(), table: scanned(scan)?, filter })
+    }
+
+    /// The number, if the index knows it of all rows of the data files.
+    async fn known(&self, state: &dyn Session) -> Result<Option<u64>> {
+        let (Some(table), Some(session)) =
+            (self.table.downcast_ref::<LakemarkTable>(), state.as_any().downcast_ref::<SessionState>())
+        else {
+            return Ok(None);
+        };
+        let snapshot = table.current().await.map_err(to_engine)?;
+        let (asked, filter) = match &self.filter {
+            None => (Predicate::Const(Truth::True), None),
+            Some((filter, schema)) => {
+                let now = state.execution_props().query_execution_start_time;
+                match made_plain(session, filter.clone(), Arc::clone(schema), now) {
+                    Ok(plain) => (translate(std::slice::from_ref(&plain), &snapshot.schema()), Some(plain)),
+                    // What is wrong with it the engine says when it plans the statement.
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        let options = ProbeOptions { count_only: true, ..probe_options(state) };
+        if !options.use_index || !may_be_told(&snapshot, &asked) {
+            return Ok(None);
+        }
+        let probe = snapshot.probe(&asked, &options).await.map_err(to_engine)?;
+        let of = (table.table().location(), snapshot.as_ref());
+        counted(state, || state.task_ctx(), of, (&asked, filter), probe).await
+    }
+}
+
+#[async_trait]
+impl TableProvider for CountTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(rows) = self.known(state).await?.and_then(|rows| i64::try_from(rows).ok()) {
+            let row = RecordBatch::try_new(Arc::clone(&self.schema), vec![Arc::new(Int64Array::from(vec![rows]))])?;
+            return Ok(MemorySourceConfig::try_new_exec(&[vec![row]], self.schema(), projection.cloned())?);
+        }
+        let planned = state.create_physical_plan(&self.plan).await?;
+        match projection {
+            Some(chosen) if chosen.as_slice() != [0] => {
+                let field = |place: &usize| {
+                    let name = self.schema.field(*place).name();
+                    (Arc::new(Column::new(name, *place)) as _, name.clone())
+                };
+                Ok(Arc::new(ProjectionExec::try_new(chosen.iter().map(field).collect::<Vec<_>>(), planned)?))
+            }
+            _ => Ok(planned),
+        }
+    }
+}
+
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
+    }
+}
+
+/// Whether an aggregate is `count(*)`.
+fn counts_rows(aggregate: &Expr) -> bool {
+    let Expr::AggregateFunction(aggregate) = aggregate else { return false };
+    let given = &aggregate.params;
+    let plain = !given.distinct && given.filter.is_none() && given.order_by.is_empty();
+    let all = matches!(given.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
+    plain && all && aggregate.func == count_udaf()
+}
+
+/// Whether there is an index for everything that is asked. Otherwise the statement is planned at once, and its scan asks.
+fn may_be_told(snapshot: &Snapshot, asked: &Predicate) -> bool {
+    asked.unknowns().is_empty() && snapshot.composed(asked).leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column))
+}

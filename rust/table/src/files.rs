@@ -1,0 +1,14 @@
+//! Data files: which a table has, what their footers say, and how their columns are read.
+//!
+//! Uses `store`, `storage` and `values`; snapshots are made of what this room finds.
+//!
+//! Invariant: a footer comes to a reader by `trust` alone, without the statistics that cannot be believed.
+
+pub(crate) mod bounds;
+pub(crate) mod columns;
+pub(crate) mod delta;
+pub(crate) mod footer;
+pub(crate) mod listing;
+pub(crate) mod names;
+pub(crate) mod object;
+pub(crate) mod trust;

@@ -1,0 +1,439 @@
+//! Reading single columns and fields of a row group, with the fingerprint of their bytes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, new_empty_array, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, FieldRef};
+use arrow::error::ArrowError;
+use bytes::{Buf, Bytes};
+use lakemark_format::{KeyType, column};
+use lakemark_index::bitmap::{Chunk, ChunkBuilder};
+use lakemark_index::{RowSet, element_of};
+use object_store::{ObjectMeta, ObjectStore};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::error::{Error, Result};
+use crate::files::bounds::Claims;
+use crate::files::footer::{Footer, fingerprint, read_range};
+use crate::storage::damage::{Guarded, guarded};
+use crate::storage::disk::on_a_thread;
+use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
+
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 16 * 1024;
+
+/// Bytes of the offset index for a page, about: three numbers, their tags and an end.
+const OFFSET_BYTES: f64 = 12.0;
+
+/// A column of a row group, sorted by value.
+#[derive(Debug)]
+pub(crate) struct ColumnChunk {
+    pub chunk: Chunk,
+    /// Fingerprint of the column chunk's bytes; 0 where the file lacks the column.
+    pub hash: u64,
+    /// The leaf of the column, if its statistics in the footer are false.
+    pub caught: Option<u32>,
+}
+
+/// The leaf of a flat column or of a field in structs, that of the elements of a list, or keys and values of a map; none if the file
+/// lacks it.
+fn leaves_of(footer: &Footer, name: &str) -> Vec<usize> {
+    let schema = &footer.schema;
+    let field = field_of(schema, name);
+    let is_list = field.as_ref().is_some_and(|field| element_of(field.data_type()).is_some());
+    // What repeats has a way to its leaves that fields could have, too.
+    if column::is_field(name) && field.is_none_or(|field| field.data_type().is_nested() && !is_list) {
+        return Vec::new();
+    }
+    let map = map_of(schema, name).map(|(map, _)| map);
+    let names: Vec<&str> = column::names(map.unwrap_or(name)).collect();
+    let is_inside = |way: &[String]| way.len() > names.len() && names.iter().zip(way).all(|(name, part)| name == part);
+    let is_own = |way: &[String]| match (map.is_some(), is_list) {
+        (true, _) => is_inside(way),
+        // Old writers repeat the column itself.
+        (false, true) => is_inside(way) || names.iter().eq(way),
+        (false, false) => names.iter().eq(way),
+    };
+    let leaves = footer.metadata.file_metadata().schema_descr().columns();
+    let own = leaves.iter().enumerate().filter(|(_, leaf)| is_own(leaf.path().parts())).map(|(place, _)| place);
+    own.take(if map.is_some() { 2 } else { 1 }).collect()
+}
+
+/// The most that one element of a list takes while a row group is sorted: its key, its row, both once more, and its place.
+const ELEMENT_BYTES: u64 = 32;
+
+/// What the elements of lists take of memory while a row group is read, which its rows do not bound. As many bytes as 64 bits can say if
+/// the footer makes no sense.
+pub(crate) fn list_bytes(footer: &Footer, row_group: usize, fields: &[FieldRef]) -> u64 {
+    let columns = footer.metadata.row_groups().get(row_group).map(|group| group.columns()).unwrap_or_default();
+    let lists = fields.iter().filter(|field| element_of(field.data_type()).is_some());
+    let leaves = lists.flat_map(|field| leaves_of(footer, field.name()));
+    let elements =
+        leaves.filter_map(|leaf| columns.get(leaf)).map(|chunk| u64::try_from(chunk.num_values()).unwrap_or(u64::MAX));
+    elements.fold(0, |bytes, elements| elements.saturating_mul(ELEMENT_BYTES).saturating_add(bytes))
+}
+
+fn chunk_range(footer: &Footer, row_group: usize, leaf: usize, name: &str) -> Result<Range<u64>> {
+    let chunk = footer.metadata.row_groups().get(row_group).and_then(|group| group.columns().get(leaf));
+    let Some(chunk) = chunk else { return Err(Error::corrupt(format!("the footer of {name} lacks a column chunk"))) };
+    let (start, length) = chunk.byte_range();
+    Ok(start..start.saturating_add(length))
+}
+
+/// Reads columns of one row group, given as fields of the table, and sorts their rows.
+pub(crate) async fn read_columns(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Arc<Footer>,
+    row_group: usize,
+    fields: &[FieldRef],
+) -> Result<Vec<ColumnChunk>> {
+    let mut parts = Vec::with_capacity(fields.len());
+    for field in fields {
+        parts.push(fetch_each(store, meta, name, footer, row_group, field.name()).await?);
+    }
+    let (footer, fields, name, size) = (Arc::clone(footer), fields.to_vec(), name.to_owned(), meta.size);
+    let decode = move || {
+        let columns = fields.iter().zip(parts);
+        columns.map(|(field, part)| decode_column(&footer, row_group, field, part, &name, size)).collect()
+    };
+    on_a_thread(decode).await.map_err(|error| Error::task(&error))?
+}
+
+/// Fingerprints of the column's bytes in every row group, as one number.
+pub(crate) fn column_hash(parts: impl IntoIterator<Item = u64>) -> u64 {
+    let bytes: Vec<u8> = parts.into_iter().flat_map(u64::to_le_bytes).collect();
+    fingerprint(&bytes)
+}
+
+/// [`column_hash`] of a column, reading its bytes without decoding them.
+pub(crate) async fn hash_column(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    column: &str,
+) -> Result<u64> {
+    let mut parts = Vec::with_capacity(footer.row_groups.len());
+    for row_group in 0..footer.row_groups.len() {
+        parts.push(hash_of(&fetch_each(store, meta, name, footer, row_group, column).await?));
+    }
+    Ok(column_hash(parts))
+}
+
+fn decode_column(
+    footer: &Footer,
+    row_group: usize,
+    field: &FieldRef,
+    parts: Vec<Option<Fetched>>,
+    name: &str,
+    size: u64,
+) -> Result<ColumnChunk> {
+    let mut builder = ChunkBuilder::new(&key_type(field)?);
+    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default();
+    builder.reserve(rows as usize);
+    let hash = hash_of(&parts);
+    let leaf = match parts.as_slice() {
+        [Some(Fetched { leaves, .. })] => leaves.first().copied(),
+        _ => None,
+    };
+    let mut claims = leaf.and_then(|leaf| Claims::of(footer, row_group, field.name(), leaf));
+    push_rows(&mut builder, footer, row_group, field, parts, ((name, size), claims.as_mut()), None)?;
+    let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
+    let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
+    let chunk = builder.finish();
+    if chunk.row_count() != rows {
+        return Err(Error::corrupt(format!(
+            "the data file {name} has other row counts than its footer says; write it again"
+        )));
+    }
+    Ok(ColumnChunk { chunk, hash, caught })
+}
+
+fn key_type(field: &FieldRef) -> Result<KeyType> {
+    key_type_of_field(field).ok_or_else(|| {
+        Error::unsupported(format!("the column {} has a type that no index serves", column::shown(field.name())))
+    })
+}
+
+/// A column of a row group that is read to be measured.
+pub(crate) struct SampledPart<'a> {
+    pub meta: &'a ObjectMeta,
+    pub name: &'a str,
+    pub footer: Arc<Footer>,
+    pub row_group: usize,
+    /// No more rows than these, from the first on.
+    pub rows: usize,
+}
+
+/// Reads parts of a column and sorts all of their rows together by value.
+pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_>], field: &FieldRef) -> Result<Chunk> {
+    let mut builder = ChunkBuilder::new(&key_type(field)?);
+    for part in parts {
+        let bytes = fetch_each(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
+        let (footer, field, name, size) =
+            (Arc::clone(&part.footer), field.clone(), part.name.to_owned(), part.meta.size);
+        let (row_group, rows) = (part.row_group, part.rows);
+        let decode = move || {
+            push_rows(&mut builder, &footer, row_group, &field, bytes, ((&name, size), None), Some(rows))
+                .map(|()| builder)
+        };
+        builder = on_a_thread(decode).await.map_err(|error| Error::task(&error))??;
+    }
+    on_a_thread(move || builder.finish()).await.map_err(|error| Error::task(&error))
+}
+
+/// Bytes of a column, nested or not, or of a field, in the row groups of a footer, compressed.
+pub(crate) fn column_bytes(footer: &Footer, name: &str) -> u64 {
+    let chunks = footer.metadata.row_groups().iter().flat_map(|group| group.columns());
+    let names: Vec<&str> = column::names(name).collect();
+    let is_inside = |way: &[String]| way.len() >= names.len() && names.iter().zip(way).all(|(name, part)| name == part);
+    let of_column = chunks.filter(|chunk| is_inside(chunk.column_path().parts()));
+    of_column.map(|chunk| chunk.byte_range().1).sum()
+}
+
+/// Rows of a data page of a column, on average, where the file has an offset index to tell.
+pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
+    let leaf = leaves_of(footer, column).first().copied()?;
+    let (mut rows, mut pages) = (0.0, 0.0);
+    for group in footer.metadata.row_groups() {
+        let index_bytes = group.columns().get(leaf).and_then(|chunk| chunk.offset_index_length())?;
+        pages += (f64::from(index_bytes) / OFFSET_BYTES).round().max(1.0);
+        rows += group.num_rows() as f64;
+    }
+    (pages > 0.0).then_some(rows / pages)
+}
+
+/// The chunks of a column's leaves.
+struct Fetched {
+    leaves: Vec<usize>,
+    /// Where each begins.
+    chunks: Vec<(u64, Bytes)>,
+}
+
+impl Fetched {
+    /// The fingerprint of a chunk, or that of the fingerprints of several.
+    fn hash(&self) -> u64 {
+        match self.chunks.as_slice() {
+            [(_, bytes)] => fingerprint(bytes),
+            chunks => column_hash(chunks.iter().map(|(_, bytes)| fingerprint(bytes))),
+        }
+    }
+}
+
+/// The chunks of a column; none if the file lacks it.
+async fn fetch(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    row_group: usize,
+    column: &str,
+) -> Result<Option<Fetched>> {
+    let leaves = leaves_of(footer, column);
+    let mut chunks = Vec::with_capacity(leaves.len());
+    for leaf in &leaves {
+        let range = chunk_range(footer, row_group, *leaf, name)?;
+        if range.end > meta.size {
+            return Err(Error::corrupt(format!(
+                "the footer of {name} points behind the end of the file; write it again"
+            )));
+        }
+        chunks.push((range.start, read_range(store, meta, range, name).await?));
+    }
+    Ok((!leaves.is_empty()).then_some(Fetched { leaves, chunks }))
+}
+
+/// The chunks of each column of a composite, or of the only one.
+async fn fetch_each(
+    store: &dyn ObjectStore,
+    meta: &ObjectMeta,
+    name: &str,
+    footer: &Footer,
+    row_group: usize,
+    composite: &str,
+) -> Result<Vec<Option<Fetched>>> {
+    let mut parts = Vec::new();
+    for column in column::columns(composite) {
+        parts.push(fetch(store, meta, name, footer, row_group, column).await?);
+    }
+    Ok(parts)
+}
+
+/// The fingerprint of a column, or that of the fingerprints of several; 0 for one that the file lacks.
+fn hash_of(parts: &[Option<Fetched>]) -> u64 {
+    let of_part = |part: &Option<Fetched>| part.as_ref().map_or(0, Fetched::hash);
+    match parts {
+        [part] => of_part(part),
+        parts => column_hash(parts.iter().map(of_part)),
+    }
+}
+
+/// Adds the rows of a column or composite, or the first `limit` of them.
+fn push_rows(
+    builder: &mut ChunkBuilder,
+    footer: &Footer,
+    row_group: usize,
+    field: &FieldRef,
+    parts: Vec<Option<Fetched>>,
+    (of_file, mut claims): ((&str, u64), Option<&mut Claims>),
+    limit: Option<usize>,
+) -> Result<()> {
+    let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
+    let rows = rows.min(limit.unwrap_or(rows));
+    if !column::is_composite(field.name()) {
+        let Some(part) = parts.into_iter().next().flatten() else {
+            builder.push_nulls(u32::try_from(rows).unwrap_or(u32::MAX));
+            return Ok(());
+        };
+        for array in arrays_of(footer, row_group, field, part, of_file, limit)? {
+            let array = array?;
+            if let Some(claims) = &mut claims {
+                claims.see(&array);
+            }
+            builder.push(&array).map_err(|error| unreadable(field, of_file.0, error))?;
+        }
+        return Ok(());
+    }
+    // All columns step together, so that no more of them is held than a batch of each.
+    let columns = columns_of(field);
+    let mut readers = Vec::with_capacity(columns.len());
+    for (column, part) in columns.iter().zip(parts) {
+        let of_part = |part| arrays_of(footer, row_group, column, part, of_file, limit);
+        readers.push((column, part.map(of_part).transpose()?));
+    }
+    let mut left = rows;
+    while left > 0 {
+        let step = left.min(BATCH_ROWS);
+        let mut arrays = Vec::with_capacity(readers.len());
+        for (column, reader) in &mut readers {
+            arrays.push(match reader {
+                Some(reader) => reader.next().transpose()?.unwrap_or_else(|| new_empty_array(column.data_type())),
+                None => new_null_array(column.data_type(), step),
+            });
+        }
+        builder.push_rows(&arrays).map_err(|error| unreadable(field, of_file.0, error))?;
+        left -= step;
+    }
+    Ok(())
+}
+
+fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let shown = column::shown(field.name());
+    Error::corrupt(format!("the column {shown} of the data file {file} cannot be read; write the file again"))
+        .with_source(error)
+}
+
+/// The rows of a column chunk, or the first `limit` of them, as the table types them.
+fn arrays_of<'a>(
+    footer: &Footer,
+    row_group: usize,
+    field: &'a FieldRef,
+    Fetched { leaves, chunks }: Fetched,
+    (name, size): (&'a str, u64),
+    limit: Option<usize>,
+) -> Result<impl Iterator<Item = Result<ArrayRef>> + use<'a>> {
+    let damaged = move |error: Box<dyn std::error::Error + Send + Sync>| unreadable(field, name, error);
+    let options = ArrowReaderOptions::new();
+    let metadata =
+        ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
+    let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), leaves);
+    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { chunks, size }, metadata)
+        .with_row_groups(vec![row_group])
+        .with_projection(mask)
+        .with_batch_size(BATCH_ROWS);
+    if let Some(limit) = limit {
+        reader = reader.with_limit(limit);
+    }
+    let key_type = key_type(field)?;
+    let key = map_of(&footer.schema, field.name()).map(|(_, key)| key.to_owned());
+    let typed = move |batch: RecordBatch| {
+        let array = leaf_values(batch.columns().first()?, key.as_deref());
+        Some(array.and_then(|array| match key_type_in(array.data_type()).as_ref() == Some(&key_type) {
+            true => Ok(array),
+            // As the engine does when it reads a file whose type is not the table's.
+            false => cast_to(&array, field.data_type()),
+        }))
+    };
+    let batches = guarded(|| reader.build()).and_then(|reader| reader).map_err(|error| damaged(error.into()))?;
+    let batches = Guarded::new(batches);
+    let arrays = batches.filter_map(move |batch| batch.map(&typed).transpose());
+    Ok(arrays.map(move |array| array.and_then(|array| array).map_err(|error| damaged(error.into()))))
+}
+
+fn cast_to(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })
+}
+
+/// Some bytes of a file, at their places.
+struct Part {
+    chunks: Vec<(u64, Bytes)>,
+    size: u64,
+}
+
+impl Part {
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let found = self.chunks.iter().find_map(|(offset, bytes)| {
+            let at = usize::try_from(start.checked_sub(*offset)?).ok()?;
+            (at < bytes.len()).then(|| bytes.slice(at..))
+        });
+        found.ok_or_else(|| ParquetError::General(format!("read at {start}, outside of the column chunks")))
+    }
+}
+
+impl Length for Part {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl ChunkReader for Part {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let mut bytes = self.from(start)?;
+        if bytes.len() < length {
+            return Err(ParquetError::EOF(format!("{length} bytes wanted at {start}, {} are there", bytes.len())));
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+}
+
+/// Row groups with a chosen row, and the rows to take of them.
+pub(crate) fn selection(row_groups: &[u32], rows: &RowSet) -> (Vec<usize>, RowSelection) {
+    let (mut groups, mut selectors) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for (place, length) in row_groups.iter().enumerate() {
+        let end = start + length;
+        if rows.count_in(start, end) > 0 {
+            groups.push(place);
+            let inside = rows.slice(start, end);
+            let mut next = 0;
+            for range in inside.iter_ranges() {
+                if range.start > next {
+                    selectors.push(RowSelector::skip((range.start - next) as usize));
+                }
+                selectors.push(RowSelector::select((range.end - range.start) as usize));
+                next = range.end;
+            }
+            if next < *length {
+                selectors.push(RowSelector::skip((length - next) as usize));
+            }
+        }
+        start = end;
+    }
+    (groups, RowSelection::from(selectors))
+}

@@ -1,0 +1,11 @@
+//! Indexes: declared, advised, built, compacted and verified.
+//!
+//! Uses `snapshot` and the rooms below it.
+//!
+//! Invariant: a segment says of a file only what the file held when its fingerprint was taken.
+
+pub mod advise;
+pub(crate) mod build;
+pub(crate) mod compact;
+pub(crate) mod declare;
+pub(crate) mod verify;

@@ -1,0 +1,123 @@
+//! What an index would take and save, told from a sample: the encoding that `auto` takes, and which marks to build.
+//!
+//! ```text
+//! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ settle   at CREATE INDEX: encoding, reason, predicted bytes
+//!                                                               └─▶ advice   which columns to index, by queries or without
+//! ```
+//!
+//! What was decided and predicted is kept in the options of the index, under names that users cannot give.
+
+pub(crate) mod advice;
+mod gain;
+mod kinds;
+mod queries;
+mod report;
+mod sample;
+
+use lakemark_format::filter::{DENSITY_UNIT, Density};
+use lakemark_format::{Encoding, ManifestIndex, column};
+use lakemark_index::bitmap::cost::reads::WEIGHTS;
+use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
+
+use crate::error::Result;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::store::kind::{Kind, files_per_segment_of, precision_of, zones_of};
+use crate::store::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
+use kinds::Kinds;
+use sample::Sampler;
+
+pub use queries::{ConditionUse, JoinedKeys, QueryUse};
+pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
+
+/// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
+/// cannot be read now is no reason not to declare an index: the build will say what is wrong.
+pub(crate) async fn settle(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
+    if index.key_type.is_list() {
+        // How many elements a list has and how they repeat in it is not sampled.
+        if open {
+            index.options.push((
+                REASON.to_owned(),
+                "a row of lists has several values, each with the rows that have it".to_owned(),
+            ));
+        }
+        return;
+    }
+    let settled = predict(table, snapshot, index, open).await;
+    if let Err(error) = settled {
+        tracing::debug!(index = index.name, %error, "no sample could be read; nothing is predicted");
+        if open {
+            index.options.push((REASON.to_owned(), "no sample of the data could be read".to_owned()));
+        }
+    }
+}
+
+async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
+    let sampler = Sampler::new(table, snapshot).await?;
+    let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
+    let bitmap_rows = sampler.segment_rows(files_per_segment_of(Kind::Bitmap, &index.options))?;
+    let key_rows = sampler.segment_rows(files_per_segment_of(Kind::Key, &index.options))?;
+    let kinds = Kinds::new(&sampler, &column, (&bitmap_rows, &key_rows), &WEIGHTS);
+    if open {
+        let because = if let Some((kind, because)) = kinds.better() {
+            kind.name().clone_into(&mut index.kind);
+            kind.encoding().name().clone_into(&mut index.encoding);
+            because
+        } else {
+            index.encoding = kinds.choice.encoding.name().to_owned();
+            kinds.choice.reason.clone()
+        };
+        let reason = match sampler.rows() {
+            0 => "the table has no rows yet".to_owned(),
+            rows => format!("{} of {rows} rows have about {:.0} values; {because}", kinds.valued(), kinds.distinct),
+        };
+        index.options.push((REASON.to_owned(), reason));
+    }
+    let unique = kinds.is_unique();
+    let predicted = match Encoding::from_name(&index.encoding) {
+        Some(Encoding::Packed) => kinds.packed,
+        Some(Encoding::Binned) => column.binned_bytes(&bitmap_rows),
+        // How many values a zone has is known where every row has its own.
+        Some(encoding) if encoding.has_zones() => {
+            let kind = Kind::of_encoding(encoding);
+            unique.then(|| filter_bytes(&sampler, &column, kinds.valued(), kind, zones_of(index, 0)))
+        }
+        Some(encoding) => {
+            let prediction = kinds.choice.prediction(encoding);
+            prediction.map(|prediction| kinds.bitmaps.scaled(prediction.bytes))
+        }
+        None => None,
+    };
+    if let Some(bytes) = predicted {
+        index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
+        index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
+        if unique && index.kind == Kind::Bitmap.name() && index.encoding != Encoding::Binned.name() {
+            tracing::warn!(
+                index = index.name,
+                column = %column::shown(&index.column),
+                predicted_bytes = bytes,
+                "nearly every row has a value of its own: the index will take about {:.1} bytes a row; \
+                 an index of the kind `key` (--using key) finds single rows with half of the reads",
+                bytes as f64 / sampler.rows() as f64
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the filters of a column of unique values, of which there are `keys`.
+fn filter_bytes(
+    sampler: &Sampler<'_>,
+    column: &sample::SampledColumn,
+    keys: u64,
+    kind: Kind,
+    zones: ZoneOptions,
+) -> u64 {
+    let count = zones.zone_rows.map_or(0, |rows| sampler.rows().div_ceil(rows.into())).max(sampler.row_groups()).max(1);
+    // A summary probes all zones, a tree those whose fences are around the key; slices hold eight zones a byte.
+    let (probed, padded) = match kind {
+        Kind::Summary => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
+        _ => (count as f64 * column.sample.shuffle(), 1.0),
+    };
+    let density = Density::of_fpp(zones.fpp.unwrap_or(FALSE_ZONES / probed.max(1.0)));
+    (keys as f64 * padded * f64::from(density.bits) / (DENSITY_UNIT * 8) as f64) as u64
+}

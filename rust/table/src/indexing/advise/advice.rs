@@ -1,0 +1,285 @@
+//! Which marks to build, which nothing uses, and which order of the data would help.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lakemark_format::{Encoding, column};
+use lakemark_index::bitmap::cost::choice::choose_for;
+use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
+use lakemark_index::{element_of, key_type_of};
+
+use super::filter_bytes;
+use super::gain::{Better, Column, Costs, Mark};
+use super::kinds::Kinds;
+use super::queries::{Condition, QueryUse, standard};
+use super::report::{Advice, LayoutHint, Proposal, QueryGain};
+use super::sample::Sampler;
+use crate::error::Result;
+use crate::report::IndexInfo;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::store::kind::{Kind, zones_with};
+use crate::values::fields::indexable;
+
+/// Rows of the pages that a hint suggests.
+const SMALL_PAGE_ROWS: f64 = 2_000.0;
+/// A mark is proposed if it saves this part of what the queries read.
+const WORTH: f64 = 0.01;
+/// Another layout is worth a word if it saves this part of what the queries read with all marks.
+const LAYOUT_WORTH: f64 = 0.2;
+
+/// A query with its conditions weighed.
+struct Weighed {
+    query: QueryUse,
+    conditions: Vec<Condition>,
+}
+
+/// Advice for these queries, or for the standard shapes of predicates over every column.
+pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
+    let sampler = Sampler::new(table, snapshot).await?;
+    let wanted = wanted_columns(snapshot, queries.as_deref());
+    let bitmap_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
+    let key_rows = sampler.segment_rows(Kind::Key.files_per_segment())?;
+    let mut columns: BTreeMap<String, Column> = BTreeMap::new();
+    for name in wanted {
+        let stored = snapshot.stored_name(&name);
+        let sampled = sampler.column(&stored).await?;
+        let kinds = Kinds::new(&sampler, &sampled, (&bitmap_rows, &key_rows), &WEIGHTS);
+        let better = kinds.better().map(|(kind, reason)| Better {
+            kind,
+            reason,
+            bytes: match kind {
+                Kind::Key | Kind::Bitmap => kinds.packed.unwrap_or(0),
+                Kind::BloomTree | Kind::Summary => {
+                    filter_bytes(&sampler, &sampled, kinds.valued(), kind, zones_with(Some(kind), &[], 0))
+                }
+            },
+            values: kinds.distinct.round() as u64,
+        });
+        let shuffle = sampled.sample.shuffle();
+        let page_rows = sampler.page_rows(&stored);
+        let Kinds { bitmaps: segments, keys, packed, .. } = kinds;
+        columns.insert(name.clone(), Column { segments, keys: (keys, packed), better, page_rows, shuffle, sampled });
+    }
+    let all: Vec<String> = snapshot.file_schema().fields().iter().map(|field| field.name().clone()).collect();
+    let parquet: BTreeMap<String, u64> =
+        all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.stored_name(name)))).collect();
+    let from_queries = queries.is_some();
+    let weighed = match queries {
+        Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
+        None => {
+            let of = |(name, column): (&String, &Column)| standard(name, &column.sampled.sample, &all);
+            let all = columns.iter().flat_map(of);
+            all.map(|(query, condition)| Weighed { query, conditions: vec![condition] }).collect()
+        }
+    };
+    let rows = sampler.rows();
+    let advisor = Advisor {
+        costs: Costs { columns: &columns, parquet: &parquet, rows: rows as f64 },
+        columns: &columns,
+        queries: weighed,
+    };
+    Ok(advisor.advice(snapshot, rows, sampler.sampled_rows(), from_queries))
+}
+
+/// The columns and fields that an index could be on: all, or those of the queries.
+fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet<String> {
+    let names: Option<BTreeSet<String>> =
+        queries.map(|queries| queries.iter().flat_map(QueryUse::indexed_columns).collect());
+    let is_wanted = |name: &String| names.as_ref().is_none_or(|names| names.contains(name));
+    // The keys of maps are known from queries only.
+    let is_told = |name: &&String| snapshot.field(name).is_some_and(|field| key_type_of(field.data_type()).is_some());
+    let told = names.iter().flatten().filter(|name| column::is_field(name)).filter(is_told).cloned();
+    // How many elements lists have is not sampled.
+    let is_flat = |name: &String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_none());
+    indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(told).collect()
+}
+
+fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {
+    let sample = |name: &str| columns.get(name).map(|column| &column.sampled.sample);
+    let conditions = query.conditions.iter().map(|used| Condition::new(used, &sample)).collect();
+    Weighed { query, conditions }
+}
+
+struct Advisor<'a> {
+    costs: Costs<'a>,
+    columns: &'a BTreeMap<String, Column>,
+    queries: Vec<Weighed>,
+}
+
+impl Advisor<'_> {
+    fn advice(&self, snapshot: &Snapshot, rows: u64, sampled_rows: u64, from_queries: bool) -> Advice {
+        // Of several columns the first has to be asked for, or the index finds nothing.
+        let on = |index: IndexInfo| {
+            let first = index.columns.first().unwrap_or(&index.column);
+            (snapshot.resolve(first).unwrap_or_else(|| first.clone()), index)
+        };
+        let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
+        let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
+        for (column, index) in &indexes {
+            let encoding = Encoding::from_name(&index.encoding);
+            let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| Mark::new(column, e));
+            // What an index over several columns saves is not predicted.
+            if let (Some(mark), 1) = (mark, index.columns.len()) {
+                marks.insert(column.clone(), mark);
+            }
+        }
+        let now = self.reads(&marks);
+        let indexed = indexes.iter().filter(|(_, index)| index.columns.len() == 1).map(|(column, _)| column).collect();
+        let mut proposals = self.proposals(&mut marks, &indexed);
+        proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.shown_text(&proposal.column));
+        let after = self.reads(&marks);
+        let asked = self.columns_asked();
+        Advice {
+            rows,
+            sampled_rows,
+            queries: if from_queries { self.queries.len() as u64 } else { 0 },
+            marks: proposals,
+            unused: (indexes.iter())
+                .filter(|(column, _)| from_queries && !asked.contains(column))
+                .map(|(_, index)| index.name.clone())
+                .collect(),
+            layout: if from_queries { self.layout(&marks, &after) } else { Vec::new() },
+            gains: (self.queries.iter().zip(now.iter().zip(&after)))
+                .filter(|_| from_queries)
+                .map(|(weighed, (now, after))| QueryGain {
+                    line: weighed.query.line as u64,
+                    text: weighed.query.text.clone(),
+                    bytes_now: *now as u64,
+                    bytes_after: *after as u64,
+                })
+                .collect(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// What each query reads.
+    fn reads(&self, marks: &BTreeMap<String, Mark>) -> Vec<f64> {
+        self.queries.iter().map(|weighed| self.costs.with(&weighed.query, &weighed.conditions, marks)).collect()
+    }
+
+    fn total(&self, reads: &[f64]) -> f64 {
+        self.queries.iter().zip(reads).map(|(weighed, bytes)| weighed.query.weight * bytes).sum()
+    }
+
+    /// Columns that a search or an aggregate could ask a mark of.
+    fn columns_asked(&self) -> BTreeSet<String> {
+        self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
+    }
+
+    /// Takes the mark that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
+    fn proposals(&self, marks: &mut BTreeMap<String, Mark>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
+        let open = self.columns.keys().filter(|column| !indexed.contains(column));
+        let mut open: Vec<(Mark, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
+        let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
+        let mut proposals = Vec::new();
+        let mut now = self.reads(marks);
+        loop {
+            let total = self.total(&now);
+            let mut best: Option<(f64, usize, Vec<f64>)> = None;
+            let mut tried = Vec::with_capacity(open.len());
+            for (place, (mark, proposal)) in open.into_iter().enumerate() {
+                marks.insert(proposal.column.clone(), mark);
+                let reads = self.reads(marks);
+                let saved = total - self.total(&reads);
+                if best.as_ref().is_none_or(|(most, ..)| saved > *most) {
+                    best = Some((saved, place, reads));
+                }
+                tried.extend(marks.remove(&proposal.column).map(|mark| (mark, proposal)));
+            }
+            open = tried;
+            let Some((saved, place, reads)) = best else { break };
+            if saved < WORTH * total || saved <= 0.0 {
+                break;
+            }
+            let (mark, mut proposal) = open.remove(place);
+            let gained = now.iter().zip(&reads).filter(|(before, after)| **after < 0.99 * **before).count();
+            proposal.saved_bytes = (saved / weights) as u64;
+            proposal.queries = gained as u64;
+            marks.insert(proposal.column.clone(), mark);
+            proposals.push(proposal);
+            now = reads;
+        }
+        proposals
+    }
+
+    /// The mark that a column would get.
+    fn candidate(&self, name: &str) -> Option<(Mark, Proposal)> {
+        let column = self.columns.get(name)?;
+        if let Some(Better { kind, reason, bytes, values }) = &column.better {
+            let mark = Mark::of_keys(column, *bytes)?;
+            let proposal = Proposal {
+                column: name.to_owned(),
+                kind: kind.name().to_owned(),
+                encoding: kind.encoding().name().to_owned(),
+                reason: reason.clone(),
+                values: *values,
+                predicted_bytes: *bytes,
+                ..Proposal::default()
+            };
+            return Some((mark, proposal));
+        }
+        let choice = choose_for(&column.segments.shapes, &self.shapes_of(name));
+        let mark = Mark::new(column, choice.encoding)?;
+        let proposal = Proposal {
+            column: name.to_owned(),
+            kind: Kind::Bitmap.name().to_owned(),
+            encoding: choice.encoding.name().to_owned(),
+            reason: choice.reason,
+            values: column.segments.values().round() as u64,
+            predicted_bytes: mark.bytes(),
+            saved_bytes: 0,
+            queries: 0,
+        };
+        Some((mark, proposal))
+    }
+
+    /// The shapes in which the queries ask a column.
+    fn shapes_of(&self, name: &str) -> Vec<(QueryShape, f64)> {
+        let mut shapes = Vec::new();
+        for weighed in &self.queries {
+            let searches = weighed.conditions.iter().flat_map(|condition| condition.searches.iter().flatten());
+            shapes
+                .extend(searches.filter(|(column, _)| column == name).map(|(_, shape)| (*shape, weighed.query.weight)));
+        }
+        if shapes.is_empty() { WEIGHTS.to_vec() } else { shapes }
+    }
+
+    /// Whether the data sorted by a column, or smaller pages, would let the queries read much less.
+    fn layout(&self, marks: &BTreeMap<String, Mark>, now: &[f64]) -> Vec<LayoutHint> {
+        let total = self.total(now);
+        let with = |change: &dyn Fn(&str, &mut f64, &mut f64)| {
+            let columns = (self.columns.iter()).map(|(name, column)| {
+                let (mut shuffle, mut page_rows) = (column.shuffle, column.page_rows);
+                change(name, &mut shuffle, &mut page_rows);
+                (name.clone(), column.laid_out(shuffle, page_rows))
+            });
+            let columns: BTreeMap<String, Column> = columns.collect();
+            let costs = Costs { columns: &columns, parquet: self.costs.parquet, rows: self.costs.rows };
+            let read =
+                |weighed: &Weighed| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
+            self.queries.iter().map(read).sum::<f64>()
+        };
+        let mut hints = Vec::new();
+        let sorted = self.columns.keys().map(|by| {
+            (
+                with(&|name, shuffle, _| {
+                    if name == by {
+                        *shuffle = 0.0
+                    }
+                }),
+                by,
+            )
+        });
+        if let Some((bytes, by)) = sorted.min_by(|a, b| a.0.total_cmp(&b.0))
+            && bytes < (1.0 - LAYOUT_WORTH) * total
+        {
+            hints.push(LayoutHint::new(format!("data sorted by {}", column::shown(by)), total, bytes));
+        }
+        let bytes = with(&|_, _, page_rows| *page_rows = page_rows.min(SMALL_PAGE_ROWS));
+        if bytes < (1.0 - LAYOUT_WORTH) * total {
+            let now = self.columns.values().map(|column| column.page_rows).fold(0.0, f64::max);
+            let change = format!("data pages of {SMALL_PAGE_ROWS} rows instead of {now:.0}");
+            hints.push(LayoutHint::new(change, total, bytes));
+        }
+        hints
+    }
+}

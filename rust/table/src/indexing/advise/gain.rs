@@ -1,0 +1,192 @@
+//! What a query reads, with some marks and without.
+//!
+//! ```text
+//! without   columns of conditions and output × the part of the pages that zone maps leave
+//! with      what the searches read + the columns still needed × the part of the pages that the rows found touch
+//! ```
+//!
+//! A query takes whatever is least: conditions are searched in order of selectivity as long as that lowers the sum.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lakemark_format::Encoding;
+use lakemark_index::bitmap::cost::choice::READ_BYTES;
+use lakemark_index::bitmap::cost::reads::{QueryShape, reads_of};
+use lakemark_index::bitmap::cost::{Sizes, sizes};
+
+use super::queries::{Condition, QueryUse};
+use super::sample::{SampledColumn, Segments};
+use crate::store::kind::Kind;
+
+/// What is known of a column.
+pub(super) struct Column {
+    pub sampled: SampledColumn,
+    /// The segments of bitmaps, and those of a `key` index with their bytes.
+    pub segments: Segments,
+    pub keys: (Segments, Option<u64>),
+    /// The kind that is better than bitmaps, if one is.
+    pub better: Option<Better>,
+    /// Rows of a page.
+    pub page_rows: f64,
+    /// How the order of the column follows its values, as if the data were sorted by it if that is asked.
+    pub shuffle: f64,
+}
+
+/// A kind of index, not `bitmap`.
+#[derive(Clone)]
+pub(super) struct Better {
+    pub kind: Kind,
+    pub reason: String,
+    /// Bytes that it takes, and the values that it has.
+    pub bytes: u64,
+    pub values: u64,
+}
+
+impl Column {
+    /// The same column in data that are written in another way.
+    pub(super) fn laid_out(&self, shuffle: f64, page_rows: f64) -> Self {
+        let none = || Segments { shapes: Vec::new(), each: self.segments.each };
+        let (segments, keys) = (none(), (none(), None));
+        Self { sampled: self.sampled.clone(), segments, keys, better: None, page_rows, shuffle }
+    }
+
+    /// The part of the pages that rows of a value or a range of this part of all rows touch.
+    fn touched(&self, share: f64) -> f64 {
+        let spread = 1.0 - (1.0 - share.clamp(0.0, 1.0)).powf(self.page_rows);
+        (self.shuffle * spread + (1.0 - self.shuffle) * share).clamp(0.0, 1.0)
+    }
+
+    /// The part of the pages whose least and largest value enclose one of the range.
+    fn zone(&self, share: f64, pages: f64) -> f64 {
+        (share + 3.0 * self.shuffle + 1.0 / pages.max(1.0)).min(1.0)
+    }
+}
+
+/// A mark that exists or could.
+pub(super) struct Mark {
+    /// By which its reads are predicted.
+    encoding: Encoding,
+    sizes: Vec<Sizes>,
+    each: f64,
+    /// Bytes of all segments.
+    bytes: u64,
+    /// Whether counts and groups are told from it.
+    tells: bool,
+}
+
+impl Mark {
+    /// None if the encoding cannot be built for the column.
+    pub(super) fn new(column: &Column, encoding: Encoding) -> Option<Self> {
+        if encoding == Encoding::Packed {
+            return Self::of_keys(column, column.keys.1?);
+        }
+        let mut mark = Self::over(&column.segments, encoding)?;
+        mark.bytes = (mark.sizes.iter().map(|sizes| sizes.total).sum::<u64>() as f64 * mark.each) as u64;
+        Some(mark)
+    }
+
+    /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
+    pub(super) fn of_keys(column: &Column, bytes: u64) -> Option<Self> {
+        Some(Self { bytes, tells: false, ..Self::over(&column.keys.0, Encoding::Equality)? })
+    }
+
+    fn over(segments: &Segments, encoding: Encoding) -> Option<Self> {
+        let sizes = segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
+        Some(Self { encoding, sizes, each: segments.each, bytes: 0, tells: true })
+    }
+
+    /// Bytes of all segments.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn search(&self, shape: QueryShape) -> f64 {
+        let reads = self.sizes.iter().map(|sizes| reads_of(self.encoding, sizes, shape));
+        reads.map(|reads| reads.bytes + READ_BYTES * reads.reads).sum::<f64>() * self.each
+    }
+
+    /// To read every value with its rows, or, where a condition chooses among them, its posting too.
+    fn groups(&self, chosen: bool) -> f64 {
+        let bytes = |sizes: &Sizes| sizes.blocks.0 + if chosen { sizes.fine } else { 0.0 } + READ_BYTES;
+        self.sizes.iter().map(bytes).sum::<f64>() * self.each
+    }
+}
+
+/// The columns of a table, and the rows.
+pub(super) struct Costs<'a> {
+    pub columns: &'a BTreeMap<String, Column>,
+    /// Bytes in the data files of every column.
+    pub parquet: &'a BTreeMap<String, u64>,
+    pub rows: f64,
+}
+
+impl Costs<'_> {
+    fn parquet_bytes<'s>(&self, columns: impl IntoIterator<Item = &'s String>) -> f64 {
+        let columns: BTreeSet<&String> = columns.into_iter().collect();
+        columns.into_iter().filter_map(|column| self.parquet.get(column)).map(|bytes| *bytes as f64).sum()
+    }
+
+    /// What a search of the marks for a condition reads; none if they cannot answer it.
+    fn search(&self, condition: &Condition, marks: &BTreeMap<String, Mark>) -> Option<f64> {
+        let searches = condition.searches.as_ref()?;
+        searches.iter().map(|(column, shape)| Some(marks.get(column)?.search(*shape))).sum()
+    }
+
+    /// Bytes that a query reads without marks.
+    pub(super) fn scan(&self, query: &QueryUse, conditions: &[Condition]) -> f64 {
+        let columns = query.output.iter().chain(conditions.iter().flat_map(|condition| &condition.columns));
+        self.parquet_bytes(columns) * self.zones(conditions)
+    }
+
+    fn zones(&self, conditions: &[Condition]) -> f64 {
+        let zone = |condition: &Condition| match condition.searches.as_deref() {
+            Some([(column, _)]) => self.columns.get(column).map(|c| c.zone(condition.share, self.rows / c.page_rows)),
+            _ => None,
+        };
+        conditions.iter().filter_map(zone).fold(1.0, f64::min)
+    }
+
+    /// Bytes that a query reads with these marks, at least.
+    pub(super) fn with(&self, query: &QueryUse, conditions: &[Condition], marks: &BTreeMap<String, Mark>) -> f64 {
+        let mut best = self.scan(query, conditions);
+        let mut answered: Vec<(&Condition, f64)> =
+            conditions.iter().filter_map(|condition| Some((condition, self.search(condition, marks)?))).collect();
+        answered.sort_by(|(a, _), (b, _)| a.share.total_cmp(&b.share));
+        let is_answered = |condition: &Condition, count: usize| {
+            answered.iter().take(count).any(|(other, _)| std::ptr::eq(*other, condition))
+        };
+        for count in 0..=answered.len() {
+            let found = answered.iter().take(count);
+            let search: f64 = found.clone().map(|(_, bytes)| bytes).sum();
+            let left = conditions.iter().filter(|condition| !is_answered(condition, count));
+            let columns: Vec<&String> =
+                query.output.iter().chain(left.clone().flat_map(|condition| &condition.columns)).collect();
+            let share: f64 = found.clone().map(|(condition, _)| condition.share).product();
+            let of_leaf = |condition: &Condition| {
+                let columns = condition.searches.iter().flatten().filter_map(|(column, _)| self.columns.get(column));
+                columns.map(|column| column.touched(condition.share)).fold(0.0, f64::max)
+            };
+            let spread = self.columns.values().next().map_or(1.0, |column| 1.0 - (1.0 - share).powf(column.page_rows));
+            let touched =
+                found.map(|(condition, _)| of_leaf(condition)).fold(spread, f64::min).min(self.zones(conditions));
+            let data =
+                self.parquet_bytes(columns.iter().copied()) * if count == 0 { self.zones(conditions) } else { touched };
+            best = best.min(search + data);
+            let all = left.count() == 0;
+            let told = || {
+                query
+                    .output
+                    .iter()
+                    .map(|column| marks.get(column).filter(|mark| mark.tells))
+                    .collect::<Option<Vec<_>>>()
+            };
+            if all
+                && query.aggregated
+                && let Some(told) = told()
+            {
+                best = best.min(search + told.iter().map(|mark| mark.groups(count > 0)).sum::<f64>());
+            }
+        }
+        best
+    }
+}

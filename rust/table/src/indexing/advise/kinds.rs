@@ -1,0 +1,122 @@
+//! The kind of index that `auto` takes: `bitmap`, unless single keys are what the column is searched for.
+//!
+//! ```text
+//! nearly every row has its own value ─▶ key, or filters where keys are long
+//! few rows a value, in many segments ─▶ key: one of its segments has the files of 64 of a bitmap, and a search asks every segment
+//! else                               ─▶ bitmap
+//! ```
+
+use lakemark_format::Encoding;
+use lakemark_index::bitmap::cost::choice::{Choice, choose_for};
+use lakemark_index::bitmap::cost::predicted_bytes;
+use lakemark_index::bitmap::cost::reads::QueryShape;
+
+use super::sample::{SampledColumn, Sampler, Segments};
+use crate::store::kind::Kind;
+
+/// From this part of distinct values on, a column is one of unique values.
+const UNIQUE: f64 = 0.9;
+/// Columns of unique values, and of few rows a value, are told of from so many rows on: smaller ones take little whatever they are.
+const MANY_ROWS: u64 = 100_000;
+/// Keys that take more bytes a row than this are long: filters take about two, and more than most columns of keys take as numbers.
+const LONG_KEY_BYTES: f64 = 16.0;
+/// The rows are in the order of the values, or nearly so, up to this measure of disorder (1 for none).
+const CLUSTERED: f64 = 0.1;
+/// Rows of a value up to which it is searched for like a key, more than it is counted or grouped by.
+const ROWS_OF_A_KEY: f64 = 64.0;
+/// What a `key` index may take, as a multiple of the bitmap that would be chosen.
+const SIZE_LIMIT: f64 = 1.25;
+
+/// What is known of a column to choose by.
+pub(super) struct Kinds {
+    /// The segments that bitmaps have, and a `key` index.
+    pub bitmaps: Segments,
+    pub keys: Segments,
+    /// The encoding of bitmaps.
+    pub choice: Choice,
+    /// Bytes of a `key` index.
+    pub packed: Option<u64>,
+    /// Distinct values of the table.
+    pub distinct: f64,
+    /// Rows of the table, and those of them that have a value.
+    rows: u64,
+    valued: u64,
+    shuffle: f64,
+}
+
+impl Kinds {
+    /// For segments of so many rows as bitmaps have and as a `key` index has, and for queries of these shapes and weights.
+    pub(super) fn new(
+        sampler: &Sampler<'_>,
+        column: &SampledColumn,
+        (bitmap_rows, key_rows): (&[u64], &[u64]),
+        queries: &[(QueryShape, f64)],
+    ) -> Self {
+        let (bitmaps, keys) = (column.segments(bitmap_rows), column.segments(key_rows));
+        let packed = keys.shapes.iter().map(|shape| predicted_bytes(Encoding::Packed, shape)).sum::<Option<u64>>();
+        let rows = sampler.rows();
+        Self {
+            choice: choose_for(&bitmaps.shapes, queries),
+            packed: packed.map(|bytes| keys.scaled(bytes)),
+            // Of all rows: a segment has the values of some files only.
+            distinct: column.sample.shape(rows).values(),
+            rows,
+            valued: (rows as f64 * column.sample.valued_share()).round() as u64,
+            shuffle: column.sample.shuffle(),
+            bitmaps,
+            keys,
+        }
+    }
+
+    /// Rows with a value.
+    pub(super) fn valued(&self) -> u64 {
+        self.valued
+    }
+
+    /// Whether nearly every row of a large table has a value of its own.
+    pub(super) fn is_unique(&self) -> bool {
+        self.rows >= MANY_ROWS && self.distinct >= UNIQUE * self.valued as f64
+    }
+
+    /// The kind that is better than bitmaps, if one is, and why.
+    pub(super) fn better(&self) -> Option<(Kind, String)> {
+        if self.is_unique() { Some(self.of_unique()) } else { self.of_few_rows() }
+    }
+
+    /// Keys, unless they are long. Filters do not grow with the keys.
+    fn of_unique(&self) -> (Kind, String) {
+        let own = "nearly every row has its own";
+        let row_bytes = self.packed.unwrap_or(0) as f64 / self.rows.max(1) as f64;
+        if row_bytes <= LONG_KEY_BYTES {
+            return (Kind::Key, format!("{own}, which the kind key finds with one read"));
+        }
+        let long = format!("{own}, and keys would take {row_bytes:.0} bytes a row");
+        if self.shuffle <= CLUSTERED {
+            return (
+                Kind::BloomTree,
+                format!("{long}, so that filters behind fences are kept of them: the rows are in their order"),
+            );
+        }
+        (Kind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
+    }
+
+    /// Keys of a few rows each, where that means fewer segments to ask and not many more bytes.
+    fn of_few_rows(&self) -> Option<(Kind, String)> {
+        let rows = self.valued as f64 / self.distinct.max(1.0);
+        let (many, few) = (self.bitmaps.count(), self.keys.count());
+        let bitmap = self.choice.prediction(self.choice.encoding)?;
+        let (packed, bitmap) = (self.packed?, self.bitmaps.scaled(bitmap.bytes));
+        let is_better = self.rows >= MANY_ROWS
+            && rows <= ROWS_OF_A_KEY
+            && few < many
+            && packed as f64 <= SIZE_LIMIT * bitmap as f64;
+        is_better.then(|| {
+            let percent = (packed as f64 / bitmap.max(1) as f64 * 100.0).round();
+            let segments = if few == 1 { "one segment".to_owned() } else { format!("{few} segments") };
+            let reason = format!(
+                "a value has about {rows:.0} rows, which the kind key finds in {segments} instead of {many}, with {percent}% of the bytes"
+            );
+            (Kind::Key, reason)
+        })
+    }
+}

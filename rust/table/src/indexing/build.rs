@@ -1,0 +1,119 @@
+//! Building what declared indexes do not cover yet: data files to segments, then one commit.
+//!
+//! ```text
+//! plan ─▶ BuildPlan: tasks ─▶ run each, here or in other processes ─▶ BuildParts ─▶ finish: one commit
+//!           which files, which indexes    one segment per index          files and segments
+//! ```
+//!
+//! [`Table::build`](crate::Table::build) is these three steps in one process. An engine that has many processes takes them one by one: tasks and parts have a
+//! form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing. Tasks need not know of each other, may
+//! run twice and may fail: a segment that no manifest names is waste, which a vacuum removes.
+//!
+//! Touched files whose hashes prove that nothing changed keep their marks. Of the others, every row group is a unit of work: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
+//! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
+
+mod adopt;
+mod finish;
+pub(crate) mod group;
+mod lost;
+mod part;
+mod plan;
+mod spill;
+mod task;
+
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+
+use crate::error::{Error, Result};
+use crate::options::{BuildOptions, CancelFlag, Progress};
+use crate::report::BuildReport;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::storage::location::TableFormat;
+use crate::store::Store;
+
+pub(crate) use finish::{abandon, finish};
+pub use part::BuildPart;
+pub(crate) use part::built_of;
+pub use plan::BuildPlan;
+pub(crate) use plan::{check_manifest, chosen, plan};
+use spill::Budget;
+pub use task::BuildTask;
+pub(crate) use task::run;
+
+/// Bytes for unfinished parts where the machine does not tell its memory.
+const FALLBACK_MEMORY: u64 = 1 << 30;
+
+/// What the work on groups of files shares.
+pub(crate) struct Context {
+    /// Where the data files are.
+    pub object_store: Arc<dyn ObjectStore>,
+    pub format: TableFormat,
+    pub store: Arc<Store>,
+    pub budget: Arc<Budget>,
+    pub threads: usize,
+    pub progress: Option<Arc<dyn Progress>>,
+    pub cancel: Option<CancelFlag>,
+}
+
+impl Context {
+    pub(crate) fn new(table: &BaseTable, options: &BuildOptions) -> Result<Self> {
+        Ok(Self {
+            object_store: Arc::clone(&table.location.object_store),
+            format: table.format,
+            store: Arc::clone(table.writable_store()?),
+            budget: Arc::new(Budget::new(options.memory_bytes.unwrap_or_else(default_memory))),
+            threads: threads(options),
+            progress: options.progress.clone(),
+            cancel: options.cancel.clone(),
+        })
+    }
+
+    /// Fails if the caller asked to stop.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        check_cancel(self.cancel.as_ref())
+    }
+}
+
+fn check_cancel(flag: Option<&CancelFlag>) -> Result<()> {
+    match flag {
+        Some(flag) if flag.is_cancelled() => Err(Error::cancelled()),
+        _ => Ok(()),
+    }
+}
+
+fn threads(options: &BuildOptions) -> usize {
+    options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, Into::into)).max(1)
+}
+
+/// A quarter of the physical memory.
+fn default_memory() -> u64 {
+    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    total.map_or(FALLBACK_MEMORY, |kibibytes| kibibytes * 1024 / 4)
+}
+
+/// Builds in this process, and commits once at the end.
+pub(crate) async fn build(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<BuildReport> {
+    let plan = plan(table, snapshot, &options, 1).await?;
+    if let Some(progress) = &options.progress {
+        progress.start(plan.rows());
+    }
+    let mut parts: Vec<BuildPart> = Vec::with_capacity(plan.tasks().len());
+    for task in plan.tasks() {
+        match run(table, task, &options).await {
+            Ok(part) => parts.push(part),
+            Err(error) => {
+                abandon(table, &parts).await;
+                return Err(error);
+            }
+        }
+    }
+    if let Err(error) = check_cancel(options.cancel.as_ref()) {
+        abandon(table, &parts).await;
+        return Err(error);
+    }
+    finish(table, plan, parts).await
+}

@@ -1,0 +1,501 @@
+//! One group of data files: read, sorted, merged into one segment per index.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, SchemaRef};
+use futures::future::BoxFuture;
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Encoding, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_index::bitmap::{BuildError, ChunkSource, SegmentMeta, SegmentSummary, coarse_memory_bytes, merge};
+use object_store::ObjectMeta;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::Context;
+use super::spill::{Budget, Spill, Taken, Waiting};
+use super::task::{is_about_the_file, is_changed};
+use crate::error::{Error, Result};
+use crate::files::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
+use crate::files::footer::Footer;
+use crate::snapshot::{DataFile, Snapshot};
+use crate::storage::disk::on_a_thread;
+use crate::storage::file_time::modified_ns;
+use crate::store::Store;
+use crate::store::kind::{precision_of, zones_of};
+use crate::store::recorded::is_chosen_by_auto;
+
+/// A tree of Bloom filters of which a search probes more than so many filters, and this share of all, is of a column in no order.
+const MANY_FENCES: f64 = 64.0;
+const LARGE_SHARE: f64 = 0.1;
+
+/// Files that share segments, and the indexes that lack them.
+pub(crate) struct Group {
+    pub files: Vec<GroupFile>,
+    pub indexes: Vec<ManifestIndex>,
+    /// The column of each index, as the table types it.
+    pub fields: Vec<FieldRef>,
+}
+
+/// A data file as it was listed.
+pub(crate) struct GroupFile {
+    /// Place in the table's object store, size and time.
+    pub meta: ObjectMeta,
+    /// Path below the table's root.
+    pub path: String,
+}
+
+impl Group {
+    /// Files of a snapshot.
+    pub(crate) fn of<'a>(
+        snapshot: &Snapshot,
+        files: impl IntoIterator<Item = &'a DataFile>,
+        indexes: Vec<ManifestIndex>,
+    ) -> Result<Self> {
+        let field = |index: &ManifestIndex| {
+            let found = snapshot.stored_field(&index.column);
+            found.ok_or_else(|| {
+                Error::internal(format!("the column {} of an index is gone", column::shown(&index.column)))
+            })
+        };
+        let fields = indexes.iter().map(field).collect::<Result<_>>()?;
+        let files = files.into_iter().map(|file| GroupFile { meta: file.meta.clone(), path: file.path.clone() });
+        Ok(Self { files: files.collect(), indexes, fields })
+    }
+}
+
+/// What a group gave.
+#[derive(Default)]
+pub(crate) struct GroupResult {
+    pub files: Vec<(ManifestFile, SchemaRef)>,
+    /// Their `files` count in the list above.
+    pub segments: Vec<ManifestSegment>,
+    /// Files that changed under the build.
+    pub skipped: Vec<String>,
+}
+
+/// Cuts files into groups that fit into a segment's row space.
+pub(crate) fn cut(
+    snapshot: &Snapshot,
+    files: &[usize],
+    per_segment: usize,
+    rows_of: &impl Fn(usize) -> u64,
+) -> Result<Vec<Vec<usize>>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut space = 0;
+    for file in files {
+        let rows = rows_of(*file).next_multiple_of(u64::from(BASE_ALIGNMENT));
+        if rows > u64::from(u32::MAX) {
+            let name = snapshot.files().get(*file).map_or("", |file| file.path.as_str());
+            return Err(Error::unsupported(format!(
+                "the data file {name} has more than 2^32 rows; write smaller files"
+            )));
+        }
+        match groups.last_mut() {
+            Some(group) if group.len() < per_segment && space + rows <= u64::from(u32::MAX) => {
+                group.push(*file);
+                space += rows;
+            }
+            _ => {
+                groups.push(vec![*file]);
+                space = rows;
+            }
+        }
+    }
+    Ok(groups)
+}
+
+/// A file of the group while it is read.
+struct Reading<'a> {
+    file: &'a GroupFile,
+    footer: Arc<Footer>,
+}
+
+/// Place in the group, row group, and its sorted columns with their fingerprints.
+type RowGroupRead = (usize, usize, Result<Vec<SortedColumn>>);
+
+/// The sorted columns of one row group.
+struct Sorted {
+    /// Place in the group, row group.
+    place: (usize, usize),
+    columns: Vec<SortedColumn>,
+}
+
+/// A column of a row group, sorted.
+struct SortedColumn {
+    chunk: Waiting,
+    /// Fingerprint of its bytes.
+    hash: u64,
+    /// The leaf of the column, if its statistics in the footer are false.
+    caught: Option<u32>,
+}
+
+/// Builds the segments of a group; what was written is in `result` even after a failure.
+pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut GroupResult) -> Result<()> {
+    let readings = open(context, group, result).await?;
+    // Before any chunk takes memory: what does not fit beside it is spilled.
+    let coarse = reserve(context, group, &readings)?;
+    let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.spill_folder()));
+    let (sorted, lost) = read(context, &readings, &group.fields, &spill).await?;
+    let mut kept: Vec<usize> = Vec::new();
+    for (place, reading) in readings.iter().enumerate() {
+        if lost.contains(&place) || is_changed(context, reading.file).await? {
+            tracing::warn!(file = reading.file.path, "the data file changed while it was read and is left out");
+            result.skipped.push(reading.file.path.clone());
+        } else {
+            kept.push(place);
+        }
+    }
+    if kept.is_empty() {
+        return Ok(());
+    }
+    for place in &kept {
+        let Some(reading) = readings.get(*place) else { continue };
+        let file = ManifestFile { false_statistics: caught_in(&sorted, *place), ..manifest_file(reading) };
+        if !file.false_statistics.is_empty() {
+            tracing::warn!(
+                file = file.path,
+                "the footer has statistics that its values contradict; they are not used from now on"
+            );
+        }
+        result.files.push((file, Arc::clone(&reading.footer.schema)));
+    }
+    let jobs = merge_jobs(group, &coarse.encodings, &readings, &kept, sorted, context.budget.limit())?;
+    let ordinals: Vec<u32> = (0..).take(kept.len()).collect();
+    let mut merges: Vec<BoxFuture<'_, Result<ManifestSegment>>> = Vec::new();
+    for job in jobs {
+        merges.push(Box::pin(merge_one(context, job, &coarse)));
+    }
+    let mut merged = stream::iter(merges).buffer_unordered(context.threads);
+    while let Some(segment) = merged.try_next().await? {
+        result.segments.push(ManifestSegment { files: ordinals.clone(), ..segment });
+    }
+    Ok(())
+}
+
+/// The leaves of a file whose statistics are false, by its place in the group.
+fn caught_in(sorted: &[Sorted], place: usize) -> Vec<u32> {
+    let columns = sorted.iter().filter(|sorted| sorted.place.0 == place).flat_map(|sorted| &sorted.columns);
+    let leaves: BTreeSet<u32> = columns.filter_map(|column| column.caught).collect();
+    leaves.into_iter().collect()
+}
+
+async fn open<'a>(context: &Context, group: &'a Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
+    let mut readings = Vec::with_capacity(group.files.len());
+    for file in &group.files {
+        match Footer::read(context.object_store.as_ref(), &file.meta, &file.path).await {
+            Ok(footer) => readings.push(Reading { file, footer: Arc::new(footer) }),
+            Err(error) if is_changed(context, file).await? => {
+                tracing::warn!(file = file.path, %error, "the data file changed while it was read and is left out");
+                result.skipped.push(file.path.clone());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(readings)
+}
+
+/// Memory for the coarse levels of a group, and how many of its merges may have one at the same time.
+struct Coarse {
+    turns: Semaphore,
+    /// The encoding of each index of the group.
+    encodings: Vec<Encoding>,
+    _memory: Vec<Taken>,
+}
+
+/// Takes memory for as many coarse levels as merges run at once, or for fewer, but for one at least.
+fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result<Coarse> {
+    let aligned = |reading: &Reading<'_>| -> u64 {
+        let rows: u64 = reading.footer.row_groups.iter().copied().map(u64::from).sum();
+        rows.next_multiple_of(u64::from(BASE_ALIGNMENT))
+    };
+    let rows = readings.iter().map(aligned).sum();
+    let mut encodings = group.indexes.iter().map(encoding_of).collect::<Result<Vec<_>>>()?;
+    let bytes = |encoding: &Encoding| coarse_memory_bytes(*encoding, rows);
+    // The largest first: whoever has a turn has the memory for any of them.
+    let mut needs: Vec<(u64, usize)> = encodings.iter().map(bytes).zip(0..).filter(|(bytes, _)| *bytes > 0).collect();
+    needs.sort_unstable_by(|a, b| b.cmp(a));
+    let mut memory: Vec<Taken> = Vec::new();
+    for (bytes, place) in needs {
+        if memory.len() == context.threads {
+            break;
+        }
+        let taken = Budget::reserve(&context.budget, bytes);
+        let is_first = memory.is_empty();
+        match (taken, group.indexes.get(place), encodings.get_mut(place)) {
+            (Some(taken), ..) => {
+                memory.push(taken);
+                continue;
+            }
+            (None, Some(index), Some(encoding)) if is_first => {
+                if !is_chosen_by_auto(index) {
+                    return Err(Error::unsupported(format!(
+                        "the encoding {} of the index {} takes {bytes} bytes of memory for the {rows} rows of a segment, and the build \
+                     may use {}: allow more with --memory, or declare the index with a smaller files_per_segment",
+                        index.encoding,
+                        index.name,
+                        context.budget.limit()
+                    )));
+                }
+                tracing::warn!(
+                    index = index.name,
+                    bytes,
+                    limit = context.budget.limit(),
+                    "the memory limit does not allow for the encoding that auto chose; segments get the encoding equality instead"
+                );
+                *encoding = Encoding::Equality;
+            }
+            _ => break,
+        }
+    }
+    // Files without rows need no memory, and a turn all the same.
+    Ok(Coarse { turns: Semaphore::new(memory.len().max(1)), encodings, _memory: memory })
+}
+
+/// The encoding that an index was declared with.
+pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
+    Encoding::from_name(&index.encoding).ok_or_else(|| {
+        Error::unsupported(format!(
+            "the index {} has the encoding {}, which this release does not build: upgrade lakemark, or drop the index",
+            index.name, index.encoding
+        ))
+    })
+}
+
+/// Reads all row groups, some at a time. Gives the sorted columns in row order, and the files that changed meanwhile.
+async fn read(
+    context: &Context,
+    readings: &[Reading<'_>],
+    fields: &[FieldRef],
+    spill: &Arc<Spill>,
+) -> Result<(Vec<Sorted>, Vec<usize>)> {
+    let alone = Semaphore::new(1);
+    let alone = &alone;
+    let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
+    for (place, reading) in readings.iter().enumerate() {
+        for row_group in 0..reading.footer.row_groups.len() {
+            tasks.push(Box::pin(async move {
+                (place, row_group, read_row_group(context, reading, row_group, fields, (spill, alone)).await)
+            }));
+        }
+    }
+    let mut done = stream::iter(tasks).buffer_unordered(context.threads);
+    let (mut sorted, mut lost) = (Vec::new(), Vec::new());
+    while let Some((place, row_group, outcome)) = done.next().await {
+        match outcome {
+            Ok(columns) => sorted.push(Sorted { place: (place, row_group), columns }),
+            Err(error) => {
+                let file = readings.get(place).map(|reading| reading.file);
+                let changed = match file {
+                    Some(file) if is_about_the_file(error.kind()) => is_changed(context, file).await?,
+                    _ => false,
+                };
+                if !changed {
+                    return Err(error);
+                }
+                lost.push(place);
+            }
+        }
+    }
+    sorted.sort_by_key(|sorted| sorted.place);
+    Ok((sorted, lost))
+}
+
+async fn read_row_group(
+    context: &Context,
+    reading: &Reading<'_>,
+    row_group: usize,
+    fields: &[FieldRef],
+    (spill, alone): (&Arc<Spill>, &Semaphore),
+) -> Result<Vec<SortedColumn>> {
+    context.check_cancel()?;
+    let (store, file) = (context.object_store.as_ref(), reading.file);
+    let bytes = list_bytes(&reading.footer, row_group, fields);
+    if bytes > context.budget.limit() {
+        return Err(Error::unsupported(format!(
+            "the lists of row group {row_group} of the data file {} have so many elements that sorting them takes {bytes} bytes of memory, \
+             and the build may use {}: allow more with --memory, or write the file with smaller row groups",
+            file.path,
+            context.budget.limit()
+        )));
+    }
+    // Where there is no room for several of them, they are sorted one at a time.
+    let room = Budget::reserve(&context.budget, bytes);
+    let _turn = match &room {
+        None if bytes > 0 => {
+            Some(alone.acquire().await.map_err(|_| Error::internal("the turns of row groups have ended"))?)
+        }
+        _ => None,
+    };
+    let columns = read_columns(store, &file.meta, &file.path, &reading.footer, row_group, fields).await?;
+    // From here on it is what is kept that takes memory.
+    drop(room);
+    let spill = Arc::clone(spill);
+    let keep = move || -> io::Result<Vec<SortedColumn>> {
+        let sorted = columns
+            .into_iter()
+            .map(|ColumnChunk { chunk, hash, caught }| Ok(SortedColumn { chunk: spill.keep(chunk)?, hash, caught }));
+        sorted.collect()
+    };
+    let kept =
+        on_a_thread(keep).await.map_err(|error| Error::task(&error))?.map_err(|error| disk_error(context, error))?;
+    if let Some(progress) = &context.progress {
+        progress.advance(reading.footer.row_groups.get(row_group).copied().unwrap_or_default().into());
+    }
+    Ok(kept)
+}
+
+fn disk_error(context: &Context, error: io::Error) -> Error {
+    Error::io(format!(
+        "temporary files in {} cannot be written or read (disk full?); the last snapshot is untouched: \
+         make room, give more memory, or choose another place with --store, and run it again",
+        context.store.spill_folder().display()
+    ))
+    .with_source(error)
+}
+
+fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
+    ManifestFile {
+        path: reading.file.path.clone(),
+        size: reading.file.meta.size,
+        modified_ns: modified_ns(&reading.file.meta),
+        etag: reading.file.meta.e_tag.clone(),
+        footer_hash: reading.footer.hash,
+        schema: 0,
+        row_groups: reading.footer.row_groups.clone(),
+        false_statistics: Vec::new(),
+    }
+}
+
+/// One segment to write: its files with their fingerprints, and its chunks at their places.
+struct MergeJob {
+    meta: SegmentMeta,
+    chunks: Vec<(u32, Waiting)>,
+}
+
+fn merge_jobs(
+    group: &Group,
+    encodings: &[Encoding],
+    readings: &[Reading<'_>],
+    kept: &[usize],
+    sorted: Vec<Sorted>,
+    memory: u64,
+) -> Result<Vec<MergeJob>> {
+    let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
+    for (index, encoding) in group.indexes.iter().zip(encodings) {
+        let meta = SegmentMeta {
+            segment_id: Uuid::new_v4().into_bytes(),
+            index_id: index.id,
+            column: index.column.clone(),
+            key_type: index.key_type.clone(),
+            files: Vec::with_capacity(kept.len()),
+            encoding: *encoding,
+            bins: None,
+            precision: precision_of(&index.options)?,
+            zones: zones_of(index, memory),
+        };
+        jobs.push(MergeJob { meta, chunks: Vec::new() });
+    }
+    let mut sorted = sorted.into_iter().peekable();
+    let mut base = 0u32;
+    for (place, reading) in readings.iter().enumerate() {
+        let mut hashes: Vec<Vec<u64>> = vec![Vec::new(); jobs.len()];
+        let mut row = base;
+        while let Some(part) = sorted.next_if(|part| part.place.0 == place) {
+            if !kept.contains(&place) {
+                continue;
+            }
+            for ((job, hashes), SortedColumn { chunk, hash, .. }) in jobs.iter_mut().zip(&mut hashes).zip(part.columns)
+            {
+                job.chunks.push((row, chunk));
+                hashes.push(hash);
+            }
+            row += reading.footer.row_groups.get(part.place.1).copied().unwrap_or_default();
+        }
+        if !kept.contains(&place) {
+            continue;
+        }
+        for (job, hashes) in jobs.iter_mut().zip(hashes) {
+            job.meta.files.push(SegmentFile {
+                path: reading.file.path.clone(),
+                base,
+                row_groups: reading.footer.row_groups.clone(),
+                footer_hash: reading.footer.hash,
+                column_hash: column_hash(hashes),
+            });
+        }
+        // The last file may end where the row space ends: nothing follows it.
+        base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+    }
+    Ok(jobs)
+}
+
+async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
+    // Given back when the merge has ended.
+    let _turn = match coarse_memory_bytes(job.meta.encoding, 1) {
+        0 => None,
+        _ => Some(coarse.turns.acquire().await.map_err(|_| Error::internal("a merge's turn was taken away"))?),
+    };
+    let MergeJob { meta, chunks } = job;
+    let (column, key_type) = (meta.column.clone(), meta.key_type.clone());
+    let sources = move || {
+        let waiting = chunks.into_iter().map(|(first_row, chunk)| chunk.into_source(first_row, key_type.clone()));
+        Ok(waiting.collect::<io::Result<Vec<_>>>()?.into_iter().unzip())
+    };
+    let (segment, summary) = write(context, meta, sources).await?;
+    warn_of_overlap(&column, &summary);
+    Ok(segment)
+}
+
+/// Merges chunks into a segment that is published under its path; `sources` gives them and what is held until the end.
+pub(crate) async fn write(
+    context: &Context,
+    meta: SegmentMeta,
+    sources: impl FnOnce() -> io::Result<(Vec<ChunkSource>, Vec<Option<Taken>>)> + Send + 'static,
+) -> Result<(ManifestSegment, SegmentSummary)> {
+    context.check_cancel()?;
+    let mut pending = context.store.start_file().await?;
+    let (id, index_id) = (meta.segment_id, meta.index_id);
+    let cancel = context.cancel.clone();
+    let work = move || {
+        let (sources, taken) = sources()?;
+        let summary = merge(meta, sources, &mut |bytes| match &cancel {
+            Some(flag) if flag.is_cancelled() => Err(io::Error::other("the build was cancelled")),
+            _ => pending.write_all(bytes),
+        });
+        drop(taken);
+        summary.map(|summary| (pending, summary))
+    };
+    let written = on_a_thread(work).await.map_err(|error| Error::task(&error))?;
+    let (pending, summary) = written.map_err(|error| match error {
+        _ if context.check_cancel().is_err() => Error::cancelled(),
+        BuildError::Io(error) if error.kind() == io::ErrorKind::InvalidData => Error::corrupt(format!(
+            "what is merged is damaged: {error}; `lakemark index verify` says where, delete that file and run `lakemark index build`"
+        )),
+        BuildError::Io(error) => disk_error(context, error),
+        BuildError::Format(error) => {
+            Error::unsupported("the segment is beyond the limits of the format; use fewer files per segment")
+                .with_source(error)
+        }
+        error => Error::unsupported(error.to_string()),
+    })?;
+    let (path, length) = (Store::segment_path(id), pending.length);
+    context.store.publish(pending, &path).await?;
+    Ok((ManifestSegment { id, index_id, path, length, files: Vec::new() }, summary))
+}
+
+/// Fences help where few of them are around a key.
+fn warn_of_overlap(column: &str, summary: &SegmentSummary) {
+    let Some(overlap) = summary.overlap else { return };
+    if overlap > MANY_FENCES && overlap > summary.zones as f64 * LARGE_SHARE {
+        tracing::warn!(
+            column = %column::shown(column),
+            zones = summary.zones,
+            around_a_key = overlap.round(),
+            "the column is neither ordered nor clustered: a search probes the filters of many zones; an index of the kind key or summary \
+             (--using key) reads less"
+        );
+    }
+}

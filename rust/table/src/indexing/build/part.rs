@@ -1,0 +1,113 @@
+//! What a task of a build gave, in a form that can be sent back.
+
+use std::collections::HashSet;
+
+use lakemark_format::{Manifest, ManifestFile};
+
+use super::group::GroupResult;
+use super::task::BuildTask;
+use crate::error::{Error, Result};
+use crate::files::footer::fingerprint;
+use crate::store::Store;
+use crate::store::transaction::Built;
+use crate::values::schema;
+
+/// What a task gave: the data files that it read and the segments that it wrote. Files that changed meanwhile are not among them.
+///
+/// Its bytes are the number of parts that were spilled, in eight bytes with the least significant first, and those of a manifest of just these files and
+/// segments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuildPart {
+    pub(super) manifest: Manifest,
+    pub(super) spilled: u64,
+}
+
+impl BuildPart {
+    pub(super) fn new(task: &BuildTask, result: &GroupResult, spilled: u64) -> Result<Self> {
+        let Built { schemas, files, segments, .. } = built_of(result)?;
+        let Manifest { store_id, number, indexes, .. } = task.manifest().clone();
+        let manifest = Manifest { store_id, number, created_ms: 0, schemas, files, indexes, segments, updates: None };
+        Ok(Self { manifest, spilled })
+    }
+
+    /// The part in bytes.
+    ///
+    /// # Errors
+    /// It is beyond the limits of the format (`Unsupported`).
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let manifest = self.manifest.encode().map_err(|error| {
+            Error::unsupported("a part of the build is beyond the limits of the format; use fewer files per segment")
+                .with_source(error)
+        })?;
+        Ok([self.spilled.to_le_bytes().as_slice(), &manifest].concat())
+    }
+
+    /// Reads what [`BuildPart::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are none of a part (`Corrupt`).
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged = || Error::corrupt("what a task of the build sent is damaged; build again");
+        let (spilled, manifest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let manifest = Manifest::decode(manifest).map_err(|error| damaged().with_source(error))?;
+        Ok(Self { manifest, spilled: u64::from_le_bytes(*spilled) })
+    }
+
+    /// Fails if it is no answer to the task: what is believed of it goes into a manifest, and its segments may be deleted.
+    pub(super) fn check(&self, task: &BuildTask) -> Result<()> {
+        let (asked, manifest) = (task.manifest(), &self.manifest);
+        let wrong = |what: &str| {
+            let files: Vec<&str> = task.files().take(1).collect();
+            Err(Error::corrupt(format!(
+                "what came back from the task of the build about {} and others {what}; nothing was committed, build again",
+                files.concat()
+            )))
+        };
+        if (manifest.store_id, &manifest.indexes, &manifest.updates) != (asked.store_id, &asked.indexes, &None) {
+            return wrong("is about other indexes");
+        }
+        let asked_for: HashSet<_> = asked.files.iter().map(identity).collect();
+        if !manifest.files.iter().all(|file| asked_for.contains(&identity(file))) {
+            return wrong("is about other data files");
+        }
+        let filled: HashSet<_> = manifest.segments.iter().map(|segment| segment.index_id).collect();
+        let expected = if manifest.files.is_empty() { 0 } else { manifest.indexes.len() };
+        let is_whole = |files: &[u32]| files.iter().copied().eq((0..).take(manifest.files.len()));
+        if filled.len() != expected
+            || manifest.segments.len() != expected
+            || !manifest.segments.iter().all(|segment| is_whole(&segment.files))
+        {
+            return wrong("has not one segment for each index");
+        }
+        if !manifest.segments.iter().all(|segment| segment.path == Store::segment_path(segment.id)) {
+            return wrong("names segments that no build names so");
+        }
+        Ok(())
+    }
+}
+
+/// What makes a data file the one that was listed.
+pub(super) fn identity(file: &ManifestFile) -> (&str, u64, i64, Option<&str>) {
+    (&file.path, file.size, file.modified_ns, file.etag.as_deref())
+}
+
+/// What a group gave, as an edit says it.
+pub(crate) fn built_of(result: &GroupResult) -> Result<Built> {
+    let mut built = Built { segments: result.segments.clone(), ..Built::default() };
+    for (file, schema) in &result.files {
+        let bytes = schema::to_bytes(schema)?;
+        let schema = schema_in(&mut built, bytes)?;
+        built.files.push(ManifestFile { schema, ..file.clone() });
+    }
+    Ok(built)
+}
+
+/// The place of a schema in an edit, which gets it if it lacks it.
+pub(super) fn schema_in(built: &mut Built, bytes: Vec<u8>) -> Result<u32> {
+    let known = built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
+    let place = known.unwrap_or_else(|| {
+        built.schemas.push(bytes);
+        built.schemas.len() - 1
+    });
+    u32::try_from(place).map_err(|_| Error::unsupported("too many schemas"))
+}

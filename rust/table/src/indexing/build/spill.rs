@@ -1,0 +1,157 @@
+//! Where sorted chunks wait for their merge: in memory up to a limit, then in one temporary file per group.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Result as IoResult};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::storage::temp_file::TempFile;
+use lakemark_format::KeyType;
+use lakemark_index::bitmap::{Chunk, ChunkSource};
+
+/// Each chunk is read back in pieces of this size.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes that chunks may take, over the whole build.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    used: AtomicU64,
+    spilled: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0), spilled: AtomicU64::new(0) }
+    }
+
+    /// Chunks that went to disk.
+    pub(crate) fn spilled(&self) -> u64 {
+        self.spilled.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that may be used in all.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes bytes until what is given back is dropped; none if there are not as many left.
+    pub(crate) fn reserve(budget: &Arc<Self>, bytes: u64) -> Option<Taken> {
+        budget.take(bytes).then(|| Taken(Arc::clone(budget), bytes))
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let fits = self.used.fetch_add(bytes, Ordering::SeqCst) + bytes <= self.limit;
+        if !fits {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+        }
+        fits
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+/// A chunk that waits.
+pub(crate) enum Waiting {
+    /// In memory; the budget gets its bytes back when it is dropped.
+    Memory(Chunk, Taken),
+    /// In the spill file.
+    Spilled { file: Arc<File>, start: u64, end: u64 },
+}
+
+/// Bytes taken from the budget.
+pub(crate) struct Taken(Arc<Budget>, u64);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.give_back(self.1);
+    }
+}
+
+impl Waiting {
+    /// The chunk as input of a merge, at its place in the segment's row space.
+    pub(crate) fn into_source(self, first_row: u32, key_type: KeyType) -> IoResult<(ChunkSource, Option<Taken>)> {
+        match self {
+            Self::Memory(chunk, taken) => Ok((ChunkSource::memory(first_row, chunk), Some(taken))),
+            Self::Spilled { file, start, end } => {
+                let input = BufReader::with_capacity(READ_BYTES, Section { file, at: start, end });
+                Ok((ChunkSource::spilled(first_row, Box::new(input), key_type)?, None))
+            }
+        }
+    }
+}
+
+/// The spill file of a group; it is created with the first chunk that does not fit.
+pub(crate) struct Spill {
+    budget: Arc<Budget>,
+    folder: PathBuf,
+    file: Mutex<Option<(TempFile, Arc<File>, u64)>>,
+}
+
+impl Spill {
+    pub(crate) fn new(budget: Arc<Budget>, folder: PathBuf) -> Self {
+        Self { budget, folder, file: Mutex::default() }
+    }
+
+    /// Keeps a chunk, in memory if it fits. Blocks.
+    pub(crate) fn keep(&self, chunk: Chunk) -> IoResult<Waiting> {
+        let bytes = chunk.memory_bytes() as u64;
+        if self.budget.take(bytes) {
+            return Ok(Waiting::Memory(chunk, Taken(Arc::clone(&self.budget), bytes)));
+        }
+        self.budget.spilled.fetch_add(1, Ordering::Relaxed);
+        let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            let pending = TempFile::create(&self.folder)?;
+            let Some(file) = pending.file() else { return Err(std::io::ErrorKind::NotFound.into()) };
+            let file = Arc::new(file.try_clone()?);
+            *slot = Some((pending, file, 0));
+        }
+        let Some((_, file, end)) = slot.as_mut() else { return Err(std::io::ErrorKind::NotFound.into()) };
+        let start = *end;
+        let mut out = BufWriter::with_capacity(READ_BYTES, Appender { file, at: start });
+        chunk.spill(&mut out)?;
+        let out = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+        let reached = out.at;
+        *end = reached;
+        Ok(Waiting::Spilled { file: Arc::clone(file), start, end: reached })
+    }
+}
+
+struct Appender<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl std::io::Write for Appender<'_> {
+    fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
+        let written = self.file.write_at(bytes, self.at)?;
+        self.at += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> IoResult<()> {
+        Ok(())
+    }
+}
+
+struct Section {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Read for Section {
+    fn read(&mut self, buffer: &mut [u8]) -> IoResult<usize> {
+        let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
+        let length = left.min(buffer.len());
+        let Some(buffer) = buffer.get_mut(..length) else { return Ok(0) };
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

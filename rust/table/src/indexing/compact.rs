@@ -1,0 +1,253 @@
+//! Merging the segments of an index into fewer, so that a search of many files asks few segments.
+//!
+//! ```text
+//! segments   ┌ 16 files ┐ ┌ 1 ┐ ┌ 1 ┐ ┌ 3 ┐        up to files_per_segment files together
+//!            └────┬─────┘ └─┬─┘ └─┬─┘ └─┬─┘
+//!    values in order with rows, walked side by side   (zones: the column is read once more)
+//!                 └────── one segment ──┘             one commit; readers of older manifests keep theirs
+//! ```
+//!
+//! The values of each segment are walked in their order and merged as a build merges its chunks, with as little memory. Rows of
+//! files that are gone are left out. Nothing that is there is written again: the old segments stay until a vacuum.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::ops::Range;
+use std::time::Instant;
+
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment, SegmentFile};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, coarse_memory_bytes};
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of, write};
+use crate::indexing::build::{Context, built_of, chosen};
+use crate::options::BuildOptions;
+use crate::report::CompactReport;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::store::Store;
+use crate::store::kind::{Kind, files_per_segment, precision_of, zones_of};
+use crate::store::locks::BuildLock;
+use crate::store::segments::{Damage, ReadCounter, Segment};
+use crate::store::transaction::{Built, Edit, commit};
+use crate::store::walk::{Walk, moved, read_rows};
+
+/// Segments of an index that become one.
+struct Merge<'a> {
+    index: &'a ManifestIndex,
+    /// With the ordinals of the files that are still there.
+    segments: Vec<(&'a ManifestSegment, Vec<u32>)>,
+}
+
+/// Compacts, with a commit for each new segment.
+pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<CompactReport> {
+    let started = Instant::now();
+    let context = Context::new(table, &options)?;
+    let indexes = chosen(snapshot, &options)?;
+    let mut report = CompactReport::default();
+    let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
+    let merges = merges(snapshot, &manifest, &indexes);
+    // Keeps what is written until it is committed.
+    let _lock = if merges.is_empty() { None } else { Some(BuildLock::share(&context.store).await?) };
+    if let Some(progress) = &options.progress {
+        progress.start(merges.iter().map(|merge| merge.rows(&manifest)).sum());
+    }
+    for merge in merges {
+        context.check_cancel()?;
+        let before = merge.segments.len() as u64;
+        let built = match merge.run(&context, snapshot, &manifest).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt && merge.is_outdated(&context.store).await => {
+                tracing::info!(
+                    index = merge.index.name,
+                    "others changed the index meanwhile; its segments stay as they are"
+                );
+                continue;
+            }
+            built => built?,
+        };
+        let Some(built) = built else { continue };
+        let [ManifestSegment { length, .. }] = built.segments.as_slice() else { continue };
+        let length = *length;
+        let replaced = merge.segments.iter().map(|(segment, _)| segment.id).collect();
+        // Unless somebody else compacted or dropped the index meanwhile: what was written here is removed then.
+        if commit(&context.store, &Edit::ReplaceSegments { replaced, built }).await?.changed {
+            report.indexes.push(merge.index.name.clone());
+            report.segments_merged += before;
+            report.segments_written += 1;
+            report.bytes_written += length;
+        }
+        // A column that is read once more tells its rows itself.
+        if let (Some(progress), true) = (&options.progress, merge.is_exact()) {
+            progress.advance(merge.rows(&manifest));
+        }
+    }
+    report.indexes.dedup();
+    report.seconds = started.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Neighbouring segments, as many as their files may share one.
+fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
+    let live: HashSet<u32> = snapshot.marks.iter().filter_map(|mark| mark.ordinal).collect();
+    let mut merges: Vec<Merge<'a>> = Vec::new();
+    for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
+        let most = files_per_segment(index);
+        let (mut open, mut files, mut space) = (Merge { index, segments: Vec::new() }, 0, 0u64);
+        // A file that two segments cover is taken from one.
+        let mut left = live.clone();
+        for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+            let held: Vec<u32> = segment.files.iter().copied().filter(|file| left.remove(file)).collect();
+            let rows: u64 = held.iter().filter_map(|file| manifest.files.get(*file as usize)).map(aligned_rows).sum();
+            if files + held.len() > most || space + rows > u64::from(u32::MAX) {
+                merges.push(std::mem::replace(&mut open, Merge { index, segments: Vec::new() }));
+                (files, space) = (0, 0);
+            }
+            files += held.len();
+            space += rows;
+            open.segments.push((segment, held));
+        }
+        merges.push(open);
+    }
+    merges.retain(|merge| merge.segments.len() > 1 && merge.segments.iter().any(|(_, files)| !files.is_empty()));
+    merges
+}
+
+fn aligned_rows(file: &ManifestFile) -> u64 {
+    file.rows().next_multiple_of(u64::from(BASE_ALIGNMENT))
+}
+
+impl Merge<'_> {
+    fn is_exact(&self) -> bool {
+        Kind::of(self.index).is_some_and(Kind::is_exact)
+    }
+
+    /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or mended it.
+    async fn is_outdated(&self, store: &Store) -> bool {
+        let named = store.named_segments().await;
+        named.is_ok_and(|named| self.segments.iter().any(|(segment, _)| !named.contains(&segment.id)))
+    }
+
+    fn rows(&self, manifest: &Manifest) -> u64 {
+        let files = self.segments.iter().flat_map(|(_, files)| files);
+        files.filter_map(|file| manifest.files.get(*file as usize)).map(ManifestFile::rows).sum()
+    }
+
+    /// Writes the segment; none if it cannot be made now.
+    async fn run(&self, context: &Context, snapshot: &Snapshot, manifest: &Manifest) -> Result<Option<Built>> {
+        match self.is_exact() {
+            true => self.merge(context, manifest).await.map(Some),
+            false => self.build_again(context, snapshot).await,
+        }
+    }
+
+    /// Filters say nothing of the keys in them: they are made from the column, once for all files.
+    async fn build_again(&self, context: &Context, snapshot: &Snapshot) -> Result<Option<Built>> {
+        let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
+        let marks = snapshot.files().iter().zip(snapshot.marks.iter());
+        let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
+        let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
+        let mut result = GroupResult::default();
+        let outcome = build_group(context, &group, &mut result).await;
+        let whole = result.files.len() == wanted.len();
+        match outcome {
+            Ok(()) if whole => built_of(&result).map(Some),
+            outcome => {
+                for segment in &result.segments {
+                    context.store.discard(&segment.path).await;
+                }
+                // A file changed meanwhile: the next build will index it again.
+                outcome.map(|()| None)
+            }
+        }
+    }
+
+    /// Merges the values of the segments.
+    async fn merge(&self, context: &Context, manifest: &Manifest) -> Result<Built> {
+        let encoding = encoding_of(self.index)?;
+        let rows =
+            self.segments.iter().flat_map(|(_, files)| files).filter_map(|file| manifest.files.get(*file as usize));
+        let memory = coarse_memory_bytes(encoding, rows.map(aligned_rows).sum());
+        if memory > context.budget.limit() {
+            return Err(Error::unsupported(format!(
+                "merging the segments of the index {} takes {memory} bytes of memory, and {} may be used: allow more with --memory, \
+                 or declare the index with a smaller files_per_segment",
+                self.index.name,
+                context.budget.limit()
+            )));
+        }
+        let mut built = Built { schemas: manifest.schemas.clone(), ..Built::default() };
+        let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
+        for (segment, held) in &self.segments {
+            let damaged = |damage: Damage| match damage.is_unread {
+                true => Error::io(format!(
+                    "the segment {} cannot be read, so that nothing was merged: {}; mend the store, and try again",
+                    segment.path, damage.problem
+                )),
+                false => Error::corrupt(format!(
+                    "the segment {} cannot be merged: {}; `lakemark index build --verify` builds it again",
+                    segment.path, damage.problem
+                )),
+            };
+            let counter = ReadCounter::default();
+            let opened = Segment::open_afresh(&context.store, segment, self.index, &counter).await.map_err(damaged)?;
+            let names: HashMap<&str, u32> = held
+                .iter()
+                .filter_map(|file| Some((manifest.files.get(*file as usize)?.path.as_str(), *file)))
+                .collect();
+            let mut places = Vec::new();
+            for entry in &opened.directory.files {
+                let Some(ordinal) = names.get(entry.path.as_str()) else { continue };
+                let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+                let rows = u32::try_from(entry.rows()).unwrap_or(u32::MAX);
+                places.push((entry.base..entry.base.saturating_add(rows), Some(base)));
+                files.push(SegmentFile { base, ..entry.clone() });
+                built.files.push(known.clone());
+                base = base.saturating_add(rows);
+                base = base.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+            }
+            sources.push(source(&opened, places).await.map_err(damaged)?);
+        }
+        let id = Uuid::new_v4().into_bytes();
+        let meta = SegmentMeta {
+            segment_id: id,
+            index_id: self.index.id,
+            column: self.index.column.clone(),
+            key_type: self.index.key_type.clone(),
+            files,
+            encoding,
+            bins: None,
+            precision: precision_of(&self.index.options)?,
+            zones: zones_of(self.index, context.budget.limit()),
+        };
+        let (segment, _) = write(context, meta, move || Ok((sources, Vec::new()))).await?;
+        let ordinals = (0..).take(built.files.len()).collect();
+        built.segments.push(ManifestSegment { files: ordinals, ..segment });
+        Ok(built)
+    }
+}
+
+/// The values of a segment as a chunk of a merge, with their rows where they will be.
+async fn source(segment: &Segment, places: Vec<(Range<u32>, Option<u32>)>) -> Result<ChunkSource, Damage> {
+    let counter = ReadCounter::default();
+    let nulls = moved(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
+    let opaque = moved(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
+    let mut walk = Walk::new(segment, &counter).await?;
+    let handle = Handle::current();
+    // Called by the merge, on a thread that may block.
+    let next = move || loop {
+        match handle.block_on(walk.next(&counter)) {
+            Ok(None) => return Ok(None),
+            Ok(Some((key, rows))) => {
+                let rows = moved(rows, &places);
+                if !rows.is_empty() {
+                    return Ok(Some((key, rows)));
+                }
+            }
+            Err(Damage { is_unread: true, problem, .. }) => return Err(io::Error::other(problem)),
+            Err(damage) => return Err(io::Error::new(io::ErrorKind::InvalidData, damage.problem)),
+        }
+    };
+    Ok(ChunkSource::stream(nulls, opaque, Box::new(next)))
+}

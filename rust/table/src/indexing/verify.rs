@@ -1,0 +1,232 @@
+//! Deriving segments from the data again and comparing them with what is stored, value by value.
+//!
+//! The comparison is of rows and not of bytes, so that a segment which another release encoded otherwise is sound. What is derived
+//! has the encoding `equality`; of a stored segment with a coarse level, the bin of every row is compared as well, and bins of several values
+//! are taken apart. Of zones, every value has to be where a search for it would come to, and to be counted.
+
+mod zones;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use lakemark_format::segment::BASE_ALIGNMENT;
+use lakemark_format::{Encoding, Key, Manifest, ManifestIndex, ManifestSegment, SegmentFile, column};
+use lakemark_index::bitmap::{ChunkSource, SegmentMeta, merge};
+use lakemark_index::zones::ZoneOptions;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+
+use crate::error::{Error, Result};
+use crate::files::columns::read_columns;
+use crate::files::footer::Footer;
+use crate::files::trust::false_statistics;
+use crate::report::{Finding, IndexVerdict, VerifyReport};
+use crate::snapshot::Snapshot;
+use crate::snapshot::identity::is_same_data;
+use crate::storage::location::Place;
+use crate::store::Store;
+use crate::store::kind::Kind;
+use crate::store::segments::{Damage, ReadCounter, Segment};
+use crate::store::walk::{Walk, moved, read_rows};
+use zones::compare_zones;
+
+/// Verifies every segment of every index of a manifest.
+pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &Snapshot) -> Result<VerifyReport> {
+    let files = snapshot.files().iter().zip(snapshot.marks.iter());
+    let files = files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.caught));
+    let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
+    for index in &manifest.indexes {
+        report.indexes.push(verify_index(snapshot, store, manifest, index).await?);
+    }
+    Ok(report)
+}
+
+/// Verifies every segment of an index.
+pub(crate) async fn verify_index(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    index: &ManifestIndex,
+) -> Result<IndexVerdict> {
+    let mut verdict = IndexVerdict { name: index.name.clone(), ..IndexVerdict::default() };
+    for segment in manifest.segments.iter().filter(|segment| segment.index_id == index.id) {
+        let sound = verdict.damaged.len();
+        verify_segment(snapshot, store, manifest, index, segment, &mut verdict).await?;
+        if verdict.damaged.len() > sound && !store.named_segments().await?.contains(&segment.id) {
+            verdict.damaged.truncate(sound);
+        }
+    }
+    Ok(verdict)
+}
+
+async fn verify_segment(
+    snapshot: &Snapshot,
+    store: &Arc<Store>,
+    manifest: &Manifest,
+    index: &ManifestIndex,
+    segment: &ManifestSegment,
+    verdict: &mut IndexVerdict,
+) -> Result<()> {
+    let counter = ReadCounter::default();
+    let damaged = |problem: String| Finding { path: segment.path.clone(), problem };
+    let stored = match Segment::open_afresh(store, segment, index, &counter).await {
+        Ok(stored) => stored,
+        Err(damage) => {
+            verdict.damaged.push(damaged(damage.problem));
+            return Ok(());
+        }
+    };
+    let (Some(field), true) = (snapshot.stored_field(&index.column), snapshot.is_usable(index)) else {
+        let path = column::shown(&index.column).into_owned();
+        verdict.stale.push(Finding { path, problem: "the column is gone or has another type".to_owned() });
+        return Ok(());
+    };
+    let mut fresh: Vec<(usize, &SegmentFile)> = Vec::new();
+    for ordinal in &segment.files {
+        let Some(known) = manifest.files.get(*ordinal as usize) else { continue };
+        let Some(entry) = stored.directory.files.iter().find(|entry| entry.path == known.path) else {
+            verdict.damaged.push(damaged(format!("the segment does not cover {} as the manifest says", known.path)));
+            continue;
+        };
+        match freshness(snapshot, &known.path, entry, segment, &stored).await {
+            Ok(file) => fresh.push((file, entry)),
+            Err(problem) => verdict.stale.push(Finding { path: known.path.clone(), problem: problem.to_owned() }),
+        }
+    }
+    fresh.sort_by_key(|(_, entry)| entry.base);
+    let derived = derive(snapshot, index, &field, &fresh).await?;
+    match compare(&stored, &derived, &counter).await {
+        Ok(()) => verdict.files_ok += fresh.len() as u64,
+        Err(damage) => verdict.damaged.push(damaged(damage.problem)),
+    }
+    Ok(())
+}
+
+/// The file of the snapshot that a segment's entry is about, if it is still the same.
+async fn freshness(
+    snapshot: &Snapshot,
+    path: &str,
+    entry: &SegmentFile,
+    segment: &ManifestSegment,
+    stored: &Segment,
+) -> Result<usize, &'static str> {
+    let Some(file) = snapshot.files().iter().position(|file| file.path == path) else {
+        return Err("the data file is gone");
+    };
+    if is_same_data(snapshot, file, entry, segment, &stored.directory).await {
+        Ok(file)
+    } else {
+        Err("the data file changed since it was indexed")
+    }
+}
+
+/// Builds the segment of the fresh files anew, in memory.
+async fn derive(
+    snapshot: &Snapshot,
+    index: &ManifestIndex,
+    field: &FieldRef,
+    fresh: &[(usize, &SegmentFile)],
+) -> Result<Segment> {
+    let data = snapshot.object_store();
+    let (mut files, mut chunks, mut base) = (Vec::with_capacity(fresh.len()), Vec::new(), 0u32);
+    for (file, entry) in fresh {
+        let Some(data_file) = snapshot.files().get(*file) else { continue };
+        let footer = Arc::new(Footer::read(data.as_ref(), &data_file.meta, &data_file.path).await?);
+        let mut row = base;
+        for (row_group, rows) in footer.row_groups.iter().enumerate() {
+            let fields = std::slice::from_ref(field);
+            let columns =
+                read_columns(data.as_ref(), &data_file.meta, &data_file.path, &footer, row_group, fields).await?;
+            chunks.extend(columns.into_iter().map(|column| ChunkSource::memory(row, column.chunk)));
+            row = row.saturating_add(*rows);
+        }
+        files.push(SegmentFile { base, ..(*entry).clone() });
+        base = row.checked_next_multiple_of(BASE_ALIGNMENT).unwrap_or(u32::MAX);
+    }
+    let id = [0; 16];
+    let meta = SegmentMeta {
+        segment_id: id,
+        index_id: index.id,
+        column: index.column.clone(),
+        key_type: index.key_type.clone(),
+        files,
+        encoding: Encoding::Equality,
+        bins: None,
+        precision: None,
+        zones: ZoneOptions::default(),
+    };
+    let work = move || {
+        let mut bytes = Vec::new();
+        let merged = merge(meta, chunks, &mut |part| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        });
+        merged.map(|_| bytes)
+    };
+    let bytes = tokio::task::spawn_blocking(work).await.map_err(|error| Error::task(&error))?;
+    let bytes = bytes.map_err(|error| Error::internal("the segment cannot be derived again").with_source(error))?;
+    let memory = Arc::new(InMemory::new());
+    let (path, length) = ("derived".to_owned(), bytes.len() as u64);
+    memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
+    let place = Place { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
+    let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
+    // What is derived tells values, whatever is stored.
+    let index = ManifestIndex { kind: Kind::Bitmap.name().to_owned(), ..index.clone() };
+    let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
+    opened.map_err(|damage| {
+        Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))
+    })
+}
+
+async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> Result<(), Damage> {
+    let places = places(stored, derived);
+    for (name, list) in [("NULL rows", stored.directory.nulls), ("opaque rows", stored.directory.opaque)] {
+        let other = if name == "NULL rows" { derived.directory.nulls } else { derived.directory.opaque };
+        let have = moved(read_rows(stored, list, counter).await?, &places);
+        if have != read_rows(derived, other, counter).await? {
+            return Err(Damage::corrupt(format!("the {name} are not those of the data")));
+        }
+    }
+    if stored.directory.encoding.has_zones() {
+        return compare_zones(stored, derived, &places, counter).await;
+    }
+    let mut have = Walk::new(stored, counter).await?;
+    let mut want = Walk::new(derived, counter).await?;
+    loop {
+        let expected = want.next(counter).await?;
+        let found = loop {
+            match have.next(counter).await? {
+                None => break None,
+                Some((key, rows)) => {
+                    let rows = moved(rows, &places);
+                    // A value that only files had which changed since.
+                    if !rows.is_empty() {
+                        break Some((key, rows));
+                    }
+                }
+            }
+        };
+        match (found, expected) {
+            (None, None) => return Ok(()),
+            (found, expected) if found == expected => {}
+            (found, expected) => {
+                let key = |value: Option<(Key, Vec<u32>)>| {
+                    value.map_or("no value".to_owned(), |(key, rows)| format!("{key:?} in {} rows", rows.len()))
+                };
+                return Err(Damage::corrupt(format!("{} is stored where the data has {}", key(found), key(expected))));
+            }
+        }
+    }
+}
+
+/// Where the rows of each stored file are among the derived ones; none for files that are not compared.
+fn places(stored: &Segment, derived: &Segment) -> Vec<(Range<u32>, Option<u32>)> {
+    let place = |file: &SegmentFile| {
+        let rows = u32::try_from(file.rows()).unwrap_or(u32::MAX);
+        let to = derived.directory.files.iter().find(|other| other.path == file.path).map(|other| other.base);
+        (file.base..file.base.saturating_add(rows), to)
+    };
+    stored.directory.files.iter().map(place).collect()
+}

@@ -1,0 +1,66 @@
+//! Zones against the data: every value must be held by the zone of each of its rows, and a zone has as many values as it says.
+
+use std::ops::Range;
+
+use lakemark_index::zones::HeldZones;
+
+use super::Walk;
+use crate::store::segments::{Damage, ReadCounter, Segment};
+
+/// Compares stored zones with a segment that was derived from the data and has its values; `places` says where stored rows are among
+/// the derived ones.
+pub(super) async fn compare_zones(
+    stored: &Segment,
+    derived: &Segment,
+    places: &[(Range<u32>, Option<u32>)],
+    counter: &ReadCounter,
+) -> Result<(), Damage> {
+    let Some(zones) = &stored.directory.zones else { return Err(Damage::corrupt("the zones are missing")) };
+    let read = stored.read(std::slice::from_ref(&(zones.offset..zones.offset + zones.filter_bytes())), counter).await?;
+    let held = HeldZones::new(zones, read.first().map_or(&[], Vec::as_slice));
+    let ends = derived_ends(stored, &zones.rows, places);
+    let mut counts = vec![0u32; zones.rows.len()];
+    let mut values = Walk::new(derived, counter).await?;
+    while let Some((key, rows)) = values.next(counter).await? {
+        let mut last = None;
+        for row in rows {
+            let Some((_, zone)) = ends.get(ends.partition_point(|(end, _)| *end <= row)) else { continue };
+            if last == Some(*zone) {
+                continue;
+            }
+            last = Some(*zone);
+            if !held.holds(*zone, &key) {
+                return Err(Damage::corrupt(format!(
+                    "the filter of zone {zone} lacks a value that the data has there"
+                )));
+            }
+            if let Some(count) = counts.get_mut(*zone) {
+                *count += 1;
+            }
+        }
+    }
+    for (_, zone) in ends {
+        if counts.get(zone) != zones.keys.get(zone) {
+            let (found, stored) = (counts.get(zone), zones.keys.get(zone));
+            return Err(Damage::corrupt(format!("zone {zone} counts {stored:?} values where the data has {found:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// For each zone of a file that is compared, ascending, the end of its rows among the derived ones, and its number.
+fn derived_ends(stored: &Segment, rows: &[u32], places: &[(Range<u32>, Option<u32>)]) -> Vec<(u32, usize)> {
+    let mut ends = Vec::with_capacity(rows.len());
+    let mut zone = 0;
+    for (file, (_, to)) in stored.directory.files.iter().zip(places) {
+        let (mut row, end) = (0u64, file.rows());
+        while row < end {
+            let Some(length) = rows.get(zone) else { return ends };
+            row += u64::from(*length);
+            ends.extend(to.map(|to| (to.saturating_add(row as u32), zone)));
+            zone += 1;
+        }
+    }
+    // Files are compared in the order of their stored bases, so that the ends ascend.
+    ends
+}

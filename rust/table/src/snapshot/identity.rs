@@ -1,0 +1,69 @@
+//! Is a data file still the one that was indexed? If only its time or tag differs, fingerprints decide.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
+
+use crate::error::Result;
+use crate::files::columns::hash_column;
+use crate::files::footer::{FileKey, Footer, file_key};
+use crate::snapshot::Snapshot;
+use crate::storage::file_time::is_young;
+
+/// Verdicts that the process remembers.
+const CACHE_ENTRIES: usize = 100_000;
+
+/// The root of a table, a version of a data file, and a segment.
+type VerdictKey = (String, FileKey, [u8; 16]);
+
+static VERDICTS: LazyLock<Mutex<HashMap<VerdictKey, bool>>> = LazyLock::new(Mutex::default);
+
+/// Whether the segment's postings of `file` (one that its directory lists as `entry`) hold for the file as it is now.
+pub(crate) async fn is_same_data(
+    snapshot: &Snapshot,
+    file: usize,
+    entry: &SegmentFile,
+    segment: &ManifestSegment,
+    directory: &SegmentDirectory,
+) -> bool {
+    let (Some(mark), Some(data_file)) = (snapshot.marks.get(file), snapshot.files().get(file)) else {
+        return false;
+    };
+    let known = mark.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
+    let Some(known) = known else { return false };
+    if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
+        return false;
+    }
+    if !mark.doubtful {
+        return true;
+    }
+    let key = (snapshot.root_url().to_string(), file_key(&data_file.meta), segment.id);
+    if let Some(verdict) = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return *verdict;
+    }
+    let was_young = is_young(&data_file.meta);
+    let verdict = compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
+        tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its marks");
+        false
+    });
+    if was_young {
+        return verdict;
+    }
+    let mut verdicts = VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if verdicts.len() >= CACHE_ENTRIES {
+        verdicts.clear();
+    }
+    verdicts.insert(key, verdict);
+    verdict
+}
+
+async fn compare(snapshot: &Snapshot, file: usize, entry: &SegmentFile, column: &str) -> Result<bool> {
+    let Some(data_file) = snapshot.files().get(file) else { return Ok(false) };
+    let store = snapshot.object_store();
+    let footer = Footer::read(store.as_ref(), &data_file.meta, &data_file.path).await?;
+    if footer.hash != entry.footer_hash || footer.row_groups != entry.row_groups {
+        return Ok(false);
+    }
+    Ok(hash_column(store.as_ref(), &data_file.meta, &data_file.path, &footer, column).await? == entry.column_hash)
+}

@@ -1,0 +1,16 @@
+//! Storage: places, files and objects, as bytes.
+//!
+//! Uses no other room; all that reads or writes goes through this one.
+//!
+//! Invariant: each write, sync, rename, link and removal of a local file is a step of `disk`, so that a test may stop or fail at it.
+
+pub(crate) mod again;
+pub(crate) mod cache;
+pub(crate) mod damage;
+pub(crate) mod disk;
+pub(crate) mod failpoint;
+pub(crate) mod file_time;
+pub(crate) mod local;
+pub(crate) mod location;
+pub(crate) mod put;
+pub(crate) mod temp_file;

@@ -1,0 +1,142 @@
+//! Putting a file of which there must be none yet: what makes a manifest or a version of a Delta log a commit.
+//!
+//! ```text
+//! put ─┬─ done ───────────────────────────────────────────────▶ Made
+//!      ├─ there is one ─┐                ┌─ the same bytes ───▶ Made
+//!      └─ an error ─────┴─ read the name ┼─ others ───────────▶ Taken    ours never will be there
+//!                                        ├─ none ─────────────▶ Refused, or Missing where it may still arrive
+//!                                        └─ unreadable ───────▶ Unknown
+//! ```
+//!
+//! An answer proves nothing but that it came. A put that acted may be answered with an error, and clients of object stores then repeat it by
+//! themselves and find a file there: their own. So the bytes decide. Two commits with the same bytes are the same change of the same state:
+//! whatever is new in one (an index, a segment, a run, a log) has a random id in it, and to drop something twice is to drop it.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+
+use crate::storage::disk::{self, on_a_thread, sync_folder};
+use crate::storage::temp_file::TempFile;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// The name that a file is put under.
+pub(crate) struct NewFile<'a> {
+    pub object_store: &'a Arc<dyn ObjectStore>,
+    /// Its place in the object store.
+    pub path: Path,
+    /// The same on a local file system.
+    pub local: Option<PathBuf>,
+}
+
+/// What became of a put.
+#[derive(Debug)]
+pub(crate) enum Put {
+    /// The file is there with these bytes, and stays.
+    Made,
+    /// A file with these other bytes is there.
+    Taken(Bytes),
+    /// There is none, and none will come of this put.
+    Refused(Cause),
+    /// There is none now. The put may be under way all the same, so that nothing that the file names may be deleted.
+    Missing(Cause),
+    /// Whether it is there, or whether it stays, cannot be told: nothing that the file names may be deleted.
+    Unknown(Cause),
+}
+
+/// What a store answered.
+enum Answer {
+    Done,
+    Exists,
+    /// Nothing was tried.
+    Refused(Cause),
+    Failed(Cause),
+    /// The name is there, and its folder could not be synced.
+    Unsynced(Cause),
+}
+
+impl NewFile<'_> {
+    /// Puts the file if there is none of its name.
+    pub(crate) async fn put(&self, bytes: Vec<u8>) -> Put {
+        let bytes = Bytes::from(bytes);
+        let answer = match self.local.clone() {
+            Some(target) => {
+                let bytes = bytes.clone();
+                on_a_thread(move || link_new(&target, &bytes)).await.unwrap_or_else(|lost| Answer::Failed(lost.into()))
+            }
+            None => self.upload(&bytes).await,
+        };
+        let failed = match answer {
+            Answer::Done => return Put::Made,
+            Answer::Refused(cause) => return Put::Refused(cause),
+            Answer::Unsynced(cause) => return Put::Unknown(cause),
+            Answer::Exists => None,
+            Answer::Failed(cause) => Some(cause),
+        };
+        match (self.read().await, failed) {
+            (Ok(Some(found)), _) if found == bytes => self.sync().await,
+            (Ok(Some(found)), _) => Put::Taken(found),
+            (Ok(None), Some(cause)) if self.local.is_some() => Put::Refused(cause),
+            (Ok(None), Some(cause)) => Put::Missing(cause),
+            // It was there a moment ago.
+            (Ok(None), None) => Put::Unknown("the file that was there is gone".into()),
+            (Err(error), None) => Put::Unknown(error.into()),
+            (Err(_), Some(cause)) => Put::Unknown(cause),
+        }
+    }
+
+    async fn upload(&self, bytes: &Bytes) -> Answer {
+        let payload = PutPayload::from(bytes.clone());
+        match self.object_store.put_opts(&self.path, payload, PutMode::Create.into()).await {
+            Ok(_) => Answer::Done,
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Answer::Exists,
+            Err(error) => Answer::Failed(error.into()),
+        }
+    }
+
+    /// What is there; none if nothing is.
+    async fn read(&self) -> object_store::Result<Option<Bytes>> {
+        match self.object_store.get(&self.path).await {
+            Ok(found) => found.bytes().await.map(Some),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A name that was found is perhaps one that nobody has synced.
+    async fn sync(&self) -> Put {
+        let Some(folder) = self.local.as_deref().and_then(FsPath::parent).map(FsPath::to_owned) else {
+            return Put::Made;
+        };
+        match on_a_thread(move || sync_twice(&folder)).await {
+            Ok(Ok(())) => Put::Made,
+            Ok(Err(cause)) => Put::Unknown(cause),
+            Err(lost) => Put::Unknown(lost.into()),
+        }
+    }
+}
+
+/// Gives a synced temporary file the name, unless there is one of that name.
+fn link_new(target: &FsPath, bytes: &[u8]) -> Answer {
+    let Some(folder) = target.parent() else { return Answer::Refused("the name has no folder".into()) };
+    let pending = match TempFile::synced(folder, bytes) {
+        Ok(pending) => pending,
+        Err(error) => return Answer::Refused(error.into()),
+    };
+    match disk::link(pending.path(), target) {
+        Ok(()) => sync_twice(folder).map_or_else(Answer::Unsynced, |()| Answer::Done),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Answer::Exists,
+        Err(error) => Answer::Failed(error.into()),
+    }
+}
+
+/// The name is seen from now on, so that an error would not be the whole truth: it is tried twice.
+fn sync_twice(folder: &FsPath) -> Result<(), Cause> {
+    sync_folder(folder)
+        .or_else(|_| sync_folder(folder))
+        .map_err(|error| format!("it is made all the same, and may be lost if the machine stops: {error}").into())
+}

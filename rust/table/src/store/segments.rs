@@ -1,0 +1,257 @@
+//! Opening and reading segments: one tail read opens one, answers take coalesced reads.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use lakemark_format::zones::Zones;
+use lakemark_format::{
+    Manifest, ManifestIndex, ManifestSegment, SegmentDirectory, Trailer, open_tail, physical_range, read_logical,
+};
+use lakemark_index::Reason;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::error::{ErrorKind, Result, kind_of_storage};
+use crate::storage::cache::Cache;
+use crate::store::Store;
+use crate::store::kind::Kind;
+
+/// One read of this many bytes opens most segments.
+const TAIL_BYTES: u64 = 64 * 1024;
+/// Ranges that are this close are read at once: the bytes between them cost less than another request.
+const GAP_BYTES: u64 = 64 * 1024;
+/// The same on a local disk, where a read of a page costs little more than its bytes.
+const LOCAL_GAP_BYTES: u64 = 4 * 1024;
+/// Bytes of directories that the process remembers.
+const CACHE_BYTES: u64 = 256 << 20;
+
+/// Counts reads of the store.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounter {
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadCounter {
+    fn add(&self, bytes: usize) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Reads and their bytes.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+}
+
+/// Why a segment cannot answer.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    pub reason: Reason,
+    pub problem: String,
+    /// Whether the store did not answer, so that nothing is known of the bytes.
+    pub is_unread: bool,
+}
+
+impl Damage {
+    pub(crate) fn corrupt(problem: impl ToString) -> Self {
+        Self { reason: Reason::SegmentCorrupt, problem: problem.to_string(), is_unread: false }
+    }
+
+    fn read(error: &object_store::Error) -> Self {
+        let missing = matches!(error, object_store::Error::NotFound { .. });
+        let reason = if missing { Reason::SegmentMissing } else { Reason::SegmentCorrupt };
+        let problem = if missing { "the file is missing".to_owned() } else { error.to_string() };
+        Self { reason, problem, is_unread: kind_of_storage(error) == ErrorKind::Io }
+    }
+}
+
+/// A segment that is open for reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    store: Arc<Store>,
+    path: String,
+    pub directory: Arc<SegmentDirectory>,
+    trailer: Trailer,
+}
+
+#[derive(Clone, Debug)]
+struct Opened {
+    directory: Arc<SegmentDirectory>,
+    trailer: Trailer,
+}
+
+/// A store's address, a segment's id and its length: the content of a segment.
+pub(crate) type SegmentKey = (String, [u8; 16], u64);
+
+static DIRECTORIES: LazyLock<Cache<SegmentKey, Opened>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+
+/// What a segment is remembered by.
+pub(crate) fn segment_key(store: &Store, segment: &ManifestSegment) -> SegmentKey {
+    (store.text().to_owned(), segment.id, segment.length)
+}
+
+impl Segment {
+    /// Opens a segment that the manifest names, from memory if the process has opened it before.
+    pub(crate) async fn open(
+        store: &Arc<Store>,
+        segment: &ManifestSegment,
+        index: &ManifestIndex,
+        counter: &ReadCounter,
+    ) -> Result<Self, Damage> {
+        if let Some(remembered) = Self::remembered(store, segment) {
+            return Ok(remembered);
+        }
+        let (opened, bytes) = read_directory(store, segment, index, counter).await?;
+        DIRECTORIES.insert(segment_key(store, segment), opened.clone(), bytes);
+        Ok(Self::of(store, segment, opened))
+    }
+
+    /// A segment that the process has opened before and still remembers.
+    pub(crate) fn remembered(store: &Arc<Store>, segment: &ManifestSegment) -> Option<Self> {
+        Some(Self::of(store, segment, DIRECTORIES.get(&segment_key(store, segment))?))
+    }
+
+    fn of(store: &Arc<Store>, segment: &ManifestSegment, opened: Opened) -> Self {
+        let Opened { directory, trailer } = opened;
+        Self { store: Arc::clone(store), path: segment.path.clone(), directory, trailer }
+    }
+
+    /// Opens a segment as it is on the disk now.
+    pub(crate) async fn open_afresh(
+        store: &Arc<Store>,
+        segment: &ManifestSegment,
+        index: &ManifestIndex,
+        counter: &ReadCounter,
+    ) -> Result<Self, Damage> {
+        let (opened, _) = read_directory(store, segment, index, counter).await?;
+        Ok(Self::of(store, segment, opened))
+    }
+
+    /// Whether it is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        self.store.is_local()
+    }
+
+    /// Reads logical ranges, checking every page; neighbours are read at once.
+    pub(crate) async fn read(&self, ranges: &[Range<u64>], counter: &ReadCounter) -> Result<Vec<Vec<u8>>, Damage> {
+        let physical: Vec<Range<u64>> =
+            ranges.iter().map(|range| physical_range(range.clone(), &self.trailer)).collect();
+        let gap = if self.is_local() { LOCAL_GAP_BYTES } else { GAP_BYTES };
+        let merged = coalesce(&physical, gap);
+        let mut parts: Vec<(u64, Bytes)> = Vec::with_capacity(merged.len());
+        if !merged.is_empty() {
+            let path = self.store.object_path(&self.path);
+            let read =
+                self.store.object_store().get_ranges(&path, &merged).await.map_err(|error| Damage::read(&error))?;
+            for (range, bytes) in merged.iter().zip(read) {
+                counter.add(bytes.len());
+                parts.push((range.start, bytes));
+            }
+        }
+        let mut logical = Vec::with_capacity(ranges.len());
+        for (range, place) in ranges.iter().zip(&physical) {
+            let pages =
+                slice_of(&parts, place).ok_or_else(|| Damage::corrupt("the segment is shorter than it should be"))?;
+            logical.push(read_logical(pages, range.clone(), &self.trailer).map_err(Damage::corrupt)?);
+        }
+        Ok(logical)
+    }
+}
+
+/// The bytes of `place` among the parts that were read.
+fn slice_of<'a>(parts: &'a [(u64, Bytes)], place: &Range<u64>) -> Option<&'a [u8]> {
+    if place.is_empty() {
+        return Some(&[]);
+    }
+    let (start, bytes) = parts.get(parts.partition_point(|(start, _)| *start <= place.start).checked_sub(1)?)?;
+    let from = usize::try_from(place.start - start).ok()?;
+    let to = usize::try_from(place.end - start).ok()?;
+    bytes.get(from..to)
+}
+
+/// The ranges in their order, those that are within so many bytes of each other together.
+fn coalesce(ranges: &[Range<u64>], gap: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<Range<u64>> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut merged: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap) => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+async fn read_directory(
+    store: &Arc<Store>,
+    segment: &ManifestSegment,
+    index: &ManifestIndex,
+    counter: &ReadCounter,
+) -> Result<(Opened, u64), Damage> {
+    let path = store.object_path(&segment.path);
+    let start = segment.length.saturating_sub(TAIL_BYTES);
+    let read = async |range: Range<u64>| {
+        let expected = range.end - range.start;
+        let bytes = store.object_store().get_range(&path, range).await.map_err(|error| Damage::read(&error))?;
+        counter.add(bytes.len());
+        if bytes.len() as u64 == expected { Ok(bytes) } else { Err(Damage::corrupt("the file was cut short")) }
+    };
+    let tail = read(start..segment.length).await?;
+    let opened = open_tail(&tail, segment.length).map_err(Damage::corrupt)?;
+    let trailer = opened.trailer;
+    let rest;
+    let bytes: &[u8] = match opened.directory {
+        Some(directory) => directory,
+        None => {
+            rest = read(trailer.directory_range()).await?;
+            trailer.check_directory(&rest).map_err(Damage::corrupt)?;
+            &rest
+        }
+    };
+    let directory = SegmentDirectory::decode(bytes, &trailer).map_err(Damage::corrupt)?;
+    let same = directory.segment_id == segment.id
+        && directory.index_id == segment.index_id
+        && directory.key_type == index.key_type
+        && directory.column == index.column
+        // Zones do not tell what values do.
+        && Kind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
+    if !same {
+        return Err(Damage::corrupt("the file is another segment than the manifest says"));
+    }
+    // A decoded directory takes about four times its bytes, and zones what they take: packed, they may have no bits.
+    let zones = directory.zones.as_ref().map_or(0, Zones::memory_bytes) as u64;
+    let memory = bytes.len() as u64 * 4 + zones;
+    Ok((Opened { directory: Arc::new(directory), trailer }, memory))
+}
+
+/// The segments of these indexes that are missing or have another length, by one listing, unless a newer manifest does without them.
+pub(crate) async fn missing<'a>(
+    store: &Store,
+    manifest: &'a Manifest,
+    indexes: &[ManifestIndex],
+) -> Result<Vec<&'a ManifestSegment>> {
+    let wanted: HashSet<[u8; 16]> = indexes.iter().map(|index| index.id).collect();
+    let mut named: Vec<&ManifestSegment> =
+        manifest.segments.iter().filter(|segment| wanted.contains(&segment.index_id)).collect();
+    if named.is_empty() {
+        return Ok(named);
+    }
+    let lengths: HashMap<String, u64> = store.segment_lengths().await?;
+    named.retain(|segment| lengths.get(&segment.path) != Some(&segment.length));
+    let mut missing = Vec::new();
+    for segment in named {
+        // Some stores list late what was written a moment ago.
+        if store.length_of(&segment.path).await? != Some(segment.length) {
+            missing.push(segment);
+        }
+    }
+    if !missing.is_empty() {
+        let still = store.named_segments().await?;
+        missing.retain(|segment| still.contains(&segment.id));
+    }
+    Ok(missing)
+}

@@ -1,0 +1,556 @@
+//! Changing the store: an edit is applied to the newest manifest and committed as the next one.
+//!
+//! An edit says *what* changes and not what the result is, so that rebasing after a lost race is applying it again.
+
+mod adoption;
+mod done;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use lakemark_format::{
+    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
+    ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, ReplacedFile, StoreFile, WriteCounters,
+};
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::disk;
+use crate::storage::put::Put;
+use crate::store::Store;
+pub(crate) use adoption::Adoption;
+use done::is_done;
+
+/// Races that are lost in a row before giving up.
+const MAX_ATTEMPTS: u32 = 20;
+/// Applications whose last call is known.
+const REMEMBERED_APPLICATIONS: usize = 1000;
+/// Segments that are looked at a time.
+const CONCURRENT_LOOKS: usize = 32;
+
+/// A change of the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    /// Declares an index.
+    CreateIndex { index: ManifestIndex, if_not_exists: bool },
+    /// Drops an index with its segments.
+    DropIndex { name: String, if_exists: bool },
+    /// Adds segments that were built.
+    AddSegments(Built),
+    /// Puts a segment in the place of those with these ids, if they are all still there and their files are the same. They are not deleted: queries may read them.
+    ReplaceSegments { replaced: Vec<[u8; 16]>, built: Built },
+    /// Declares the key of the table.
+    DeclareKey { updates: Box<ManifestUpdates> },
+    /// Adds the run that a log became, and begins a new log.
+    AddRun {
+        of_log: [u8; 16],
+        run: Box<ManifestRun>,
+        log: ManifestLog,
+        written: WriteCounters,
+        transactions: Vec<ManifestTransaction>,
+    },
+    /// Says which slices of runs a migration folds.
+    BeginMigration { migration: ManifestMigration },
+    /// Puts new data files of a folder in the place of originals and of files of earlier migrations, and forgets the slices.
+    FoldFolder { number: u64, originals: Vec<ReplacedFile>, own: Vec<String>, data: Vec<StoreFile> },
+    /// Forgets the slices of a migration that is done: a version of the Delta log has it.
+    EndMigration { number: u64, version: u64 },
+    /// Forgets a migration that nobody goes on with and that no log has: its slices stay pending.
+    AbandonMigration { number: u64 },
+    /// Goes on with a Delta table as it is, beyond so many migrations. With a log, what was pending is forgotten.
+    TakeOver { migrations: u64, log: Option<ManifestLog>, delta: Option<ManifestDelta> },
+    /// Says which files are going to be published, if they are all that migrations wrote.
+    BeginPublication { publication: ManifestPublication },
+    /// Lets files of the folder count again, as those that were to be published are there.
+    EndPublication,
+    /// Puts a run in the place of neighbours that it was merged of.
+    MergeRuns { replaced: Vec<[u8; 16]>, run: Box<ManifestRun>, written: WriteCounters },
+}
+
+/// Segments that were built, with the data files that they cover.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    /// Distinct schemas; `ManifestFile::schema` counts in here.
+    pub schemas: Vec<Vec<u8>>,
+    pub files: Vec<ManifestFile>,
+    /// `ManifestSegment::files` counts in `files`.
+    pub segments: Vec<ManifestSegment>,
+    /// Data files that were touched and not changed.
+    pub adopted: Vec<Adoption>,
+    /// Segments that are missing or damaged: no manifest needs to name them any longer.
+    pub lost: Vec<[u8; 16]>,
+}
+
+impl Edit {
+    /// The segments that were built for it.
+    fn built(&self) -> &[ManifestSegment] {
+        match self {
+            Self::AddSegments(built) | Self::ReplaceSegments { built, .. } => &built.segments,
+            _ => &[],
+        }
+    }
+}
+
+/// What a commit did.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// Whether the edit changed anything, now or when it was committed before.
+    pub changed: bool,
+    /// Paths of segments that no manifest names (any more).
+    pub unused: Vec<String>,
+}
+
+/// Commits an edit; a lost race is tried again on the newer manifest.
+///
+/// No commit names a segment that is not there. Of the segments that the edit built, those are deleted of which it is sure that no manifest
+/// names them, and never will. After an error nobody else may delete them: whether the commit was made may be unknown, and a vacuum removes
+/// what was not.
+pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
+    if let Err(error) = look_for(store, edit.built()).await {
+        abandon(store, edit.built().iter().collect()).await;
+        return Err(error);
+    }
+    for attempt in 0..MAX_ATTEMPTS {
+        let newest = store.newest().await?;
+        let base = match newest.manifest? {
+            Some(manifest) => manifest,
+            None => Arc::new(empty_manifest()),
+        };
+        let (next, committed) = apply(&base, edit)?;
+        let Some(mut next) = next else {
+            discard(store, &committed.unused).await;
+            return Ok(committed);
+        };
+        next.number = newest.number + 1;
+        next.created_ms = disk::utc().timestamp_millis();
+        match store.put_manifest(&next).await? {
+            Put::Made => {
+                discard(store, &committed.unused).await;
+                return Ok(committed);
+            }
+            Put::Taken(_) => {}
+            Put::Refused(cause) => {
+                abandon(store, edit.built().iter().collect()).await;
+                return Err(store.unwritable(cause));
+            }
+            Put::Missing(cause) => return Err(store.unwritable(cause)),
+            Put::Unknown(cause) => return Err(store.unsure(cause)),
+        }
+        tracing::debug!(attempt, number = next.number, "another writer committed first; trying again");
+        tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
+    }
+    abandon(store, edit.built().iter().collect()).await;
+    Err(Error::new(
+        ErrorKind::Conflict,
+        format!("others committed to {} {MAX_ATTEMPTS} times in a row; nothing is lost, try again", store.text()),
+    ))
+}
+
+/// Fails if a segment is not there: a vacuum may have removed it, or whoever wrote it had another disk under the same path.
+async fn look_for(store: &Store, segments: &[ManifestSegment]) -> Result<()> {
+    let looks = stream::iter(segments.to_vec()).map(|segment| async move {
+        match store.length_of(&segment.path).await? {
+            Some(length) if length == segment.length => Ok(()),
+            found => Err(Error::not_found(format!(
+                "{} bytes were written to {} of the store {}, where {}, so that nothing was committed. If the work took longer than a vacuum's \
+                 age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its marks with \
+                 the option `store`, on storage that all of them reach",
+                segment.length,
+                segment.path,
+                store.text(),
+                found.map_or_else(|| "nothing is".to_owned(), |length| format!("{length} are"))
+            ))),
+        }
+    });
+    looks.buffer_unordered(CONCURRENT_LOOKS).try_collect().await
+}
+
+async fn discard(store: &Store, paths: &[String]) {
+    for path in paths {
+        store.discard(path).await;
+    }
+}
+
+/// Removes segments that no commit under way has, unless the newest manifest names them, whoever committed them. Failing is harmless: they are
+/// only waste.
+pub(crate) async fn abandon(store: &Store, segments: Vec<&ManifestSegment>) {
+    // Where it cannot be looked, nothing is deleted.
+    let Ok(used) = store.named_segments().await else { return };
+    for segment in segments.into_iter().filter(|segment| !used.contains(&segment.id)) {
+        // Not the path that it has: it may come from another process.
+        store.discard(&Store::segment_path(segment.id)).await;
+    }
+}
+
+fn empty_manifest() -> Manifest {
+    Manifest {
+        store_id: Uuid::new_v4().into_bytes(),
+        number: 0,
+        created_ms: 0,
+        schemas: Vec::new(),
+        files: Vec::new(),
+        indexes: Vec::new(),
+        segments: Vec::new(),
+        updates: None,
+    }
+}
+
+/// The manifest after the edit; none if nothing changes.
+pub(crate) fn apply(base: &Manifest, edit: &Edit) -> Result<(Option<Manifest>, Committed)> {
+    if is_done(base, edit) {
+        return Ok((None, Committed { changed: true, unused: Vec::new() }));
+    }
+    match edit {
+        Edit::CreateIndex { index, if_not_exists } => create_index(base, index, *if_not_exists),
+        Edit::DropIndex { name, if_exists } => drop_index(base, name, *if_exists),
+        Edit::AddSegments(built) => Ok(add_segments(base, built)),
+        Edit::ReplaceSegments { replaced, built } => Ok(replace_segments(base, replaced, built)),
+        Edit::DeclareKey { updates } => match &base.updates {
+            Some(_) => Ok((None, Committed::default())),
+            None => Ok(changed(Manifest { updates: Some(updates.as_ref().clone()), ..base.clone() })),
+        },
+        of_updates => {
+            let mut next = base.clone();
+            let is_changed = next.updates.as_mut().is_some_and(|updates| change(updates, of_updates, base.number));
+            Ok(if is_changed { changed(next) } else { (None, Committed::default()) })
+        }
+    }
+}
+
+/// Applies an edit of pending updates to those of the manifest `number`; says whether it changed them.
+fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
+    let is_current = |updates: &ManifestUpdates, number: u64| {
+        updates.migration.as_ref().is_some_and(|migration| migration.number == number)
+    };
+    match edit {
+        Edit::CreateIndex { .. }
+        | Edit::DropIndex { .. }
+        | Edit::AddSegments(_)
+        | Edit::ReplaceSegments { .. }
+        | Edit::DeclareKey { .. } => return false,
+        Edit::AddRun { of_log, run, log, written, transactions } => {
+            // The lock of writers sees to it that the log is still the one that was flushed.
+            if updates.log.id != *of_log {
+                return false;
+            }
+            updates.runs.push(run.as_ref().clone());
+            updates.log = log.clone();
+            add_transactions(&mut updates.transactions, transactions);
+            add_counters(&mut updates.written, written);
+        }
+        // Only one is begun at a time, and its number is the next one.
+        Edit::BeginMigration { migration } if updates.migrations + 1 != migration.number => return false,
+        Edit::BeginMigration { migration } => begin_migration(updates, migration.clone()),
+        Edit::FoldFolder { number, .. } | Edit::EndMigration { number, .. } | Edit::AbandonMigration { number }
+            if !is_current(updates, *number) =>
+        {
+            return false;
+        }
+        Edit::FoldFolder { originals, own, data, .. } => {
+            updates.replaced.extend(originals.iter().cloned());
+            updates.data.retain(|file| !own.contains(&file.path));
+            updates.data.extend(data.iter().cloned());
+            end_migration(updates);
+        }
+        Edit::EndMigration { number, version } => {
+            end_migration(updates);
+            if let Some(delta) = &mut updates.delta {
+                (delta.migrated, delta.version) = (*number, *version);
+            }
+        }
+        Edit::AbandonMigration { .. } => forget_migration(updates),
+        Edit::TakeOver { migrations, log, delta } => take_over(updates, *migrations, log.as_ref(), delta.as_ref()),
+        Edit::BeginPublication { publication } => return begin_publication(updates, publication),
+        Edit::EndPublication => return end_publication(updates, number + 1),
+        Edit::MergeRuns { replaced, run, written } => return merge_runs(updates, replaced, run, written),
+    }
+    true
+}
+
+fn create_index(base: &Manifest, index: &ManifestIndex, if_not_exists: bool) -> Result<(Option<Manifest>, Committed)> {
+    if base.indexes.iter().any(|have| have.name == index.name) {
+        if if_not_exists {
+            return Ok((None, Committed::default()));
+        }
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!("the index {} exists already; drop it first or choose another name", index.name),
+        ));
+    }
+    let mut next = base.clone();
+    next.indexes.push(index.clone());
+    Ok(changed(next))
+}
+
+fn take_over(updates: &mut ManifestUpdates, migrations: u64, log: Option<&ManifestLog>, delta: Option<&ManifestDelta>) {
+    updates.migrations = updates.migrations.max(migrations);
+    forget_migration(updates);
+    updates.delta = delta.cloned();
+    if let Some(log) = log {
+        updates.runs.clear();
+        updates.log = log.clone();
+    }
+}
+
+fn begin_publication(updates: &mut ManifestUpdates, publication: &ManifestPublication) -> bool {
+    let is_all = updates.data.iter().map(|file| &file.path).eq(publication.files.iter().map(|file| &file.stored));
+    let is_next = is_all && updates.publications.last().is_none_or(|last| last.manifest != 0);
+    if is_next {
+        updates.publications.push(publication.clone());
+    }
+    is_next
+}
+
+/// Ends the publication that was begun, by the manifest `manifest`.
+fn end_publication(updates: &mut ManifestUpdates, manifest: u64) -> bool {
+    let Some(begun) = updates.publications.last_mut().filter(|last| last.manifest == 0) else { return false };
+    begun.manifest = manifest;
+    updates.data.clear();
+    updates.replaced.clear();
+    true
+}
+
+fn merge_runs(
+    updates: &mut ManifestUpdates,
+    replaced: &[[u8; 16]],
+    run: &ManifestRun,
+    written: &WriteCounters,
+) -> bool {
+    let first = updates.runs.iter().position(|have| replaced.first() == Some(&have.id));
+    let place = first.filter(|first| {
+        let there = updates.runs.iter().skip(*first).map(|have| have.id).take(replaced.len());
+        there.eq(replaced.iter().copied())
+    });
+    if let Some(place) = place {
+        updates.runs.splice(place..place + replaced.len(), [run.clone()]);
+        add_counters(&mut updates.written, written);
+    }
+    place.is_some()
+}
+
+fn changed(next: Manifest) -> (Option<Manifest>, Committed) {
+    (Some(next), Committed { changed: true, unused: Vec::new() })
+}
+
+/// The migration is under way; one before it that did not come to its end never will.
+pub(crate) fn begin_migration(updates: &mut ManifestUpdates, migration: ManifestMigration) {
+    forget_migration(updates);
+    updates.migrations = migration.number;
+    updates.migration = Some(migration);
+}
+
+/// What the migration would have folded stays pending, and runs that were written meanwhile are what they were then.
+fn forget_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for run in updates.runs.iter_mut().filter(|run| run.during == migration.number) {
+        run.during = 0;
+    }
+}
+
+/// The slices of the migration are in the data files; runs of which nothing is left are forgotten.
+fn end_migration(updates: &mut ManifestUpdates) {
+    let Some(migration) = updates.migration.take() else { return };
+    for (run, start, end) in migration.slices {
+        if let Some(run) = updates.runs.get_mut(run as usize) {
+            run.migrated.push((start, end));
+            run.migrated.sort_unstable();
+            let mut joined: Vec<(u32, u32)> = Vec::with_capacity(run.migrated.len());
+            for (start, end) in std::mem::take(&mut run.migrated) {
+                match joined.last_mut() {
+                    Some((_, last)) if *last >= start => *last = (*last).max(end),
+                    _ => joined.push((start, end)),
+                }
+            }
+            run.migrated = joined;
+        }
+    }
+    updates.runs.retain(|run| run.migrated != [(0, run.rows)]);
+}
+
+/// The last call of each application, those that called last at the end. Jobs that give themselves a new name each time would fill manifests:
+/// those that called longest ago are forgotten.
+fn add_transactions(have: &mut Vec<ManifestTransaction>, newer: &[ManifestTransaction]) {
+    have.retain(|have| !newer.iter().any(|newer| newer.application == have.application));
+    have.extend(newer.iter().cloned());
+    have.drain(..have.len().saturating_sub(REMEMBERED_APPLICATIONS));
+}
+
+fn add_counters(sum: &mut WriteCounters, more: &WriteCounters) {
+    sum.rows += more.rows;
+    sum.log_bytes += more.log_bytes;
+    sum.flushed_bytes += more.flushed_bytes;
+    sum.merged_bytes += more.merged_bytes;
+    sum.merged_rows += more.merged_rows;
+}
+
+fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Manifest>, Committed)> {
+    let Some(index) = base.indexes.iter().find(|have| have.name == name) else {
+        if if_exists {
+            return Ok((None, Committed::default()));
+        }
+        return Err(Error::not_found(format!(
+            "there is no index {name}; `lakemark index list` shows those that exist"
+        )));
+    };
+    let id = index.id;
+    let mut next = base.clone();
+    next.indexes.retain(|have| have.id != id);
+    next.segments.retain(|segment| segment.index_id != id);
+    let unused = base.segments.iter().filter(|segment| segment.index_id == id).map(|segment| segment.path.clone());
+    let unused = unused.collect();
+    collect_garbage(&mut next);
+    Ok((Some(next), Committed { changed: true, unused }))
+}
+
+fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed) {
+    let mut next = base.clone();
+    // First, so that a file which is adopted and indexed anew keeps the segments that it had.
+    let mut changed = adopt(&mut next, &built.adopted);
+    let before = next.segments.len();
+    next.segments.retain(|segment| !built.lost.contains(&segment.id));
+    changed |= next.segments.len() < before;
+    let ordinals = merge_files(&mut next, built);
+    let mut covered: HashSet<([u8; 16], u32)> = HashSet::new();
+    for segment in &next.segments {
+        covered.extend(segment.files.iter().map(|file| (segment.index_id, *file)));
+    }
+    let there: HashSet<[u8; 16]> = next.segments.iter().map(|segment| segment.id).collect();
+    for segment in &built.segments {
+        let mut files: Vec<u32> =
+            segment.files.iter().filter_map(|file| ordinals.get(*file as usize).copied()).collect();
+        files.sort_unstable();
+        let declared = next.indexes.iter().any(|index| index.id == segment.index_id);
+        // A builder that was faster may have covered the same files; an index may have been dropped meanwhile.
+        if !declared
+            || there.contains(&segment.id)
+            || files.iter().all(|file| covered.contains(&(segment.index_id, *file)))
+        {
+            continue;
+        }
+        next.segments.push(ManifestSegment { files, ..segment.clone() });
+        changed = true;
+    }
+    collect_garbage(&mut next);
+    let kept: HashSet<&str> = next.segments.iter().map(|segment| segment.path.as_str()).collect();
+    // Where nothing is committed the base stays the newest, with all that it names.
+    let before = base.segments.iter().filter(|_| changed);
+    let fresh =
+        built.segments.iter().filter(|segment| changed || !base.segments.iter().any(|have| have.id == segment.id));
+    let all = before.chain(fresh).map(|segment| segment.path.clone());
+    let unused = all.filter(|path| !kept.contains(path.as_str())).collect();
+    (changed.then_some(next), Committed { changed, unused })
+}
+
+fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &Built) -> (Option<Manifest>, Committed) {
+    let is_there = |id: &[u8; 16]| base.segments.iter().any(|segment| segment.id == *id);
+    // The position of a schema is a matter of each manifest.
+    let is_same = |file: &ManifestFile| {
+        let have = base.files.iter().find(|have| have.path == file.path);
+        have.is_some_and(|have| have.is_same_version(file))
+    };
+    if !replaced.iter().all(is_there) || !built.files.iter().all(is_same) {
+        let unused = built.segments.iter().filter(|segment| !is_there(&segment.id));
+        let unused = unused.map(|segment| segment.path.clone()).collect();
+        return (None, Committed { changed: false, unused });
+    }
+    let mut without = base.clone();
+    without.segments.retain(|segment| !replaced.contains(&segment.id));
+    add_segments(&without, built)
+}
+
+/// Gives touched files their new identity; says whether there was one.
+fn adopt(next: &mut Manifest, adopted: &[Adoption]) -> bool {
+    let adopted: HashMap<&str, &Adoption> =
+        adopted.iter().map(|adoption| (adoption.was.path.as_str(), adoption)).collect();
+    let mut changed = false;
+    for file in &mut next.files {
+        if let Some(adoption) = adopted.get(file.path.as_str()) {
+            changed |= adoption.apply(file);
+        }
+    }
+    changed
+}
+
+/// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
+fn merge_files(next: &mut Manifest, built: &Built) -> Vec<u32> {
+    let mut schemas: HashMap<Vec<u8>, u32> = HashMap::new();
+    for (ordinal, schema) in next.schemas.iter().enumerate() {
+        schemas.insert(schema.clone(), ordinal_of(ordinal));
+    }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (ordinal, file) in next.files.iter().enumerate() {
+        places.insert(file.path.clone(), ordinal);
+    }
+    let mut replaced: HashSet<u32> = HashSet::new();
+    let mut ordinals = Vec::with_capacity(built.files.len());
+    for file in &built.files {
+        let bytes = built.schemas.get(file.schema as usize).cloned().unwrap_or_default();
+        let schema = *schemas.entry(bytes.clone()).or_insert_with(|| {
+            next.schemas.push(bytes);
+            ordinal_of(next.schemas.len() - 1)
+        });
+        let file = ManifestFile { schema, ..file.clone() };
+        let place = *places.entry(file.path.clone()).or_insert_with(|| {
+            next.files.push(file.clone());
+            next.files.len() - 1
+        });
+        ordinals.push(ordinal_of(place));
+        let Some(have) = next.files.get_mut(place) else { continue };
+        if have.is_same_version(&file) && have.schema == file.schema {
+            // Builds of other columns have caught others.
+            have.false_statistics.extend(&file.false_statistics);
+            have.false_statistics.sort_unstable();
+            have.false_statistics.dedup();
+        } else {
+            *have = file;
+            replaced.insert(ordinal_of(place));
+        }
+    }
+    for segment in &mut next.segments {
+        segment.files.retain(|file| !replaced.contains(file));
+    }
+    ordinals
+}
+
+fn ordinal_of(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}
+
+/// Forgets segments without files, files without segments, schemas without files.
+fn collect_garbage(manifest: &mut Manifest) {
+    manifest.segments.retain(|segment| !segment.files.is_empty());
+    let covered = manifest.segments.iter().flat_map(|segment| segment.files.iter().copied());
+    // What is known of a footer is of use without an index, too.
+    let known = (0_u32..).zip(&manifest.files).filter(|(_, file)| !file.false_statistics.is_empty());
+    let used: HashSet<u32> = covered.chain(known.map(|(ordinal, _)| ordinal)).collect();
+    let files = compact(&mut manifest.files, &used);
+    for segment in &mut manifest.segments {
+        for file in &mut segment.files {
+            *file = files.get(file).copied().unwrap_or(*file);
+        }
+    }
+    let used: HashSet<u32> = manifest.files.iter().map(|file| file.schema).collect();
+    let schemas = compact(&mut manifest.schemas, &used);
+    for file in &mut manifest.files {
+        file.schema = schemas.get(&file.schema).copied().unwrap_or(file.schema);
+    }
+}
+
+/// Keeps the used entries in their order; gives old to new ordinals.
+fn compact<T>(entries: &mut Vec<T>, used: &HashSet<u32>) -> HashMap<u32, u32> {
+    let mut moved = HashMap::new();
+    let mut old = 0;
+    entries.retain(|_| {
+        let keep = used.contains(&old);
+        if keep {
+            moved.insert(old, ordinal_of(moved.len()));
+        }
+        old += 1;
+        keep
+    });
+    moved
+}
+
+#[cfg(test)]
+mod tests;
