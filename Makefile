@@ -25,16 +25,9 @@ N ?= 10000
 JOINS ?= 500
 JUDGED ?= 250
 SEED ?= 1
-ROWS ?= 10000000
-TUPLES ?= 4194304
-RECORDS ?= 7000000
 STEPS ?= 7
-SECONDS_EACH ?= 5
-UPDATED ?= 2000000
-SPARK_ROWS ?= 1000000
 SCANS ?= 10000
 TABLES ?= 100
-SOAK_SECONDS ?= 300
 ROUNDS ?= 20
 SCALE ?= 1
 TRIALS ?= 120
@@ -44,8 +37,6 @@ OPERATIONS ?= 20000
 STATEMENTS ?= 1000
 # Tests that sync all the time are quicker in memory, which keeps what it has as long as the machine runs.
 TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
-PROCESSES_SECONDS ?= 240
-READERS_SECONDS ?= 300
 SCHEDULES ?= 250
 WALK ?= 12
 ACTORS ?=
@@ -63,12 +54,14 @@ TPC := $(LAKEMARK_CACHE)/venv-tpc
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark test-spark-all soak-spark fuzz-spark demo fuzz-queries fuzz-duckdb fuzz crash-test process-test schedule-test model-test neighbours-test readers-test ci
-.PHONY: bench-tpcds bench-tpch bench-ssb bench-clicks bench-joins bench-planning bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds bench-zones bench-pbfilter
-.PHONY: bench-updates bench-updates-figures bench-updates-tpch bench-updates-spark bench-spark rust native native-release jar jar-release wheel
+.PHONY: help setup fmt lint test test-core test-python test-spark bench stress fuzz demo ci
+.PHONY: test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-22s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:[^\#]*\#\# ' $(MAKEFILE_LIST) | awk -F ':[^\#]*\#\# ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+# What one verb can do stands behind ### beside its target.
+names = @grep -hE '^($(1)-[a-z]+.*|.*: $(1)-%):.*\#\#\# ' $(MAKEFILE_LIST) | sed -E 's/^$(1)-([a-z-]+)( $(1)-([a-z-]+))*:.*\#\#\# /\1\t/' | awk -F '\t' '{ printf "  make $(1) NAME=%-18s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned Python tool (once; later runs find it ready)
 
@@ -107,68 +100,90 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark
 
-test-spark-all: ## the Spark tests on every supported PySpark, each in an environment of its own
-	for version in $(SPARK_VERSIONS); do \
-	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
-	done
-
-soak-spark: native jar ## Spark under fire: SCANS=10000 scans that may leak nothing, SOAK_SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
-	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(SOAK_SECONDS) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
-	  $(PY) -m pytest -s tests/spark/test_leaks.py tests/spark/test_soak.py tests/spark/test_kills.py
-
-fuzz-spark: native jar ## TABLES=100 SEED=1: random statements over random tables in Spark; our answers must equal those of its own scan
-	LAKEMARK_SPARK_TABLES=$(TABLES) LAKEMARK_SPARK_SEED=$(SEED) \
-	  $(PY) -m pytest tests/spark/test_differential.py
-
 demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
-bench-sqb: native-release ## the Set Query Benchmark at ROWS=10000000 beside its peers and T* (first a release build)
+bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them
+ifdef NAME
+	@$(MAKE) --no-print-directory bench-$(NAME)
+else
+	$(call names,bench)
+endif
+
+BENCH = LAKEMARK_PROFILE=release $(PY) benchmarks
+
+# The engines that run beside us.
+bench-sqb bench-keys bench-lists bench-key-builds bench-updates: peers
+bench-sqb bench-encodings bench-never-worse bench-keys bench-lists bench-key-builds: ROWS ?= 10000000
+bench-updates bench-updates-figures bench-updates-spark: ROWS ?= 2000000
+bench-zones: ROWS ?= 4194304
+bench-pbfilter: ROWS ?= 7000000
+bench-joins: ROWS ?= 100000000
+bench-spark: ROWS ?= 1000000
+
+bench-sqb: native-release ### the Set Query Benchmark at ROWS=10000000 beside its peers and T*
+	$(BENCH)/sqb.py --rows $(ROWS)
+
+bench-encodings: native-release ### bytes, reads and CPU of every bitmap encoding over the same counts at ROWS=10000000
+	$(BENCH)/sqb_encodings.py --rows $(ROWS)
+
+bench-never-worse: native-release ### 1,000 random queries with indexes and without, at ROWS=10000000
+	$(BENCH)/never_worse.py --rows $(ROWS) --random 1000
+
+bench-keys: native-release ### lookups of single keys, ROWS=10000000 in 10,000 row groups, beside DataFusion, DuckDB and Lance
+	$(BENCH)/keys.py --rows $(ROWS) --row-groups 10000
+
+bench-key-builds: native-release ### what indexes over keys take to build at ROWS=10000000 (goals are for 100000000 as well)
+	$(BENCH)/keys.py --rows $(ROWS) --row-groups 10000 --builds
+
+bench-lists: native-release ### conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
+	$(BENCH)/lists.py --rows $(ROWS)
+
+bench-zones: native-release ### Bloom-filter trees on ROWS=4194304 tuples of relation R, at every false positive rate
+	$(BENCH)/zones.py --rows $(ROWS)
+
+bench-pbfilter: native-release ### summaries that grow to ROWS=7000000 in STEPS=7 appends, beside the model of PBFilter
+	$(BENCH)/pbfilter.py --rows $(ROWS) --steps $(STEPS)
+
+bench-tpcds: native-release $(TPC)/.done ### the queries of TPC-DS at SCALE=1, beside DataFusion's own tables and DuckDB
+	$(BENCH)/suites.py tpcds --scale $(SCALE)
+
+bench-tpch: native-release $(TPC)/.done ### the same of TPC-H
+	$(BENCH)/suites.py tpch --scale $(SCALE)
+
+bench-ssb: native-release $(TPC)/.done ### the same of the Star Schema Benchmark
+	$(BENCH)/suites.py ssb --scale $(SCALE)
+
+bench-clicks: native-release $(TPC)/.done ### 43 queries of the shape of ClickBench's, the same way
+	$(BENCH)/suites.py clicks --scale $(SCALE)
+
+bench-joins: native-release ### joins of 10,000 and of 1,000,000 keys with ROWS=100000000 rows, the same way
+	$(BENCH)/joins.py --rows $(ROWS)
+
+bench-planning: native-release ### plans over 24 tables and over 10,000 files beside DataFusion's own tables
+	$(BENCH)/planning.py
+
+bench-updates: native-release ### scans of ROWS=2000000 with pending updates, commits, migration, beside delta-rs, Lance and DuckDB
+	$(BENCH)/updates.py --rows $(ROWS)
+
+bench-updates-figures: native-release ### the figures of MaSM on ROWS=2000000 (100000000 are its 10 GB), beside rewriting by delta-rs
+	$(BENCH)/updates_figures.py --rows $(ROWS)
+
+bench-updates-tpch: native-release $(TPC)/.done ### the queries of TPC-H at SCALE=1 while orders and their lines change
+	$(BENCH)/updates_tpch.py --scale $(SCALE)
+
+bench-spark: jar-release $(TPC)/.done ### queries in Spark at ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
+	$(call spark_peers,4.1)
+	$(BENCH)/spark.py --rows $(ROWS) --scale $(SCALE)
+
+bench-updates-spark: jar-release $(SPARK35)/.done ### scans of ROWS=2000000 in Spark after updates, beside Delta, Iceberg, Hudi and Paimon
+	$(call spark_peers,4.1)
+	$(call spark_peers,3.5)
+	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(BENCH)/updates_spark.py --rows $(ROWS)
+
+.PHONY: peers
+peers: setup
 	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb.py --rows $(ROWS)
-
-bench-encodings: native-release ## bytes, reads and CPU of every bitmap encoding over the same counts at ROWS=10000000
-	LAKEMARK_PROFILE=release $(PY) benchmarks/sqb_encodings.py --rows $(ROWS)
-
-bench-never-worse: native-release ## 1,000 random queries with marks and without, at ROWS=10000000
-	LAKEMARK_PROFILE=release $(PY) benchmarks/never_worse.py --rows $(ROWS) --random 1000
-
-bench-keys: native-release ## lookups of single keys, ROWS=10000000 in 10,000 row groups, beside DataFusion, DuckDB and Lance
-	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	LAKEMARK_PROFILE=release $(PY) benchmarks/keys.py --rows $(ROWS) --row-groups 10000
-
-bench-lists: native-release ## conditions on elements of lists at ROWS=10000000, beside DataFusion, DuckDB and Lance
-	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	LAKEMARK_PROFILE=release $(PY) benchmarks/lists.py --rows $(ROWS)
-
-bench-key-builds: native-release ## what indexes over keys take to build at ROWS=10000000 (goals are for 100000000 as well): time, memory, bytes
-	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	LAKEMARK_PROFILE=release $(PY) benchmarks/keys.py --rows $(ROWS) --row-groups 10000 --builds
-
-bench-zones: native-release ## Bloom-filter trees on TUPLES=4194304 tuples of relation R, at every false positive rate, beside key and the thesis
-	LAKEMARK_PROFILE=release $(PY) benchmarks/zones.py --rows $(TUPLES)
-
-bench-pbfilter: native-release ## summaries that grow to RECORDS=7000000 rows in STEPS=7 appends, beside the model of PBFilter
-	LAKEMARK_PROFILE=release $(PY) benchmarks/pbfilter.py --rows $(RECORDS) --steps $(STEPS)
-
-bench-updates: native-release ## scans of UPDATED=2000000 records with pending updates, commits, migration, beside delta-rs, Lance and DuckDB
-	$(VENV)/bin/pip install --quiet --requirement benchmarks/requirements.txt
-	LAKEMARK_PROFILE=release $(PY) benchmarks/updates.py --rows $(UPDATED)
-
-bench-updates-figures: native-release ## the figures of MaSM on UPDATED=2000000 records (100000000 are its 10 GB), beside rewriting by delta-rs
-	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_figures.py --rows $(UPDATED)
-
-bench-tpcds bench-tpch bench-ssb bench-clicks: bench-%: native-release $(TPC)/.done ## every query at SCALE=1: Lakemark without and with indexes, beside DataFusion's own tables and DuckDB
-	LAKEMARK_PROFILE=release $(PY) benchmarks/suites.py $* --scale $(SCALE)
-
-bench-joins: native-release ## joins of 10,000 and of 1,000,000 keys with ROWS=100000000 rows beside DataFusion's own tables and DuckDB
-	LAKEMARK_PROFILE=release $(PY) benchmarks/joins.py --rows $(if $(filter command\ line,$(origin ROWS)),$(ROWS),100000000)
-
-bench-planning: native-release ## plans over 24 tables and over 10,000 files beside DataFusion's own tables
-	LAKEMARK_PROFILE=release $(PY) benchmarks/planning.py
-
-bench-updates-tpch: native-release $(TPC)/.done ## the queries of TPC-H at SCALE=1 while orders and their lines change
-	LAKEMARK_PROFILE=release $(PY) benchmarks/updates_tpch.py --scale $(SCALE)
 
 # The jars of the formats that run beside us, for one version of Spark.
 define spark_peers
@@ -177,56 +192,70 @@ mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:c
   -DoutputDirectory=$(LAKEMARK_CACHE)/spark-peers/$(1)
 endef
 
-bench-spark: jar-release $(TPC)/.done ## counts, lookups, joins, TPC-H, SSB and TPC-DS in Spark at SPARK_ROWS=1000000 SCALE=1, beside Parquet, Delta and Iceberg
-	$(call spark_peers,4.1)
-	LAKEMARK_PROFILE=release $(PY) benchmarks/spark.py --rows $(SPARK_ROWS) --scale $(SCALE)
-
-bench-updates-spark: jar-release $(SPARK35)/.done ## scans of UPDATED=2000000 records in Spark after updates, beside Delta, Iceberg, Hudi and Paimon
-	$(call spark_peers,4.1)
-	$(call spark_peers,3.5)
-	LAKEMARK_SPARK35_PYTHON=$(SPARK35)/bin/python $(PY) benchmarks/updates_spark.py --rows $(UPDATED)
+stress: ## NAME=…: other writers, crashes, full disks, random changes, for as long as one wants; without NAME a list of them
+ifdef NAME
+	@$(MAKE) --no-print-directory stress-$(NAME)
+else
+	$(call names,stress)
+endif
 
 # Of the whole workspace, so that what the crate depends on is not built once more.
 FAILPOINTS = $(CARGO) test --workspace --features lakemark-table/failpoints
 
 # What tests are told is exported: in front of CARGO, which changes the folder first, it would be told to cd.
-crash-test schedule-test model-test: export TMPDIR := $(TEST_FOLDER)
-crash-test: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
-crash-test: export LAKEMARK_POWER_STATES = $(POWER_STATES)
-crash-test: export LAKEMARK_DISK_STRIDE = $(DISK_STRIDE)
-process-test: export LAKEMARK_PROCESSES_SECONDS = $(PROCESSES_SECONDS)
-schedule-test: export LAKEMARK_SCHEDULES = $(SCHEDULES)
-schedule-test: export LAKEMARK_SCHEDULE_SEED = $(SEED)
-schedule-test: export LAKEMARK_SCHEDULE_ACTORS = $(ACTORS)
-schedule-test: export LAKEMARK_SCHEDULE_WALK = $(WALK)
-model-test: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
-model-test: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
-model-test: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
+stress-crashes stress-schedules stress-model: export TMPDIR := $(TEST_FOLDER)
+stress-crashes: export LAKEMARK_CRASH_TRIALS = $(TRIALS)
+stress-crashes: export LAKEMARK_POWER_STATES = $(POWER_STATES)
+stress-crashes: export LAKEMARK_DISK_STRIDE = $(DISK_STRIDE)
+stress-processes: export LAKEMARK_PROCESSES_SECONDS = $(or $(SECONDS),240)
+stress-schedules: export LAKEMARK_SCHEDULES = $(SCHEDULES)
+stress-schedules: export LAKEMARK_SCHEDULE_SEED = $(SEED)
+stress-schedules: export LAKEMARK_SCHEDULE_ACTORS = $(ACTORS)
+stress-schedules: export LAKEMARK_SCHEDULE_WALK = $(WALK)
+stress-model: export LAKEMARK_MODEL_OPERATIONS = $(OPERATIONS)
+stress-model: export LAKEMARK_MODEL_STATEMENTS = $(STATEMENTS)
+stress-model: export LAKEMARK_MODEL_SEED = $(or $(SEED),7)
 ifdef NEIGHBOURS
-model-test: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
+stress-model: export LAKEMARK_MODEL_NEIGHBOURS = $(NEIGHBOURS)
 endif
-readers-test: export LAKEMARK_READERS_SECONDS = $(READERS_SECONDS)
-neighbours-test: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
-neighbours-test: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
+stress-readers: export LAKEMARK_READERS_SECONDS = $(or $(SECONDS),300)
+stress-neighbours: export LAKEMARK_NEIGHBOURS_OPERATIONS = $(OPERATIONS)
+stress-neighbours: export LAKEMARK_NEIGHBOURS_SEED = $(or $(SEED),7)
 
-crash-test: ## kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
+stress-crashes: setup ### kills a writer TRIALS=120 times, at random instants and named points, and builds at each step; full and failing disks, power cuts
 	$(FAILPOINTS) --test crash --test disk --test builds -- --nocapture
 
-process-test: ## two and four processes move money between accounts of one table for PROCESSES_SECONDS=240 in all
-	$(CARGO) test -p lakemark-table --test processes -- --nocapture
-
-schedule-test: ## SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev: writers, migrations, vacuums and readers take turns as a seed says, and fail; pairs are walked through
+stress-schedules: setup ### SCHEDULES=250 SEED=1 ACTORS=2..4 WALK=12 PROFILE=dev: writers, migrations, vacuums and readers take turns as a seed says, and fail
 	$(FAILPOINTS) $(if $(filter release,$(PROFILE)),--release) --test schedules -- --nocapture
 
-model-test: ## OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
+stress-processes: setup ### two and four processes move money between accounts of one table for SECONDS=240 in all
+	$(CARGO) test -p lakemark-table --test processes -- --nocapture
+
+stress-model: setup ### OPERATIONS=20000 STATEMENTS=1000 SEED=7 NEIGHBOURS=all: random changes, migrations, others of these classes, and SQL, against a map
 	$(CARGO) test -p lakemark-table --release --test it updates::model -- --nocapture
 	$(CARGO) test --workspace --test it statements -- --nocapture
 
-neighbours-test: native ## OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map
+stress-neighbours: native ### OPERATIONS=20000 SEED=7: delta-rs changes, compacts and restores a table in turn with Lakemark, against a map
 	$(PY) -m pytest -s tests/python/test_neighbours.py
 
-readers-test: native ## four processes count a folder, and then a Delta table, that is published, migrated and vacuumed for READERS_SECONDS=300
+stress-readers: native ### four processes count a folder, and then a Delta table, that is published, migrated and vacuumed for SECONDS=300
 	$(PY) -m pytest -s tests/python/test_readers.py
+
+stress-spark: native jar ### SCANS=10000 scans that may leak nothing, SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
+	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(or $(SECONDS),300) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
+	  $(PY) -m pytest -s tests/spark/test_leaks.py tests/spark/test_soak.py tests/spark/test_kills.py
+
+stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own
+	for version in $(SPARK_VERSIONS); do \
+	  $(MAKE) --no-print-directory VENV=$(LAKEMARK_CACHE)/venv-spark-$$version SPARK_VERSION=$$version test-spark; \
+	done
+
+fuzz: ## NAME=…: random queries and random bytes; without NAME a list of them
+ifdef NAME
+	@$(MAKE) --no-print-directory fuzz-$(NAME)
+else
+	$(call names,fuzz)
+endif
 
 FUZZ_QUERIES = $(CARGO_TARGET_DIR)/$(if $(filter release,$(PROFILE)),release,debug)/examples/fuzz-queries
 JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
@@ -235,17 +264,20 @@ JUDGED_FOLDER = $(LAKEMARK_CACHE)/judged
 fuzz-queries-built:
 	$(CARGO) build --workspace $(if $(filter release,$(PROFILE)),--release) --example fuzz-queries
 
-fuzz-queries: fuzz-queries-built ## N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates, and random statements over several tables; indexes on must equal indexes off, and tables in memory
+fuzz-queries: fuzz-queries-built ### N=10000 JOINS=500 SEED=1 PROFILE=dev: random predicates and joins; indexes on must equal indexes off, and tables in memory
 	$(if $(JOIN),,$(FUZZ_QUERIES) $(N) $(SEED) $(TRIAL))
 	$(if $(TRIAL),,$(FUZZ_QUERIES) joins $(JOINS) $(SEED) $(JOIN))
 
-fuzz-duckdb: fuzz-queries-built setup ## JUDGED=250 SEED=1: random statements over several tables, with DuckDB's answers
+fuzz-duckdb: fuzz-queries-built setup ### JUDGED=250 SEED=1: random statements over several tables, with DuckDB's answers
 	@rm -rf $(JUDGED_FOLDER)
 	$(FUZZ_QUERIES) write $(JUDGED_FOLDER) $(JUDGED) $(SEED)
 	$(PY) tests/python/differential_duckdb.py $(JUDGED_FOLDER)
 
-fuzz: ## the decoders against mutated bytes, SECONDS_EACH=5 (cargo-fuzz is installed into the cache at first)
-	rust/fuzz/smoke $(SECONDS_EACH)
+fuzz-spark: native jar ### TABLES=100 SEED=1: random statements over random tables in Spark; our answers must equal those of its own scan
+	LAKEMARK_SPARK_TABLES=$(TABLES) LAKEMARK_SPARK_SEED=$(SEED) $(PY) -m pytest tests/spark/test_differential.py
+
+fuzz-decoders: setup ### the decoders against mutated bytes, SECONDS=5 each (cargo-fuzz is installed into the cache at first)
+	rust/fuzz/smoke $(or $(SECONDS),5)
 
 # The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
@@ -256,9 +288,9 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashe
 	@$(PART) rust-tests $(MAKE) --no-print-directory test-rust
 	@$(PART) python-spark $(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
-	@$(PART) fuzz-smoke $(MAKE) --no-print-directory fuzz
-	@$(PART) crash-test $(MAKE) --no-print-directory crash-test
-	@$(PART) schedule-test $(MAKE) --no-print-directory schedule-test SCHEDULES=150 WALK=10
+	@$(PART) fuzz-decoders $(MAKE) --no-print-directory fuzz-decoders
+	@$(PART) crashes $(MAKE) --no-print-directory stress-crashes
+	@$(PART) schedules $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
 	@$(PART) --summary ci
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Joins of a few keys with a large table: `make bench-joins`.
+"""Joins of a few keys with a large table: `make bench NAME=joins`.
 
 ```text
 facts    ROWS rows, ten of each key, anywhere

@@ -1,4 +1,4 @@
-"""Looking up single keys: `make bench-keys [ROWS=10000000]`.
+"""Looking up single keys: `make bench NAME=keys [ROWS=10000000]`.
 
 Writes a table of many row groups, builds an index of the kind `key` on each of its key columns and on two of them
 together, a `summary` on the key in random order and a `bloom_tree` on the key in order, and looks up keys that are

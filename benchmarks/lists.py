@@ -1,4 +1,4 @@
-"""Conditions on elements of lists: `make bench-lists [ROWS=10000000]`.
+"""Conditions on elements of lists: `make bench NAME=lists [ROWS=10000000]`.
 
 Writes photos with up to eight tags each, of 5,000 tags that are as frequent as words are (Zipf), builds an index on the
 elements and asks for single tags, any of three and two together: how many rows there are, and the sum of a column of

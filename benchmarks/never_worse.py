@@ -1,4 +1,4 @@
-"""Whether marks ever make a query slower: `make bench-never-worse`.
+"""Whether marks ever make a query slower: `make bench NAME=never-worse`.
 
 Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read; marks the
 filter columns; and asks every query with the marks on and off: same process, same files, rounds interleaved, warm. The

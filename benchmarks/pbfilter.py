@@ -1,4 +1,4 @@
-"""Summaries that grow by appending, beside the model of PBFilter: `make bench-pbfilter [RECORDS=7000000 STEPS=7]`.
+"""Summaries that grow by appending, beside the model of PBFilter: `make bench NAME=pbfilter [ROWS=7000000 STEPS=7]`.
 
 Appends files with a permuted unique key of 12 bytes, builds the new part of each summary, and takes after every append
 the metrics of the paper (section 2) from counters:

@@ -1,4 +1,4 @@
-"""What it takes to plan a query: `make bench-planning`.
+"""What it takes to plan a query: `make bench NAME=planning`.
 
 ```text
 24 tables       two files each, all joined by a key

@@ -1,4 +1,4 @@
-"""Queries in Spark beside plain Parquet, Delta and Iceberg, on the same files: `make bench-spark SPARK_ROWS=10000000`.
+"""Queries in Spark beside plain Parquet, Delta and Iceberg, on the same files: `make bench NAME=spark ROWS=10000000`.
 
 | part | what is asked |
 |---|---|

@@ -1,4 +1,4 @@
-"""The Set Query Benchmark: `make bench-sqb [N=10000000] [ROUNDS=5]`.
+"""The Set Query Benchmark: `make bench NAME=sqb [ROWS=10000000]`.
 
 Writes table BENCH, builds bitmap indexes on its thirteen columns, and asks the benchmark's 75 counts as SQL text of
 Lakemark, of Lakemark that may not remember the rows that it found before (`SET lakemark.use_cache = false`), of

@@ -1,4 +1,4 @@
-"""Every bitmap encoding over the Set Query Benchmark: `make bench-encodings [ROWS=10000000]`.
+"""Every bitmap encoding over the Set Query Benchmark: `make bench NAME=encodings [ROWS=10000000]`.
 
 Marks table BENCH once for each encoding and once by `auto`, each in a store of its own, and asks the 75 counts of each.
 Bytes and reads of the index are those that Lakemark itself reports for a count (`Table.explain(..., count=True)`), with

@@ -79,7 +79,7 @@ def lance_indexed(folder: Path) -> Ask:
 
 
 def lance_version() -> str | None:
-    """The version of Lance, which `make bench-sqb` installs; None without it."""
+    """The version of Lance, which `make bench NAME=sqb` installs; None without it."""
     if importlib.util.find_spec("lance") is None:
         return None
     import lance

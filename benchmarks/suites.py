@@ -1,6 +1,6 @@
 """Whole benchmarks beside the engine's own tables and DuckDB.
 
-`make bench-tpcds`, `bench-tpch`, `bench-ssb` and `bench-clicks` run them.
+`make bench NAME=tpcds` runs one of them; `tpch`, `ssb` and `clicks` are the others.
 
 Every query is asked of each way to read the same Parquet files, in one process and in turn:
 

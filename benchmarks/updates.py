@@ -1,4 +1,4 @@
-"""Updates: `make bench-updates [UPDATED_ROWS=2000000]`.
+"""Updates: `make bench NAME=updates [ROWS=2000000]`.
 
 Writes a table of records of about 100 bytes whose even keys are loaded, and measures what MaSM promises (Athanassoulis
 2014, section 3.5): scans of ranges with 1, 5 and 10% of the rows changed against scans without, in runs and after any

@@ -1,4 +1,4 @@
-"""The figures of MaSM: `make bench-updates-figures [UPDATED=2000000]`.
+"""The figures of MaSM: `make bench NAME=updates-figures [ROWS=2000000]`.
 
 Section 3.5.2 of the thesis (Athanassoulis 2014) on this engine and this machine's disk, scaled: a table of records of
 100 bytes, a cache of a tenth of it, ranges from 4 KB to the whole table, from disk and from memory.

@@ -1,4 +1,4 @@
-"""Scans in Spark after updates, beside Delta, Iceberg, Hudi and Paimon: `make bench-updates-spark UPDATED=2000000`.
+"""Scans in Spark after updates, beside Delta, Iceberg, Hudi and Paimon: `make bench NAME=updates-spark ROWS=2000000`.
 
 Each format holds the same records of 100 bytes; then 1 and 5% of them, anywhere, are modified: by deletion vectors in
 Delta, position deletes in Iceberg, logs in Hudi (merge on read), sorted runs in Paimon and pending changes in Lakemark.

@@ -1,4 +1,4 @@
-"""TPC-H with online updates: `make bench-updates-tpch SCALE=1`.
+"""TPC-H with online updates: `make bench NAME=updates-tpch SCALE=1`.
 
 Figure 3.24 of MaSM (Athanassoulis 2014, section 3.5.3): the 22 queries without updates, with updates that are rewritten
 in place (`merge` of delta-rs) while queries run, and with updates that are buffered, also while more arrive. Orders

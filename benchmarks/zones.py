@@ -1,4 +1,4 @@
-"""Trees of Bloom filters on the relation of the thesis: `make bench-zones [TUPLES=4194304]`.
+"""Trees of Bloom filters on the relation of the thesis: `make bench NAME=zones [ROWS=4194304]`.
 
 Builds an index of the kind `bloom_tree` on each key of relation R (zones_table.py) for every probability of a false
 positive, with zones of 16 rows (a page of the thesis) and with our own zones of 20,000 rows, and one of the kind `key`

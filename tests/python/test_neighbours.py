@@ -1,6 +1,6 @@
 """delta-rs changes a table in turn with Lakemark: whatever comes after whatever, the rows are those of a model.
 
-`LAKEMARK_NEIGHBOURS_OPERATIONS` and `LAKEMARK_NEIGHBOURS_SEED` make more of it: `make neighbours-test`.
+`LAKEMARK_NEIGHBOURS_OPERATIONS` and `LAKEMARK_NEIGHBOURS_SEED` make more of it: `make stress NAME=neighbours`.
 `LAKEMARK_NEIGHBOURS_WITHOUT` names steps to leave out.
 """
 

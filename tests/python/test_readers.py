@@ -1,6 +1,6 @@
 """Four processes count a table while a fifth changes, migrates, publishes and vacuums it: each count is right.
 
-`LAKEMARK_READERS_SECONDS` is how long each form of the table is read: `make readers-test`.
+`LAKEMARK_READERS_SECONDS` is how long each form of the table is read: `make stress NAME=readers`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random statements over random tables: Spark's answers over our scan are those over its own, in one session.
 
 A table and its statements follow from a seed alone: `pytest tests/spark/test_differential.py -k seed_7` brings a
-difference back. `make fuzz-spark` draws more of them.
+difference back. `make fuzz NAME=spark` draws more of them.
 """
 
 from __future__ import annotations

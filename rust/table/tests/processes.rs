@@ -9,6 +9,16 @@
 //!
 //! The test starts this program again for each process. `LAKEMARK_PROCESSES_SECONDS` is how long it takes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
 mod counted;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 """Random predicates over random marked tables: the rows are DuckDB's.
 
-The Rust runner (`make fuzz-queries`) compares marks on with marks off inside one engine; this one would also see an
+The Rust runner (`make fuzz NAME=queries`) compares marks on with marks off inside one engine; this one would also see an
 error that both share. Only types and operators on which the engines agree are used. A table is made from its seed
 alone: `pytest -k seed_7` brings a difference back.
 """

@@ -1,5 +1,15 @@
 //! Lakemark through DataFusion, end to end: files are written, marked and asked.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
 mod aggregates;
 mod barriers;
 mod choice;

@@ -1,5 +1,15 @@
 //! Tests of the format: one binary, a module per theme.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
 mod bad;
 mod bad_bins;
 mod bad_containers;

@@ -276,7 +276,7 @@ async fn report(judges: &Judges, tables: &Tables, seed: u64, number: u64, statem
     }
     let [marked, unmarked, memory] = judges.ask(&smallest).await;
     println!(
-        "  asked: {}\n  cut down: {}\n  with indexes: {marked}\n  without:      {unmarked}\n  in memory:    {memory}\n  again: make fuzz-queries SEED={seed} JOIN={number}",
+        "  asked: {}\n  cut down: {}\n  with indexes: {marked}\n  without:      {unmarked}\n  in memory:    {memory}\n  again: make fuzz NAME=queries SEED={seed} JOIN={number}",
         statement.sql(),
         smallest.sql(),
     );

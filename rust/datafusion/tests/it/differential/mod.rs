@@ -268,7 +268,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
     }
     let (marked, unmarked) = pair.ask(&shape, &smallest).await;
     println!(
-        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  marks on:  {marked}\n  marks off: {unmarked}\n  again: make fuzz-queries SEED={seed} TRIAL={trial}",
+        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  marks on:  {marked}\n  marks off: {unmarked}\n  again: make fuzz NAME=queries SEED={seed} TRIAL={trial}",
         table.description,
         shape.sql(tree),
         shape.sql(&smallest),
@@ -279,7 +279,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
 mod tests {
     use super::{RandomTable, Summary, alone, joins, run, run_one, run_table};
 
-    /// A taste; `make fuzz-queries` runs 10,000 in CI and any number by hand.
+    /// A taste; `make fuzz NAME=queries` runs 10,000 in CI and any number by hand.
     const TRIALS: u64 = 500;
     const TABLES: u64 = 40;
     const STATEMENTS: u64 = 150;
