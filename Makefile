@@ -104,7 +104,7 @@ demo: native jar ## a real data set, marked, then queried with and without marks
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
 bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them
-ifdef NAME
+ifeq ($(origin NAME),command line)
 	@$(MAKE) --no-print-directory bench-$(NAME)
 else
 	$(call names,bench)
@@ -193,7 +193,7 @@ mvn --batch-mode --quiet --file benchmarks/spark-peers/pom-$(1).xml dependency:c
 endef
 
 stress: ## NAME=…: other writers, crashes, full disks, random changes, for as long as one wants; without NAME a list of them
-ifdef NAME
+ifeq ($(origin NAME),command line)
 	@$(MAKE) --no-print-directory stress-$(NAME)
 else
 	$(call names,stress)
@@ -251,7 +251,7 @@ stress-spark-versions: setup ### the Spark tests on every supported PySpark, eac
 	done
 
 fuzz: ## NAME=…: random queries and random bytes; without NAME a list of them
-ifdef NAME
+ifeq ($(origin NAME),command line)
 	@$(MAKE) --no-print-directory fuzz-$(NAME)
 else
 	$(call names,fuzz)
