@@ -38,7 +38,7 @@ class Crate:
     rooms: list[str] = field(default_factory=list)
 
     def within(self, room: str = "") -> dict[str, set[str]]:
-        """For each module right inside of a room, or of the crate, those inside of it that the module uses, itself left out."""
+        """For each module right inside of a room, or of the crate, the others in there that it uses."""
         inside: dict[str, set[str]] = {}
         start = f"{room}::" if room else ""
         for module, used in self.uses.items():
@@ -121,15 +121,7 @@ def absolute(path: str, module: str) -> list[str]:
 
 def read(folder: Path) -> Crate:
     """Reads the crate whose `Cargo.toml` is in this folder."""
-    source = folder / "src"
-    texts: dict[str, str] = {}
-    for path in sorted(source.rglob("*.rs")):
-        names = path.relative_to(source).with_suffix("").parts
-        if names[-1] in ("lib", "main", "mod"):
-            names = names[:-1]
-        if any(name == "tests" or name.endswith("_tests") for name in names):
-            continue
-        texts["::".join(names)] = path.read_text(encoding="utf-8")
+    texts = _texts(folder / "src")
     crate = Crate(folder.name)
     given = _given(bare(texts.get("", "")), texts)
     for module, text in texts.items():
@@ -149,6 +141,19 @@ def read(folder: Path) -> Crate:
                 used.add("::".join(names))
         crate.uses[module] = used - {module}
     return crate
+
+
+def _texts(source: Path) -> dict[str, str]:
+    """The text of each module, by its path; tests are no modules."""
+    texts: dict[str, str] = {}
+    for path in sorted(source.rglob("*.rs")):
+        names = path.relative_to(source).with_suffix("").parts
+        if names[-1] in ("lib", "main", "mod"):
+            names = names[:-1]
+        if any(name == "tests" or name.endswith("_tests") for name in names):
+            continue
+        texts["::".join(names)] = path.read_text(encoding="utf-8")
+    return texts
 
 
 def _given(root: str, texts: dict[str, str]) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Random predicates over random marked tables: the rows are DuckDB's.
 
-The Rust runner (`make fuzz NAME=queries`) compares marks on with marks off inside one engine; this one would also see an
-error that both share. Only types and operators on which the engines agree are used. A table is made from its seed
-alone: `pytest -k seed_7` brings a difference back.
+The Rust runner (`make fuzz NAME=queries`) compares indexes on with indexes off inside one engine; this one would also
+see an error that both share. Only types and operators on which the engines agree are used. A table is made from its
+seed alone: `pytest -k seed_7` brings a difference back.
 """
 
 from __future__ import annotations
