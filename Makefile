@@ -61,7 +61,7 @@ help: ## list the verbs
 	@grep -hE '^[a-z-]+:[^\#]*\#\# ' $(MAKEFILE_LIST) | awk -F ':[^\#]*\#\# ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 # What one verb can do stands behind ### beside its target.
-names = @grep -hE '^($(1)-[a-z]+.*|.*: $(1)-%):.*\#\#\# ' $(MAKEFILE_LIST) | sed -E 's/^$(1)-([a-z-]+)( $(1)-([a-z-]+))*:.*\#\#\# /\1\t/' | awk -F '\t' '{ printf "  make $(1) NAME=%-18s %s\n", $$1, $$2 }'
+names = @grep -hE '^$(1)-[a-z-]+:.*\#\#\# ' $(MAKEFILE_LIST) | sed 's/^$(1)-//' | awk -F ':.*\#\#\# ' '{ printf "  make $(1) NAME=%-18s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.done-$(SPARK_VERSION) ## virtual environment with every pinned Python tool (once; later runs find it ready)
 

@@ -71,9 +71,8 @@ enum Asked {
     /// The rows that have one of them.
     Keys(Predicate),
     /// Nothing, as they are not all there, or leave nearly all rows, or no column has an index. What the filter says may be worth it.
-    Filter,
-    /// The same, as so many joined rows are enough and found by reading few.
-    FilterOfFew(usize),
+    /// Also if so many joined rows are enough, and found by reading few.
+    Filter { enough: Option<usize> },
 }
 
 /// What is left of a file.
@@ -112,14 +111,13 @@ impl Prober {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
             let asked = match keys {
                 Some(keys) => self.keyed(filter, keys, output).await?,
-                None => Asked::Filter,
+                None => Asked::Filter { enough: None },
             };
             keys.iter().for_each(|keys| keys.told_one());
             match asked {
                 Asked::Keys(asked) => keyed.push(asked),
-                Asked::Filter => known.extend(superset(filter, output)),
-                Asked::FilterOfFew(rows) => {
-                    enough = enough.into_iter().chain([rows]).min();
+                Asked::Filter { enough: rows } => {
+                    enough = enough.into_iter().chain(rows).min();
                     known.extend(superset(filter, output));
                 }
             }
@@ -156,11 +154,12 @@ impl Prober {
     /// Nothing is left to read where the index tells all values alone.
     async fn told_alone(&self, asked: &Predicate, output: &Schema) -> Result<Option<Narrowing>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
-        if self.snapshot.files().iter().any(|file| file.row_groups.is_none()) {
-            return Ok(None);
-        }
+        let Some(nothing) = Narrowing::to_nothing(&self.snapshot) else { return Ok(None) };
         let tally = self.snapshot.tally_alone(leaf).await.map_err(to_engine)?;
-        Ok(tally.and_then(|tally| Narrowing::to_nothing(&self.snapshot, tally)))
+        Ok(tally.map(|Tally { parts, index_reads, index_bytes, .. }| {
+            let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
+            Narrowing { report, told: parts, ..nothing }
+        }))
     }
 
     /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
@@ -182,10 +181,11 @@ impl Prober {
 
     /// That the columns of a join's filter have one of the keys.
     async fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Asked> {
-        if let Some(rows) = self.reads_little(filter, keys, output).await? {
-            return Ok(Asked::FilterOfFew(rows));
+        let enough = self.reads_little(filter, keys, output).await?;
+        if enough.is_some() {
+            return Ok(Asked::Filter { enough });
         }
-        let Some(all) = keys.all()? else { return Ok(Asked::Filter) };
+        let Some(all) = keys.all()? else { return Ok(Asked::Filter { enough }) };
         let columns = filter.children().into_iter().map(|child| self.column(child, output));
         let known = columns.zip(&all).enumerate();
         let known = known.filter_map(|(place, (column, keys))| Some((place, column?, keys)));
@@ -212,7 +212,7 @@ impl Prober {
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
-        Ok(if each.is_empty() { Asked::Filter } else { Asked::Keys(Predicate::And(each)) })
+        Ok(if each.is_empty() { Asked::Filter { enough } } else { Asked::Keys(Predicate::And(each)) })
     }
 
     /// How many joined rows are enough, if these are found sooner by reading than by a search for all keys.
@@ -274,17 +274,15 @@ fn held(keys: &ArrayRef, data_type: &DataType) -> Result<Option<ArrayRef>> {
 }
 
 impl Narrowing {
-    /// To values that the index tells in place of all rows; none if there is a file whose row groups are not known.
-    fn to_nothing(snapshot: &Snapshot, tally: Tally) -> Option<Self> {
+    /// To no row of any file; none if there is a file whose row groups are not known.
+    fn to_nothing(snapshot: &Snapshot) -> Option<Self> {
         let left = snapshot.files().iter().enumerate().map(|(place, file)| {
             let row_groups: Arc<[u32]> = file.row_groups.as_deref()?.into();
             let rows = Arc::new(RowSet::empty(row_groups.iter().sum()));
             Some((file.meta.location.clone(), Kept { place, row_groups, rows }))
         });
-        let Tally { parts, index_reads, index_bytes, .. } = tally;
-        let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
         let (files, known) = (left.collect::<Option<_>>()?, KnownFiles::of(snapshot));
-        Some(Self { files, known, report, rows: 0, row_groups: 0, told: parts })
+        Some(Self { files, known, report: ProbeReport::default(), rows: 0, row_groups: 0, told: Vec::new() })
     }
 
     /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of

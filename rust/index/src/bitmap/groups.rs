@@ -23,7 +23,7 @@ use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
 use lakemark_format::posting::{self, RowSink};
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_format::segment::{PostingRef, SegmentDirectory};
+use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 
 use super::bins;
 use super::leaves;
@@ -89,16 +89,18 @@ impl Groups {
     /// Rows of all value blocks that are read: no more have a value in the ranges.
     #[must_use]
     pub fn row_limit(&self) -> u64 {
-        let blocks = self.blocks.iter().filter_map(|block| self.directory.blocks.get(block.number));
-        blocks.map(|block| block.rows).sum()
+        self.block_refs(0..self.blocks.len()).map(|block| block.rows).sum()
     }
 
     /// Logical ranges of some of the value blocks, by their numbers among those that are read: to be given to [`Self::values`] in this order.
     #[must_use]
     pub fn block_ranges(&self, part: Range<usize>) -> Vec<Range<u64>> {
+        self.block_refs(part).map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+    }
+
+    fn block_refs(&self, part: Range<usize>) -> impl Iterator<Item = &ValueBlockRef> {
         let blocks = self.blocks.get(part).unwrap_or_default().iter();
-        let blocks = blocks.filter_map(|block| self.directory.blocks.get(block.number));
-        blocks.map(|block| block.offset..block.offset + u64::from(block.length)).collect()
+        blocks.filter_map(|block| self.directory.blocks.get(block.number))
     }
 
     /// At most so many values are in the ranges; more than any number if values cannot be told by it: some share a posting, or
@@ -112,8 +114,7 @@ impl Groups {
         if self.directory.value_count > self.directory.entry_count() {
             return u64::MAX;
         }
-        let blocks = self.blocks.iter().filter_map(|block| self.directory.blocks.get(block.number));
-        blocks.map(|block| u64::from(block.values)).sum()
+        self.block_refs(0..self.blocks.len()).map(|block| u64::from(block.values)).sum()
     }
 
     /// The values of a part of the value blocks, ascending.

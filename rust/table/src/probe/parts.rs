@@ -45,7 +45,16 @@ where
             work.await
         }
     });
-    match at_once(parts, most).await {
+    all_at_once(parts, most).await
+}
+
+/// Does the same as [`at_once`] with jobs of one segment, of which the first that finds damage is enough.
+pub(super) async fn all_at_once<T, F>(jobs: impl Iterator<Item = F>, most: usize) -> Result<Vec<T>, Damage>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Damage>> + Send + 'static,
+{
+    match at_once(jobs, most).await {
         Ok(done) => done.into_iter().collect(),
         // Whoever runs the search says that a task failed.
         Err(error) => resume_unwind(error.into_panic()),

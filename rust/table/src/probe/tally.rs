@@ -11,7 +11,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
@@ -23,7 +22,7 @@ use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ra
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
 use super::pairs::add_pairs;
-use super::parts::{at_once, in_parts};
+use super::parts::{all_at_once, at_once, in_parts};
 use super::sources::{Cover, CoveredFile, Sources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
@@ -381,10 +380,7 @@ impl Job {
                 mask.count_each(batch, &bytes).map_err(Damage::corrupt)
             }
         });
-        let counts = match at_once(jobs, CONCURRENT_BATCHES).await {
-            Ok(counts) => counts.into_iter().collect::<Result<Vec<Vec<u64>>, Damage>>()?,
-            Err(error) => resume_unwind(error.into_panic()),
-        };
+        let counts: Vec<Vec<u64>> = all_at_once(jobs, CONCURRENT_BATCHES).await?;
         self.finish(Arc::unwrap_or_clone(values), counts.concat(), nulls)
     }
 
