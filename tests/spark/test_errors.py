@@ -118,7 +118,7 @@ def test_a_data_file_cut_short_fails_the_task_with_its_kind(spark: SparkSession,
 
 def test_a_panic_in_a_call_becomes_an_exception(spark: SparkSession) -> None:
     with pytest.raises(Py4JJavaError) as caught:
-        spark._jvm.io.lakemark.spark.NativeSelfTest.panicInCall()  # noqa: SLF001 - there is no other way to the JVM
+        spark._jvm.io.lakemark.spark.jni.NativeSelfTest.panicInCall()  # noqa: SLF001 - there is no other way to the JVM
     text = str(caught.value.java_exception.toString())
     assert text.startswith("io.lakemark.spark.LakemarkException$Internal: native panic: asked for")
     assert spark.range(3).count() == 3
@@ -126,7 +126,7 @@ def test_a_panic_in_a_call_becomes_an_exception(spark: SparkSession) -> None:
 
 def test_a_panic_in_a_stream_becomes_an_exception(spark: SparkSession) -> None:
     with pytest.raises(Py4JJavaError) as caught:
-        spark._jvm.io.lakemark.spark.NativeSelfTest.panicInStream()  # noqa: SLF001 - there is no other way to the JVM
+        spark._jvm.io.lakemark.spark.jni.NativeSelfTest.panicInStream()  # noqa: SLF001 - there is no other way to the JVM
     text = str(caught.value.java_exception.toString())
     assert text.startswith("io.lakemark.spark.LakemarkException$Internal: native panic: asked for")
     assert spark.range(3).count() == 3

@@ -1,4 +1,4 @@
-"""Draws the modules of each crate in layers, as the code has them.
+"""Draws the modules of each crate, and the packages of the Spark connector, in layers, as the code has them.
 
 `python tests/structure/house.py` writes the drawing.
 A module stands in the lowest layer that is above all that it uses, so that arrows point down. What is drawn is
@@ -10,6 +10,7 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import java
 from modules import Crate, read
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ CRATES = ("format", "index", "table", "datafusion", "cli", "python", "jni")
 WIDTH = 100
 HEAD = """# The house
 
-The modules of each crate, drawn from the code by `tests/structure/house.py`.
+The modules of each crate and the packages of the Spark connector, drawn from the code by `tests/structure/house.py`.
 A module uses modules of lower layers alone, and stands in the lowest layer that it can.
 A room holds modules, which stand below its name in layers of their own.
 The heads of `lib.rs` say what each module is.
@@ -65,7 +66,16 @@ def _wrapped(start: str, modules: list[str]) -> list[str]:
 def page() -> str:
     """The page with all crates."""
     crates = (f"## {name}\n\n```text\n{drawn(read(ROOT / 'rust' / name))}\n```\n" for name in CRATES)
-    return "\n".join((HEAD, *crates))
+    return "\n".join((HEAD, *crates, f"## spark-plugin\n\n```text\n{_java()}\n```\n"))
+
+
+def _java() -> str:
+    """The layers of the Spark connector's packages; the classes that users name are above all."""
+    floors = layers(java.packages(ROOT))
+    lines = [f"{len(floors):>3}  {java.ROOT}"]
+    for number, packages in reversed(list(enumerate(floors))):
+        lines += _wrapped(f"{number:>3}  ", packages)
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import house
+import java
 from modules import absolute, bare, circles, paths, read, unfolded
 
 RUST = Path(__file__).parents[2] / "rust"
@@ -31,6 +32,16 @@ def test_no_module_leads_back_to_itself_that_did_not_before(name: str) -> None:
     assert not new, f"these modules of {name} lead back to each other; a module may use those below it alone: {new}"
     gone = [sorted(old) for old in known if old not in found]
     assert not gone, f"these modules of {name} do not lead back to each other any more; write down what is left: {gone}"
+
+
+def test_packages_of_the_connector_depend_in_one_direction() -> None:
+    assert circles(java.packages(RUST.parent)) == []
+
+
+def test_packages_of_the_connector_use_of_the_root_what_every_package_may_know() -> None:
+    known = {"LakemarkException", "LakemarkOptions", "LakemarkVersion"}
+    used = {(package, name) for package, found in java.uses(RUST.parent).items() for other, name in found if not other}
+    assert {(package, name) for package, name in used if name not in known} == set()
 
 
 def test_every_crate_is_looked_at() -> None:

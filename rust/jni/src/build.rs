@@ -32,7 +32,7 @@ pub(crate) struct Request {
     workers: usize,
 }
 
-/// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.BuildJob`.
+/// Builds what the declared indexes lack, and gives the report in JSON; `job` is an `io.lakemark.spark.jni.TaskRunner`.
 pub(crate) fn build(env: &mut Env<'_>, table: &Named, request: Request, job: &JObject<'_>) -> Result<Value> {
     let Request { index, verify, workers } = request;
     let options = BuildOptions { index, verify, ..BuildOptions::default() };

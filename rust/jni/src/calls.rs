@@ -1,4 +1,4 @@
-//! The functions that `io.lakemark.spark.NativeLibrary` declares, one for one.
+//! The functions that `io.lakemark.spark.jni.NativeLibrary` declares, one for one.
 //!
 //! Addresses of C structures come from arrow-c-data, which owns the memory; the structures are empty when they arrive and
 //! are filled here. Java releases them.
@@ -43,7 +43,7 @@ fn newest(env: &Env<'_>, path: &JString<'_>, store: &JString<'_>) -> Result<Name
 
 /// `String version()`: the release of this library.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_version<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_version<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
 ) -> JString<'l> {
@@ -53,7 +53,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_version<'l>(
 /// `long openTable(String path, String storeOrNull, boolean useIndex, long version)`: opens a table and pins its newest state, or a
 /// version that is not negative.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openTable<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -88,7 +88,7 @@ async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
 /// `void schema(long table, long outSchema)`: the table's schema with Spark's types, as an Arrow C schema. Its metadata have the schema that
 /// Spark wrote into the files, if that has collations.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_schema<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -112,7 +112,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_schema<'l>(
 /// `long readPoint(long table)`: a number for the pinned state, which a later change of what was read names; greater than those before, and -1
 /// if the table takes no changes.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_readPoint<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -129,7 +129,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_readPoint<'l>(
 
 /// `boolean isCertain(long table, String filter)`: whether the marks alone tell which rows the filter chooses.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_isCertain<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isCertain<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -145,7 +145,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_isCertain<'l>(
 
 /// `long count(long table, String filter)`: the rows for which the filter is true, or -1 if the marks do not know.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_count<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_count<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -163,7 +163,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_count<'l>(
 /// `void aggregate(long table, String filter, String question, long outStream)`: one row per group as an Arrow C stream, which has no
 /// column if the marks do not know them; `question` is the JSON of an [`aggregate::Question`].
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_aggregate<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_aggregate<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -184,7 +184,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_aggregate<'l>(
 /// `byte[] plan(long table, String filter, String wanted)`: the splits, as [`plan::Plan::encode`] writes them; `wanted` is the JSON of a
 /// [`plan::Wanted`].
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_plan<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -204,7 +204,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_plan<'l>(
 /// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C stream, and the
 /// bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openPiece<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openPiece<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     scan: JString<'l>,
@@ -227,7 +227,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_openPiece<'l>(
 /// `String rowGroups(String path, String storeOrNull, String filterOrNull, String columns)`: what a reader of the table's own files may leave
 /// out, as the JSON of a [`row_groups::Answer`]; `columns` is a JSON object of the columns that the filter may name and their types in Spark.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_rowGroups<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_rowGroups<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -251,7 +251,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_rowGroups<'l>(
 /// `String maintain(String path, String storeOrNull, String request)`: does what a [`maintain::Request`] in JSON says, and gives a report in
 /// JSON.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_maintain<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -273,7 +273,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_maintain<'l>(
 /// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds marks by a job of Spark's, and gives the report in
 /// JSON; `request` is the JSON of a [`build::Request`].
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_build<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -293,7 +293,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_build<'l>(
 /// `byte[] buildTask(String path, String storeOrNull, byte[] task, String tuning, TaskContext context)`: does a task of a build and gives its
 /// part; `tuning` is the JSON of a [`maintain::Tuning`].
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_buildTask<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -315,7 +315,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_buildTask<'l>(
 
 /// `long beginStaging(String path, String storeOrNull, String operation)`: begins to write rows aside, which [`staging`] keeps by a number.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_beginStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     path: JString<'l>,
@@ -333,7 +333,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_beginStaging<'l>(
 /// `long stage(long staging, long array, long schema)`: adds the rows of an Arrow C array; both structures are taken over. Gives the bytes of
 /// rows that are in memory then.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_stage<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     staging: jlong,
@@ -354,7 +354,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_stage<'l>(
 
 /// `String finishStaging(long staging)`: makes the rows durable; gives the names of their files as a JSON array.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_finishStaging<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_finishStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     staging: jlong,
@@ -365,7 +365,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_finishStaging<'l>(
 
 /// `void abandonStaging(long staging)`: removes what was written, if it was not finished.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_abandonStaging<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_abandonStaging<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     staging: jlong,
@@ -375,7 +375,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_abandonStaging<'l>(
 
 /// `void close(long table)`: gives a table back.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_close<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_close<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -390,7 +390,7 @@ pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_close<'l>(
 /// `void panic(long outStream)`: for the self test. Panics in the call (address 0) or in the stream's first batch.
 #[unsafe(no_mangle)]
 #[expect(clippy::panic, reason = "it is there to prove that a panic is contained")]
-pub extern "system" fn Java_io_lakemark_spark_NativeLibrary_panic<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_panic<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     out_stream: jlong,

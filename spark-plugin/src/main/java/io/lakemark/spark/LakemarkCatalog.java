@@ -1,5 +1,10 @@
 package io.lakemark.spark;
 
+import io.lakemark.spark.catalog.IndexesTable;
+import io.lakemark.spark.catalog.LakemarkTable;
+import io.lakemark.spark.catalog.Procedures;
+import io.lakemark.spark.catalog.Warehouse;
+import io.lakemark.spark.jni.Maintenance;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -131,7 +136,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
   }
 
   /** The table of a name or of a path in SQL, for procedures. */
-  LakemarkOptions find(String text) {
+  private LakemarkOptions find(String text) {
     if (text.indexOf('/') >= 0 && text.indexOf('`') < 0) {
       return options(Map.of("path", text));
     }
@@ -352,7 +357,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
       throw new LakemarkException.NotFound(
           "there is no procedure " + procedure + "; they are in " + name + "." + SYSTEM);
     }
-    return Procedures.of(this, procedure.name());
+    return Procedures.of(name, this::find, procedure.name());
   }
 
   @Override

@@ -60,7 +60,7 @@ public class LakemarkException extends RuntimeException {
    * @param message what happened and what to do about it
    * @return an instance of the subclass for the kind
    */
-  static LakemarkException of(String kind, String message) {
+  public static LakemarkException of(String kind, String message) {
     return switch (kind) {
       case "InvalidInput" -> new InvalidInput(message);
       case "NotFound" -> new NotFound(message);
@@ -79,7 +79,7 @@ public class LakemarkException extends RuntimeException {
   }
 
   /** The same failure with the place where it was. */
-  LakemarkException at(String place) {
+  public LakemarkException at(String place) {
     LakemarkException placed = of(getClass().getSimpleName(), place + ": " + getMessage());
     placed.initCause(this);
     return placed;
@@ -89,7 +89,7 @@ public class LakemarkException extends RuntimeException {
   public static final class InvalidInput extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    InvalidInput(String message) {
+    public InvalidInput(String message) {
       super(Kind.INVALID_INPUT, message);
     }
   }
@@ -98,7 +98,7 @@ public class LakemarkException extends RuntimeException {
   public static final class NotFound extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    NotFound(String message) {
+    public NotFound(String message) {
       super(Kind.NOT_FOUND, message);
     }
   }
@@ -116,7 +116,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Unsupported extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    Unsupported(String message) {
+    public Unsupported(String message) {
       super(Kind.UNSUPPORTED, message);
     }
   }
@@ -128,7 +128,7 @@ public class LakemarkException extends RuntimeException {
   public static final class SchemaMismatch extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    SchemaMismatch(String message) {
+    public SchemaMismatch(String message) {
       super(Kind.SCHEMA_MISMATCH, message);
     }
   }
@@ -137,7 +137,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Conflict extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    Conflict(String message) {
+    public Conflict(String message) {
       super(Kind.CONFLICT, message);
     }
   }
@@ -173,7 +173,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Corrupt extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    Corrupt(String message) {
+    public Corrupt(String message) {
       super(Kind.CORRUPT, message);
     }
   }
@@ -182,7 +182,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Io extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    Io(String message) {
+    public Io(String message) {
       super(Kind.IO, message);
     }
   }
@@ -200,7 +200,7 @@ public class LakemarkException extends RuntimeException {
   public static final class Internal extends LakemarkException {
     private static final long serialVersionUID = 1L;
 
-    Internal(String message) {
+    public Internal(String message) {
       super(Kind.INTERNAL, message);
     }
   }

@@ -2,6 +2,8 @@ package io.lakemark.spark;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakemark.spark.jni.Json;
+import io.lakemark.spark.read.Explained;
 import java.util.IdentityHashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;

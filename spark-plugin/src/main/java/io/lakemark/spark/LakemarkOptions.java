@@ -16,10 +16,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param useIndex whether marks are used at all
  * @param version the version that is read, or {@link #NEWEST}
  */
-record LakemarkOptions(String path, String store, boolean useIndex, long version)
+public record LakemarkOptions(String path, String store, boolean useIndex, long version)
     implements Serializable {
   /** Reads the newest state. */
-  static final long NEWEST = -1;
+  public static final long NEWEST = -1;
 
   private static final String USE_INDEX = "use_index";
 
@@ -59,7 +59,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
   }
 
   /** The same table as another process finds it, whose working folder is another one. */
-  LakemarkOptions absolute() {
+  public LakemarkOptions absolute() {
     return new LakemarkOptions(absolute(path), absolute(store), useIndex, version);
   }
 
@@ -74,7 +74,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
   }
 
   /** The same table with what a query says of its own. */
-  LakemarkOptions forQuery(CaseInsensitiveStringMap query) {
+  public LakemarkOptions forQuery(CaseInsensitiveStringMap query) {
     checkKnown(query);
     boolean asked =
         query.containsKey(USE_INDEX) ? parseFlag(USE_INDEX, query.get(USE_INDEX)) : useIndex;
@@ -102,7 +102,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
   }
 
   /** What is on or off, as users write it. */
-  static boolean parseFlag(String name, String text) {
+  public static boolean parseFlag(String name, String text) {
     return switch (text.strip().toLowerCase(Locale.ROOT)) {
       case "true" -> true;
       case "false" -> false;
@@ -113,7 +113,7 @@ record LakemarkOptions(String path, String store, boolean useIndex, long version
   }
 
   /** The table as plans name it. */
-  String description() {
+  public String description() {
     return "lakemark " + path + (version == NEWEST ? "" : " version " + version);
   }
 }

@@ -1,5 +1,7 @@
 package io.lakemark.spark;
 
+import io.lakemark.spark.catalog.LakemarkTable;
+import io.lakemark.spark.read.NativeTable;
 import java.util.Map;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;

@@ -15,15 +15,4 @@ public final class LakemarkVersion {
   public static String get() {
     return LakemarkVersion.class.getPackage().getImplementationVersion();
   }
-
-  /** Refuses a native library of another release than a jar's, if both are known. */
-  static void check(String jar, String library) {
-    if (jar != null && !jar.equals(library)) {
-      throw new LakemarkException.Unsupported(
-          String.format(
-              "the jar of the connector is lakemark %s and its native library is lakemark %s; name a"
-                  + " library of the jar's release in %s, or none, so that the jar's own is taken",
-              jar, library, NativeLibrary.PATH_PROPERTY));
-    }
-  }
 }

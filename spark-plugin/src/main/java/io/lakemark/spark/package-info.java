@@ -2,19 +2,23 @@
  * The Spark data source of Lakemark: {@code spark.read().format("lakemark").load(path)}.
  *
  * <p>Spark plans here, on the driver, and the Rust library answers: filters cross as a small JSON
- * tree ({@link io.lakemark.spark.PredicateTranslator}), a plan comes back as splits with row
+ * tree ({@link io.lakemark.spark.read.PredicateTranslator}), a plan comes back as splits with row
  * ranges, and record batches come back through the Arrow C stream interface. Rows that tasks change
  * go the other way as Arrow C arrays into files of the store, and the driver names all of them in
- * one call ({@link io.lakemark.spark.LakemarkWrite}). Nothing else crosses. The types are:
+ * one call ({@link io.lakemark.spark.write.LakemarkWrite}). Nothing else crosses.
+ *
+ * <p>Here is what a user names, and so stays where it is: the source, the catalog, what explains a
+ * query, options and exceptions. The packages below use of these {@link
+ * io.lakemark.spark.LakemarkException}, {@link io.lakemark.spark.LakemarkOptions} and {@link
+ * io.lakemark.spark.LakemarkVersion} alone, and each other from top to bottom:
  *
  * <ul>
- *   <li>{@link io.lakemark.spark.LakemarkSource}, the registered source, and its {@link
- *       io.lakemark.spark.LakemarkTable};
- *   <li>{@link io.lakemark.spark.LakemarkScanBuilder}, which decides what Spark still has to do
- *       itself;
- *   <li>{@link io.lakemark.spark.LakemarkCatalog}, which gives SQL the tables by name, with {@link
- *       io.lakemark.spark.Procedures} and {@code CREATE INDEX};
- *   <li>{@link io.lakemark.spark.LakemarkException}, the one exception of the native side.
+ *   <li>{@code extension}: Spark's own scans of Parquet files use the index files beside them;
+ *   <li>{@code catalog}: tables, procedures, builds;
+ *   <li>{@code write}: changes;
+ *   <li>{@code read}: scans; {@link io.lakemark.spark.read.LakemarkScanBuilder} decides what Spark
+ *       still has to do itself;
+ *   <li>{@code jni}: the way into the Rust library.
  * </ul>
  *
  * <p>Options: {@code path} (a folder, a file, a glob or a Delta table) and {@code store} (where the

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.lakemark.spark.jni.NativeStream;
 import java.io.IOException;
 import java.util.Map;
 import org.junit.jupiter.api.Test;

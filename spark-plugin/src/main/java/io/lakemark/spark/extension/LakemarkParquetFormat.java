@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.RowGroupChoice.ChosenFile;
+import io.lakemark.spark.read.RowGroupChoice.ChosenFile;
 import java.util.Optional;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;

@@ -1,7 +1,7 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.RowGroupChoice;
 import io.lakemark.spark.extension.SessionMemory.Asked;
+import io.lakemark.spark.read.RowGroupChoice;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;

@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.RowGroupChoice;
+import io.lakemark.spark.read.RowGroupChoice;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.RowGroupChoice;
+import io.lakemark.spark.read.RowGroupChoice;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Optional;

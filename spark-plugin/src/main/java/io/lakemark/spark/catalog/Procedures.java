@@ -1,0 +1,161 @@
+package io.lakemark.spark.catalog;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakemark.spark.LakemarkException;
+import io.lakemark.spark.LakemarkOptions;
+import io.lakemark.spark.jni.Json;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.function.Function;
+
+/**
+ * The procedures, {@code CALL lm.system.NAME(table => '…', …)}: the verbs of the shell and of
+ * Python, with the same arguments. What they answer are reports as rows.
+ */
+public final class Procedures {
+  /** The procedure that is a job. */
+  static final String BUILD = "build";
+
+  private static final String BUILD_ARGUMENTS = "index STRING, memory BIGINT, threads BIGINT";
+
+  private static final Map<String, LakemarkProcedure.Definition> ALL = new TreeMap<>();
+
+  static {
+    define(
+        "verify",
+        "Derives every mark from the data again and compares.",
+        "",
+        "index STRING, files_ok BIGINT, damaged BIGINT, stale BIGINT, problems ARRAY<STRING>",
+        report -> objects(report.get("indexes"), Procedures::verdict));
+    define(
+        "advise",
+        "Says which marks would save most, by a sample of each column.",
+        "",
+        "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
+            + " predicted_bytes BIGINT, saved_bytes BIGINT",
+        report -> objects(report.get("marks"), each -> each));
+    define(
+        BUILD,
+        "Builds what the declared indexes do not cover yet.",
+        BUILD_ARGUMENTS + ", verify BOOLEAN",
+        "indexes ARRAY<STRING>, files BIGINT, rows BIGINT, segments BIGINT, bytes_written BIGINT,"
+            + " spilled BIGINT, skipped ARRAY<STRING>, adopted BIGINT, repaired BIGINT,"
+            + " declined ARRAY<STRING>, false_statistics ARRAY<STRING>, seconds DOUBLE",
+        report ->
+            List.of(withTexts(withTexts((ObjectNode) report, "declined"), "false_statistics")));
+    define(
+        "compact",
+        "Merges segments, so that a search asks few.",
+        BUILD_ARGUMENTS,
+        "indexes ARRAY<STRING>, segments_merged BIGINT, segments_written BIGINT, bytes_written BIGINT,"
+            + " seconds DOUBLE",
+        List::of);
+    define(
+        "declare_key",
+        "Declares the columns that tell rows apart, so that the table takes changes.",
+        "columns ARRAY<STRING>, options MAP<STRING, STRING>",
+        "key ARRAY<STRING>, declared BOOLEAN",
+        List::of);
+    define(
+        "migrate",
+        "Folds pending changes into the data files.",
+        "fraction DOUBLE, threshold DOUBLE",
+        "rows BIGINT, rows_hidden BIGINT, files_replaced BIGINT, files_written BIGINT,"
+            + " bytes_written BIGINT, delta_version BIGINT, seconds DOUBLE",
+        List::of);
+    define(
+        "publish",
+        "Lets migrated files be files of the table's folder, for every reader.",
+        "",
+        "files_published BIGINT, originals_moved BIGINT, bytes_published BIGINT, seconds DOUBLE",
+        List::of);
+    define(
+        "repair",
+        "Keeps or discards pending changes whose store does not belong to the Delta table any more.",
+        "pending STRING",
+        "repaired BOOLEAN",
+        List::of);
+    define(
+        "vacuum",
+        "Removes what nobody needs any more: one row for each file.",
+        "older_than STRING, dry_run BOOLEAN, originals BOOLEAN",
+        "path STRING, bytes BIGINT, removed BOOLEAN",
+        report -> objects(report.get("removed"), each -> removal(each, report.get("dry_run"))));
+    define(
+        "history",
+        "Lists the versions that VERSION AS OF takes, newest first.",
+        "limit BIGINT",
+        "version BIGINT, time TIMESTAMP, operation STRING, files_added BIGINT, files_removed BIGINT,"
+            + " rows BIGINT",
+        report -> objects(report, Procedures::version));
+  }
+
+  private Procedures() {}
+
+  public static Set<String> names() {
+    return ALL.keySet();
+  }
+
+  public static LakemarkProcedure of(
+      String catalog, Function<String, LakemarkOptions> tables, String name) {
+    LakemarkProcedure.Definition definition = ALL.get(name);
+    if (definition == null) {
+      throw new LakemarkException.NotFound(
+          "there is no procedure " + name + "; there are " + String.join(", ", names()));
+    }
+    return new LakemarkProcedure(catalog, tables, definition);
+  }
+
+  private static void define(
+      String name,
+      String description,
+      String arguments,
+      String columns,
+      Function<JsonNode, List<JsonNode>> rows) {
+    ALL.put(name, LakemarkProcedure.Definition.of(name, description, arguments, columns, rows));
+  }
+
+  private static List<JsonNode> objects(JsonNode list, Function<ObjectNode, JsonNode> row) {
+    List<JsonNode> rows = new ArrayList<>();
+    list.forEach(each -> rows.add(row.apply((ObjectNode) each)));
+    return rows;
+  }
+
+  private static ObjectNode withTexts(ObjectNode report, String findings) {
+    report.set(findings, texts(report.get(findings), ""));
+    return report;
+  }
+
+  private static JsonNode verdict(ObjectNode index) {
+    ArrayNode problems = texts(index.get("damaged"), "damaged: ");
+    problems.addAll(texts(index.get("stale"), "stale: "));
+    index.put("damaged", index.get("damaged").size());
+    index.put("stale", index.get("stale").size());
+    index.set("problems", problems);
+    index.set("index", index.get("name"));
+    return index;
+  }
+
+  private static JsonNode version(ObjectNode version) {
+    version.set("time", version.get("time_ms"));
+    return version;
+  }
+
+  private static JsonNode removal(ObjectNode file, JsonNode isDryRun) {
+    return file.put("removed", !isDryRun.asBoolean());
+  }
+
+  /** Findings as the shell prints them. */
+  private static ArrayNode texts(JsonNode findings, String prefix) {
+    ArrayNode texts = Json.list();
+    findings.forEach(
+        each ->
+            texts.add(prefix + each.get("path").asText() + ": " + each.get("problem").asText()));
+    return texts;
+  }
+}

@@ -1,0 +1,92 @@
+package io.lakemark.spark.read;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakemark.spark.jni.Json;
+import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.Count;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.aggregate.Max;
+import org.apache.spark.sql.connector.expressions.aggregate.Min;
+import org.apache.spark.sql.connector.expressions.aggregate.Sum;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Spark's aggregates to the JSON that {@code rust/jni/src/aggregate.rs} reads.
+ *
+ * <p>Taken are groups of plain columns and fields of structs, and counts, extremes and sums of
+ * such; a mean is not, for which Spark then asks for a sum and a count. Columns that Spark knows by
+ * another type than the table has (a schema that users declared, strings with a collation) stay
+ * with Spark: a value that is cast may be another value's equal.
+ */
+final class AggregateTranslator {
+  private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
+
+  private final StructType schema;
+  private final StructType tableSchema;
+
+  /**
+   * Makes a translator.
+   *
+   * @param schema the columns as Spark knows them
+   * @param tableSchema the columns as the pinned table has them
+   */
+  AggregateTranslator(StructType schema, StructType tableSchema) {
+    this.schema = schema;
+    this.tableSchema = tableSchema;
+  }
+
+  /** The question; empty if it holds anything that the marks could not answer. */
+  Optional<String> question(Aggregation aggregation) {
+    ArrayNode groups = NODES.arrayNode();
+    for (Expression group : aggregation.groupByExpressions()) {
+      Optional<String> column = column(group);
+      if (column.isEmpty()) {
+        return Optional.empty();
+      }
+      groups.add(column.get());
+    }
+    ArrayNode measures = NODES.arrayNode();
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      Optional<ObjectNode> measure = measure(function);
+      if (measure.isEmpty()) {
+        return Optional.empty();
+      }
+      measures.add(measure.get());
+    }
+    ObjectNode question = NODES.objectNode();
+    question.set("groups", groups);
+    question.set("measures", measures);
+    return Optional.of(Json.write(question));
+  }
+
+  private Optional<ObjectNode> measure(AggregateFunc function) {
+    if (function instanceof CountStar) {
+      return Optional.of(NODES.objectNode().put("function", "count_all"));
+    } else if (function instanceof Count count) {
+      return measure(count.isDistinct() ? "count_distinct" : "count", count.column());
+    } else if (function instanceof Min min) {
+      return measure("min", min.column());
+    } else if (function instanceof Max max) {
+      return measure("max", max.column());
+    } else if (function instanceof Sum sum && !sum.isDistinct()) {
+      return measure("sum", sum.column());
+    }
+    return Optional.empty();
+  }
+
+  private Optional<ObjectNode> measure(String function, Expression argument) {
+    return column(argument)
+        .map(column -> NODES.objectNode().put("function", function).put("column", column));
+  }
+
+  private Optional<String> column(Expression expression) {
+    return FieldNames.of(expression, schema)
+        .filter(
+            name -> FieldNames.typeOf(name, schema).equals(FieldNames.typeOf(name, tableSchema)));
+  }
+}

@@ -1,0 +1,92 @@
+package io.lakemark.spark.read;
+
+import org.apache.spark.sql.connector.metric.CustomSumMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+
+/** What the Spark UI shows of a scan. Public, because Spark makes instances by reflection. */
+public final class LakemarkMetrics {
+  static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
+  static final String ROWS_CERTAIN = "rowsCertain";
+  static final String ROWS_PENDING = "rowsPending";
+  static final String INDEX_BYTES = "indexBytes";
+
+  private LakemarkMetrics() {}
+
+  static CustomTaskMetric value(String name, long value) {
+    return new CustomTaskMetric() {
+      @Override
+      public String name() {
+        return name;
+      }
+
+      @Override
+      public long value() {
+        return value;
+      }
+    };
+  }
+
+  /** Row groups that no task reads. */
+  public static final class RowGroupsSkipped extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public RowGroupsSkipped() {}
+
+    @Override
+    public String name() {
+      return ROW_GROUPS_SKIPPED;
+    }
+
+    @Override
+    public String description() {
+      return "row groups skipped by marks";
+    }
+  }
+
+  /** Rows that the marks chose for sure. */
+  public static final class RowsCertain extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public RowsCertain() {}
+
+    @Override
+    public String name() {
+      return ROWS_CERTAIN;
+    }
+
+    @Override
+    public String description() {
+      return "rows certain by marks";
+    }
+  }
+
+  /** Rows that are in no data file yet, of which the marks know nothing. */
+  public static final class RowsPending extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public RowsPending() {}
+
+    @Override
+    public String name() {
+      return ROWS_PENDING;
+    }
+
+    @Override
+    public String description() {
+      return "rows of pending updates";
+    }
+  }
+
+  /** Bytes of marks that were read to plan the scan. */
+  public static final class IndexBytes extends CustomSumMetric {
+    /** Made by Spark, by reflection. */
+    public IndexBytes() {}
+
+    @Override
+    public String name() {
+      return INDEX_BYTES;
+    }
+
+    @Override
+    public String description() {
+      return "bytes of marks read";
+    }
+  }
+}

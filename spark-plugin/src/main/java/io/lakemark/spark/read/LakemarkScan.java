@@ -1,0 +1,191 @@
+package io.lakemark.spark.read;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.function.Function;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * A planned scan. Everything was read from the index on the driver; tasks get row ranges.
+ *
+ * <p>When a join has read the keys of its other side, Spark hands them over, and the scan is
+ * planned once more, of the same state of the table. The join goes on testing every row, so that it
+ * is right to read more than the rows with these keys, be it because the marks cannot tell or
+ * because reading is cheaper. Each set of keys takes the place of the one before: two parts of a
+ * plan may share a scan.
+ */
+public final class LakemarkScan
+    implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, Explained {
+  private final PushedDown asked;
+  private final StructType table;
+  private final StructType columns;
+  private final ScanPlan planned;
+  private final Map<NamedReference, ColumnStatistics> columnStatistics;
+  private final List<String> filterColumns;
+  private final Function<Predicate[], Optional<ScanPlan>> planner;
+  private volatile ScanPlan plan;
+
+  /**
+   * Makes a scan.
+   *
+   * @param table all columns of the table
+   * @param columns those that are read
+   * @param filterColumns the columns whose keys are worth telling
+   * @param planner plans again when keys are known; empty if nothing is won
+   */
+  LakemarkScan(
+      PushedDown asked,
+      StructType table,
+      StructType columns,
+      ScanPlan planned,
+      Map<NamedReference, ColumnStatistics> columnStatistics,
+      List<String> filterColumns,
+      Function<Predicate[], Optional<ScanPlan>> planner) {
+    this.asked = asked;
+    this.table = table;
+    this.columns = columns;
+    this.planned = planned;
+    this.plan = planned;
+    this.columnStatistics = columnStatistics;
+    this.filterColumns = filterColumns;
+    this.planner = planner;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return columns;
+  }
+
+  @Override
+  public String description() {
+    return asked.line() + ", " + plan.line();
+  }
+
+  @Override
+  public ObjectNode facts() {
+    ScanPlan now = plan;
+    ObjectNode facts = asked.facts();
+    facts.put("splits", now.splits().size()).put("bytes", bytesOfColumns(now));
+    now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
+    ArrayNode learned = facts.put("rows_pending", now.rowsPending()).putArray("runtime_filters");
+    JsonNode leaves = now.report().get("leaves");
+    // What Spark learned later comes after what was asked first.
+    for (int at = planned.report().get("leaves").size(); at < leaves.size(); at++) {
+      learned.add(leaves.get(at).get("text"));
+    }
+    facts.set("report", now.report());
+    return facts.put("report_text", now.reportText());
+  }
+
+  @Override
+  public NamedReference[] filterAttributes() {
+    return filterColumns.stream().map(LakemarkScan::reference).toArray(NamedReference[]::new);
+  }
+
+  /** {@link Expressions#column} takes text in SQL's form. */
+  public static NamedReference reference(String column) {
+    return Expressions.column("`" + column.replace("`", "``") + "`");
+  }
+
+  @Override
+  public void filter(Predicate[] predicates) {
+    plan = planner.apply(predicates).orElse(planned);
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    return plan.splits().toArray(new InputPartition[0]);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new LakemarkReaderFactory(plan.scan(), columns);
+  }
+
+  /**
+   * Said outright, because Spark would otherwise plan all partitions early just to ask each of
+   * them.
+   */
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED;
+  }
+
+  /**
+   * Of the columns that are read: by all bytes of the rows Spark would sort and exchange what it
+   * can broadcast.
+   */
+  @Override
+  public Statistics estimateStatistics() {
+    ScanPlan now = plan;
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return OptionalLong.of(bytesOfColumns(now));
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return now.rows();
+      }
+
+      @Override
+      public Map<NamedReference, ColumnStatistics> columnStats() {
+        return columnStatistics;
+      }
+    };
+  }
+
+  /** Of the bytes of all columns the share of those that are read, by their types. */
+  private long bytesOfColumns(ScanPlan read) {
+    return Math.round(read.bytes() * width(columns) / width(table));
+  }
+
+  /** Bytes of a row as Spark guesses them of its own tables, by the types alone. */
+  private static double width(StructType columns) {
+    return 8.0 + columns.defaultSize();
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return new CustomMetric[] {
+      new LakemarkMetrics.RowGroupsSkipped(),
+      new LakemarkMetrics.RowsCertain(),
+      new LakemarkMetrics.RowsPending(),
+      new LakemarkMetrics.IndexBytes()
+    };
+  }
+
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    ScanPlan now = plan;
+    return new CustomTaskMetric[] {
+      LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, now.rowGroupsSkipped()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_CERTAIN, now.rowsCertain()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_PENDING, now.rowsPending()),
+      LakemarkMetrics.value(LakemarkMetrics.INDEX_BYTES, now.indexBytes())
+    };
+  }
+}

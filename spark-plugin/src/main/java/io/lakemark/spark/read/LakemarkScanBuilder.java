@@ -1,0 +1,251 @@
+package io.lakemark.spark.read;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakemark.spark.LakemarkOptions;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
+import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Decides how much of a query the marks answer.
+ *
+ * <p>The table is pinned once for the whole query. A filter that the marks answer for every row is
+ * taken off Spark; otherwise the marks only narrow what is read, and Spark evaluates all filters
+ * again. Aggregates are answered here, whole, if no filter is left to Spark and the marks know
+ * every row. Pending rows, which are in no data file yet, are asked themselves.
+ */
+public final class LakemarkScanBuilder
+    implements SupportsPushDownV2Filters,
+        SupportsPushDownRequiredColumns,
+        SupportsPushDownLimit,
+        SupportsPushDownTopN,
+        SupportsPushDownAggregates {
+  private final LakemarkOptions options;
+  private final StructType schema;
+  private final PredicateTranslator translator;
+
+  /** The columns by which Spark may filter once it knows the keys of a join. */
+  private final Set<String> filterable;
+
+  /** What the rows are read for, if they are to be changed. */
+  private final Optional<ForChange> change;
+
+  private NativeTable table;
+  private StructType columns;
+  private String filter = PredicateTranslator.ALL_ROWS;
+  private Predicate[] pushed = new Predicate[0];
+  private int limit = -1;
+  private Optional<ObjectNode> top = Optional.empty();
+  private String topText = "";
+  private Aggregation asked;
+  private Optional<LakemarkAnswer> answer = Optional.empty();
+  private boolean isAnswered;
+
+  public LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
+    this(options, schema, Set.of(schema.fieldNames()), Optional.empty());
+  }
+
+  public LakemarkScanBuilder(
+      LakemarkOptions options,
+      StructType schema,
+      Set<String> filterable,
+      Optional<ForChange> change) {
+    this.options = options;
+    this.schema = schema;
+    this.filterable = filterable;
+    this.change = change;
+    this.columns = schema;
+    this.translator = new PredicateTranslator(schema);
+  }
+
+  private NativeTable table() {
+    if (table == null) {
+      table = NativeTable.open(options);
+    }
+    return table;
+  }
+
+  @Override
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    List<Predicate> taken = new ArrayList<>();
+    List<Predicate> left = new ArrayList<>();
+    for (Predicate predicate : predicates) {
+      // Spark logs what a source took.
+      boolean isTaken = PredicateTranslator.hasName(predicate) && translator.isUseful(predicate);
+      (isTaken ? taken : left).add(predicate);
+    }
+    pushed = taken.toArray(new Predicate[0]);
+    if (pushed.length > 0) {
+      filter = translator.conjunction(taken);
+      if (!table().isCertain(filter)) {
+        return predicates;
+      }
+    }
+    return left.toArray(new Predicate[0]);
+  }
+
+  @Override
+  public Predicate[] pushedPredicates() {
+    return pushed.clone();
+  }
+
+  /** Structs have only the fields that are needed, also inside of lists and maps. */
+  @Override
+  public void pruneColumns(StructType required) {
+    Set<String> names = Set.of(schema.fieldNames());
+    columns =
+        new StructType(
+            Arrays.stream(required.fields())
+                .filter(field -> names.contains(field.name()))
+                .toArray(StructField[]::new));
+  }
+
+  /**
+   * Asked only if no filter is left to Spark. Spark cuts at the limit itself; fewer splits are
+   * planned.
+   */
+  @Override
+  public boolean pushLimit(int newLimit) {
+    limit = newLimit;
+    return true;
+  }
+
+  /** As for a limit. Spark sorts what is read, which has all rows that may be among the first. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int rows) {
+    top = isAnswered ? Optional.empty() : translator.first(orders, rows);
+    topText = top.isPresent() ? rows + " by " + orders[0] : "";
+    return top.isPresent();
+  }
+
+  /** Neither a limit nor an order is done here alone. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  /** Spark asks twice for the same aggregates; the marks are asked once. */
+  @Override
+  public boolean supportCompletePushDown(Aggregation wanted) {
+    if (asked != wanted) {
+      asked = wanted;
+      answer = answer(wanted);
+    }
+    return answer.isPresent();
+  }
+
+  private Optional<LakemarkAnswer> answer(Aggregation wanted) {
+    AggregateFunc[] functions = wanted.aggregateExpressions();
+    boolean countsOnly =
+        wanted.groupByExpressions().length == 0
+            && functions.length > 0
+            && Arrays.stream(functions).allMatch(CountStar.class::isInstance);
+    if (countsOnly) {
+      OptionalLong count = table().count(filter);
+      return count.isPresent()
+          ? Optional.of(LakemarkAnswer.counts(count.getAsLong(), functions.length))
+          : Optional.empty();
+    }
+    return new AggregateTranslator(schema, table().storedSchema())
+        .question(wanted)
+        .flatMap(question -> table().aggregate(filter, question));
+  }
+
+  @Override
+  public boolean pushAggregation(Aggregation wanted) {
+    isAnswered = supportCompletePushDown(wanted);
+    return isAnswered;
+  }
+
+  @Override
+  public Scan build() {
+    NativeTable pinned = table();
+    table = null;
+    boolean isKept = false;
+    try {
+      if (isAnswered) {
+        tell(pinned, UnknownColumns.NONE);
+        return answer.orElseThrow().scan(pushedDown());
+      }
+      LakemarkScan scan = scan(pinned);
+      if (scan.filterAttributes().length > 0) {
+        RecentTables.keep(pinned);
+        isKept = true;
+      }
+      return scan;
+    } finally {
+      if (!isKept) {
+        pinned.close();
+      }
+    }
+  }
+
+  /** Tells a statement that changes rows what it sees, if the table takes changes. */
+  private void tell(NativeTable pinned, UnknownColumns unknown) {
+    if (change.isPresent()) {
+      pinned
+          .readPoint()
+          .ifPresent(point -> change.get().seen().accept(new ReadState(point, unknown)));
+    }
+  }
+
+  private LakemarkScan scan(NativeTable pinned) {
+    String asked = filter;
+    StructType read = columns;
+    // Keys are learned on other threads, which may know no session.
+    WantedRows wanted = new WantedRows(read, SplitSizes.ofSession(), change);
+    ScanPlan plan = pinned.plan(asked, wanted, top);
+    tell(pinned, plan.unknown());
+    return new LakemarkScan(
+        pushedDown(),
+        schema,
+        read,
+        limit < 0 ? plan : plan.limited(limit),
+        MarkStatistics.of(pinned, asked, read),
+        // What a limit left over are no rows to choose from.
+        limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
+        predicates ->
+            translator
+                .learned(predicates)
+                .flatMap(learned -> pinned.planAgain(asked, wanted, learned)));
+  }
+
+  /** The columns that are read whose values the marks can be asked for. */
+  private List<String> filterColumns(ScanPlan plan) {
+    return Arrays.stream(columns.fields())
+        .filter(column -> PredicateTranslator.isComparable(column.dataType()))
+        .map(StructField::name)
+        .filter(name -> filterable.contains(name) && plan.markedColumns().contains(name))
+        .toList();
+  }
+
+  private PushedDown pushedDown() {
+    List<String> aggregates =
+        isAnswered
+            ? Stream.of(asked.groupByExpressions(), asked.aggregateExpressions())
+                .flatMap(Arrays::stream)
+                .map(Expression::describe)
+                .toList()
+            : List.of();
+    List<String> filters = Arrays.stream(pushed).map(Predicate::toString).toList();
+    return new PushedDown(options.description(), filters, aggregates, limit, topText);
+  }
+}

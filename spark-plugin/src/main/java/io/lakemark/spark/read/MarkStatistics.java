@@ -1,0 +1,88 @@
+package io.lakemark.spark.read;
+
+import io.lakemark.spark.jni.Json;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What the marks know of the columns of a scan, for Spark's optimizer.
+ *
+ * @param min the least value, as Spark holds it
+ * @param max the greatest
+ * @param nullCount rows that hold none
+ * @param distinctCount different values
+ */
+record MarkStatistics(
+    Optional<Object> min, Optional<Object> max, OptionalLong nullCount, OptionalLong distinctCount)
+    implements ColumnStatistics {
+
+  /**
+   * Asks the marks of every column that is read. Only the cost-based optimizer looks at columns, so
+   * that nothing is asked while {@code spark.sql.cbo.enabled} is off.
+   */
+  static Map<NamedReference, ColumnStatistics> of(
+      NativeTable table, String filter, StructType columns) {
+    Map<NamedReference, ColumnStatistics> known = new HashMap<>();
+    if (SQLConf.get().cboEnabled()) {
+      for (StructField column : columns.fields()) {
+        of(table, filter, column)
+            .ifPresent(found -> known.put(LakemarkScan.reference(column.name()), found));
+      }
+    }
+    return known;
+  }
+
+  private static Optional<ColumnStatistics> of(
+      NativeTable table, String filter, StructField column) {
+    boolean isText =
+        column.dataType() instanceof StringType || column.dataType() instanceof BinaryType;
+    // Spark estimates nothing by the extremes of texts.
+    List<String> functions =
+        isText
+            ? List.of("count_all", "count", "count_distinct")
+            : List.of("count_all", "count", "count_distinct", "min", "max");
+    String question =
+        Json.write(
+            Map.of(
+                "groups",
+                List.of(),
+                "measures",
+                functions.stream().map(each -> measure(each, column.name())).toList()));
+    return table
+        .aggregate(filter, question)
+        .map(
+            answer -> {
+              InternalRow row = answer.rows()[0];
+              return new MarkStatistics(
+                  isText ? Optional.empty() : value(answer, row, 3, column.dataType()),
+                  isText ? Optional.empty() : value(answer, row, 4, column.dataType()),
+                  OptionalLong.of(row.getLong(0) - row.getLong(1)),
+                  OptionalLong.of(row.getLong(2)));
+            });
+  }
+
+  private static Map<String, String> measure(String function, String column) {
+    return function.equals("count_all")
+        ? Map.of("function", function)
+        : Map.of("function", function, "column", column);
+  }
+
+  /** A value, unless the column has another type in the table than the query says. */
+  private static Optional<Object> value(
+      LakemarkAnswer answer, InternalRow row, int at, DataType type) {
+    boolean isKnown = answer.schema().fields()[at].dataType().equals(type) && !row.isNullAt(at);
+    return isKnown ? Optional.of(row.get(at, type)) : Optional.empty();
+  }
+}

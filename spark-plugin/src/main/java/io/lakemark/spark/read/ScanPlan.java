@@ -1,0 +1,153 @@
+package io.lakemark.spark.read;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.lakemark.spark.jni.Json;
+import io.lakemark.spark.read.LakemarkInputPartition.Piece;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+
+/**
+ * What the native side plans for one scan.
+ *
+ * @param scan what all tasks share, opaque here
+ * @param splits one per task
+ * @param rowsPending rows of the splits that are in no data file yet
+ * @param markedColumns those of the columns of which the marks know something
+ * @param unknown what the table has that Spark does not know, if the rows are to be changed
+ * @param report what the marks said and what it cost, with the names that reports have everywhere
+ * @param reportText the same for people
+ */
+record ScanPlan(
+    String scan,
+    List<LakemarkInputPartition> splits,
+    long rowsPending,
+    Set<String> markedColumns,
+    UnknownColumns unknown,
+    JsonNode report,
+    String reportText) {
+
+  /** Reads a plan: the length of its JSON, the JSON, the attachments of its pieces. */
+  static ScanPlan parse(byte[] plan) {
+    int jsonLength = ByteBuffer.wrap(plan).getInt();
+    JsonNode root = Json.read(new String(plan, Integer.BYTES, jsonLength, UTF_8));
+    List<LakemarkInputPartition> splits = new ArrayList<>();
+    int attached = Integer.BYTES + jsonLength;
+    for (JsonNode split : root.get("splits")) {
+      List<Piece> pieces = new ArrayList<>();
+      for (JsonNode piece : split.get("pieces")) {
+        int end = attached + piece.get("attached").asInt();
+        byte[] attachment = Arrays.copyOfRange(plan, attached, end);
+        pieces.add(new Piece(piece.get("body").asText(), attachment));
+        attached = end;
+      }
+      JsonNode rows = split.get("rows");
+      splits.add(
+          new LakemarkInputPartition(
+              List.copyOf(pieces),
+              rows.isNull() ? LakemarkInputPartition.UNKNOWN_ROWS : rows.asLong(),
+              split.get("bytes").asLong()));
+    }
+    Set<String> marked = new LinkedHashSet<>();
+    root.get("markedColumns").forEach(column -> marked.add(column.asText()));
+    return new ScanPlan(
+        root.get("scan").asText(),
+        List.copyOf(splits),
+        root.get("pendingRows").asLong(),
+        marked,
+        UnknownColumns.parse(root.get("unknown")),
+        root.get("report"),
+        root.get("reportText").asText());
+  }
+
+  /** Row groups of the files that the marks know. */
+  long rowGroupsTotal() {
+    return report.get("row_groups_total").asLong();
+  }
+
+  /** How many of them no task reads. */
+  long rowGroupsSkipped() {
+    return report.get("row_groups_pruned").asLong();
+  }
+
+  /** Rows that are in the answer for sure. */
+  long rowsCertain() {
+    return report.get("rows_certain").asLong();
+  }
+
+  /** Bytes of marks that were read for it. */
+  long indexBytes() {
+    return report.get("index_bytes").asLong();
+  }
+
+  /**
+   * The same plan with only as many splits as a limit needs. Right only if Spark evaluates no
+   * filter after the scan.
+   */
+  ScanPlan limited(int limit) {
+    List<LakemarkInputPartition> kept = new ArrayList<>();
+    long rows = 0;
+    for (LakemarkInputPartition split : splits) {
+      if (rows >= limit) {
+        break;
+      }
+      kept.add(split);
+      rows += Math.max(split.rows(), 0);
+    }
+    return new ScanPlan(
+        scan, List.copyOf(kept), rowsPending, markedColumns, unknown, report, reportText);
+  }
+
+  /** Rows that the tasks give, if the marks know. */
+  OptionalLong rows() {
+    boolean known = splits.stream().allMatch(s -> s.rows() != LakemarkInputPartition.UNKNOWN_ROWS);
+    return known
+        ? OptionalLong.of(splits.stream().mapToLong(LakemarkInputPartition::rows).sum())
+        : OptionalLong.empty();
+  }
+
+  /** Bytes that the tasks read, roughly. */
+  long bytes() {
+    return splits.stream().mapToLong(LakemarkInputPartition::bytes).sum();
+  }
+
+  /** The plan as a line of Spark's EXPLAIN. */
+  String line() {
+    StringBuilder line =
+        new StringBuilder(
+            String.format(
+                "splits: %d, row groups skipped: %d of %d, rows certain: %d",
+                splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsCertain()));
+    if (rowsPending > 0) {
+      line.append(", rows pending: ").append(rowsPending);
+    }
+    line.append(
+        String.format(
+            ", files skipped: %d of %d",
+            report.get("files_pruned").asLong(), report.get("files_total").asLong()));
+    List<String> marks = new ArrayList<>();
+    report.get("leaves").forEach(leaf -> marks.add(source(leaf)));
+    if (!marks.isEmpty()) {
+      line.append(", marks: ").append(marks).append(", index bytes: ").append(indexBytes());
+    }
+    return line.toString();
+  }
+
+  /** What answered a condition, or the code of the reason why nothing did. */
+  private static String source(JsonNode leaf) {
+    String reason = leaf.get("reason").isNull() ? "" : leaf.get("reason").asText();
+    String index = leaf.get("index").isNull() ? "" : leaf.get("index").asText();
+    String column =
+        leaf.get("column").isNull() ? leaf.get("text").asText() : leaf.get("column").asText();
+    if (index.isEmpty()) {
+      return column + ": " + reason;
+    }
+    return column + " by " + index + (reason.isEmpty() ? "" : " (" + reason + ")");
+  }
+}

@@ -1,0 +1,24 @@
+package io.lakemark.spark.read;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakemark.spark.jni.Json;
+import java.util.Optional;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * What a scan wants of the rows that a filter chooses.
+ *
+ * @param columns the columns that are read
+ * @param sizes of the splits
+ * @param change what they are read for, if they are to be changed
+ */
+record WantedRows(StructType columns, SplitSizes sizes, Optional<ForChange> change) {
+  /** The same for the native side. */
+  ObjectNode json() {
+    ObjectNode json = Json.object();
+    json.set("columns", Json.read(columns.json()).get("fields"));
+    json.set("sizes", sizes.json());
+    change.ifPresent(rows -> json.set("change", rows.json()));
+    return json;
+  }
+}

@@ -1,0 +1,100 @@
+package io.lakemark.spark.read;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static java.util.stream.Collectors.joining;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.lakemark.spark.read.LakemarkInputPartition.Piece;
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+class ScanPlanTest {
+  private static final String PLAN =
+      """
+      {"scan": "S", "splits": [
+        {"pieces": [{"body": "a", "attached": 0}], "rows": 10, "bytes": 100},
+        {"pieces": [{"body": "b", "attached": 2}, {"body": "c", "attached": 0}],
+         "rows": %s, "bytes": 200},
+        {"pieces": [{"body": "d", "attached": 1}], "rows": 10, "bytes": 300}],
+       "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30,
+         "files_total": 4, "files_pruned": 1, "index_bytes": 99, "leaves": [
+           {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
+           {"text": "s = 'a'", "column": "s", "index": "by_s", "reason": "file_not_covered"},
+           {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
+       "reportText": "what the marks said",
+       "markedColumns": ["k", "s"],
+       "unknown": {"columns": ["extra"], "fields": ["place.street"]},
+       "pendingRows": 7}""";
+
+  private static ScanPlan parse(String json) {
+    byte[] text = json.getBytes(UTF_8);
+    return ScanPlan.parse(
+        ByteBuffer.allocate(Integer.BYTES + text.length + 3)
+            .putInt(text.length)
+            .put(text)
+            .put(new byte[] {7, 8, 9})
+            .array());
+  }
+
+  private static List<String> bodies(ScanPlan plan) {
+    return plan.splits().stream()
+        .map(split -> split.pieces().stream().map(Piece::body).collect(joining("+")))
+        .toList();
+  }
+
+  private static byte[] attachment(ScanPlan plan, int split, int piece) {
+    return plan.splits().get(split).pieces().get(piece).attachment();
+  }
+
+  @Test
+  void whatTheNativeSideSaysIsRead() {
+    ScanPlan plan = parse(PLAN.formatted("10"));
+    assertEquals("S", plan.scan());
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan));
+    assertEquals(OptionalLong.of(30), plan.rows());
+    assertEquals(600, plan.bytes());
+    assertEquals(8, plan.rowGroupsTotal());
+    assertEquals(5, plan.rowGroupsSkipped());
+    assertEquals(30, plan.rowsCertain());
+    assertEquals(7, plan.rowsPending());
+    assertEquals(Set.of("k", "s"), plan.markedColumns());
+    assertEquals(
+        new UnknownColumns(List.of("extra"), List.of("place.street")), plan.limited(10).unknown());
+    assertEquals("what the marks said", plan.reportText());
+    assertEquals(7, plan.limited(10).rowsPending());
+    assertArrayEquals(new byte[0], attachment(plan, 0, 0));
+    assertArrayEquals(new byte[] {7, 8}, attachment(plan, 1, 0));
+    assertArrayEquals(new byte[0], attachment(plan, 1, 1));
+    assertArrayEquals(new byte[] {9}, attachment(plan, 2, 0));
+  }
+
+  @Test
+  void aLineTellsWhatIsReadAndWhy() {
+    assertEquals(
+        "splits: 3, row groups skipped: 5 of 8, rows certain: 30, rows pending: 7,"
+            + " files skipped: 1 of 4, marks: [k by by_k, s by by_s (file_not_covered),"
+            + " f(s): expression_not_supported], index bytes: 99",
+        parse(PLAN.formatted("10")).line());
+  }
+
+  @Test
+  void aLimitKeepsJustEnoughSplits() {
+    ScanPlan plan = parse(PLAN.formatted("10"));
+    assertEquals(List.of(), bodies(plan.limited(0)));
+    assertEquals(List.of("a"), bodies(plan.limited(10)));
+    assertEquals(List.of("a", "b+c"), bodies(plan.limited(11)));
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan.limited(1000)));
+  }
+
+  @Test
+  void aSplitOfUnknownLengthCountsForNothing() {
+    ScanPlan plan = parse(PLAN.formatted("null"));
+    assertTrue(plan.rows().isEmpty());
+    assertEquals(List.of("a", "b+c", "d"), bodies(plan.limited(11)));
+  }
+}
