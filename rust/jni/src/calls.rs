@@ -129,7 +129,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
 
 /// `boolean isCertain(long table, String filter)`: whether the marks alone tell which rows the filter chooses.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isCertain<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     table: jlong,
@@ -204,7 +204,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_plan<'l>(
 /// `long openPiece(String scan, String piece, byte[] attachment, long outStream)`: the record batches of a piece of a split, as an Arrow C stream, and the
 /// bytes of memory that reading them takes at most, roughly.
 #[unsafe(no_mangle)]
-pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openPiece<'l>(
+pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openInput<'l>(
     mut env: EnvUnowned<'l>,
     _class: JClass<'l>,
     scan: JString<'l>,

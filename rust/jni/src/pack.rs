@@ -48,7 +48,7 @@ impl SplitSizes {
 /// What one task reads.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct PlannedSplit {
-    pub(crate) pieces: Vec<PlannedPiece>,
+    pub(crate) inputs: Vec<PlannedPiece>,
     /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
     pub(crate) rows: Option<u64>,
     pub(crate) bytes: u64,
@@ -106,7 +106,7 @@ impl Packing {
     /// Adds rows in memory, which are attached as an IPC stream.
     pub(crate) fn add_memory(&mut self, rows: u64, attachment: Vec<u8>) -> Result<()> {
         let bytes = attachment.len() as u64;
-        let attached: usize = self.split.pieces.iter().map(|piece| piece.attachment.len()).sum();
+        let attached: usize = self.split.inputs.iter().map(|piece| piece.attachment.len()).sum();
         if attached + attachment.len() > ATTACHED_BYTES {
             self.end_split();
         }
@@ -198,7 +198,7 @@ impl Packing {
     }
 
     fn add(&mut self, piece: &Piece, attachment: Vec<u8>, rows: Option<u64>, bytes: u64) -> Result<()> {
-        self.split.pieces.push(PlannedPiece { body: serde_json::to_string(piece)?, attachment });
+        self.split.inputs.push(PlannedPiece { body: serde_json::to_string(piece)?, attachment });
         self.split.rows = self.split.rows.zip(rows).map(|(before, rows)| before + rows);
         self.split.bytes = self.split.bytes.saturating_add(bytes);
         self.filled = self.filled.saturating_add(bytes);
@@ -211,7 +211,7 @@ impl Packing {
     }
 
     fn end_split(&mut self) {
-        if !self.split.pieces.is_empty() {
+        if !self.split.inputs.is_empty() {
             self.full.push(std::mem::replace(&mut self.split, empty()));
             self.filled = 0;
         }

@@ -30,7 +30,7 @@ fn packed(sizes: SplitSizes, files: &[(u64, usize, RowSet)]) -> Vec<Vec<(String,
     let splits = pack(sizes, &inputs);
     let chosen: u64 = files.iter().map(|(_, _, rows)| u64::from(rows.len())).sum();
     assert_eq!(splits.iter().map(|split| split.rows.expect("known")).sum::<u64>(), chosen);
-    splits.iter().map(|split| split.pieces.iter().map(place).collect()).collect()
+    splits.iter().map(|split| split.inputs.iter().map(place).collect()).collect()
 }
 
 fn pack(sizes: SplitSizes, inputs: &[Input<'_>]) -> Vec<PlannedSplit> {
@@ -142,7 +142,7 @@ fn files_that_nobody_knows_are_cut_by_bytes() {
     });
     let splits = pack(sizes(128, 2), &inputs);
     assert!(splits.iter().all(|split| split.rows.is_none()));
-    let places: Vec<_> = splits.iter().flat_map(|split| split.pieces.iter().map(place)).collect();
+    let places: Vec<_> = splits.iter().flat_map(|split| split.inputs.iter().map(place)).collect();
     // Every byte once, from the first to the last.
     for (name, size) in [("f0", 300 * MB), ("f1", MB / 2), ("f2", 90 * MB)] {
         let of_file: Vec<_> = places.iter().filter(|(file, _, _)| file == name).collect();
@@ -170,7 +170,7 @@ fn rows_in_memory_go_with_files_as_long_as_a_task_stays_small() {
     }
     let splits = packing.finish();
     let attached: Vec<Vec<usize>> =
-        splits.iter().map(|split| split.pieces.iter().map(|piece| piece.attachment.len()).collect()).collect();
+        splits.iter().map(|split| split.inputs.iter().map(|piece| piece.attachment.len()).collect()).collect();
     assert_eq!(attached, [vec![0, 1000, ATTACHED_BYTES - 1000], vec![1]]);
     assert_eq!(splits.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(1010), Some(5)]);
 }

@@ -149,7 +149,7 @@ async fn planned(pinned: &Pinned, filter: &str, mut wanted: Value) -> Planned {
 }
 
 fn pieces(split: &Value) -> &[Value] {
-    split["pieces"].as_array().expect("pieces")
+    split["inputs"].as_array().expect("inputs")
 }
 
 fn bodies(plan: &Planned) -> Vec<&str> {
@@ -297,8 +297,8 @@ fn keys_that_are_learned_later_leave_fewer_rows() {
             }
             // The first plan is what it was.
             assert_eq!(rows_of(&plan(&pinned, ALL_ROWS, &COLUMNS).await).await, expected());
-            let marked = plan(&pinned, ALL_ROWS, &COLUMNS).await.json["markedColumns"].clone();
-            assert_eq!(marked, json!(["p", "k", "a"]));
+            let indexed = plan(&pinned, ALL_ROWS, &COLUMNS).await.json["indexedColumns"].clone();
+            assert_eq!(indexed, json!(["p", "k", "a"]));
             fixture.table.flush().await.expect("a run");
         }
     });
@@ -445,7 +445,7 @@ fn few_rows_here_and_there_are_one_split() {
         chosen.add_memory(&schema, &[], &mut packing).expect("room");
         let out = packing.finish();
         assert_eq!(out.iter().map(|split| split.rows).collect::<Vec<_>>(), [Some(3)]);
-        let rows = of_ipc(&out[0].pieces[0].attachment).expect("rows").1.expect("rows");
+        let rows = of_ipc(&out[0].inputs[0].attachment).expect("rows").1.expect("rows");
         assert_eq!((rows.num_rows(), rows.schema()), (3, schema));
     }
 }
@@ -464,9 +464,9 @@ fn many_rows_in_memory_are_cut_into_splits_of_moderate_size() {
     assert_eq!(out.iter().map(|split| split.rows.expect("known")).sum::<u64>(), 3000);
     let mut keys = Vec::new();
     for split in &out {
-        let bytes: usize = split.pieces.iter().map(|piece| piece.attachment.len()).sum();
+        let bytes: usize = split.inputs.iter().map(|piece| piece.attachment.len()).sum();
         assert!(bytes <= ATTACHED_BYTES || split.rows == Some(1), "{bytes} bytes");
-        for piece in &split.pieces {
+        for piece in &split.inputs {
             assert!(matches!(serde_json::from_str(&piece.body).expect("a piece"), Piece::Memory));
             let rows = of_ipc(&piece.attachment).expect("rows").1.expect("rows");
             keys.extend(rows.column(0).as_primitive::<Int64Type>().values().iter().copied());

@@ -82,7 +82,7 @@ pub(crate) struct Plan {
     /// Rows of the splits that are in no data file yet.
     pending_rows: u64,
     /// Those of the columns of which the marks know something.
-    marked_columns: Vec<String>,
+    indexed_columns: Vec<String>,
     /// What the table has and Spark does not know, if the rows are to be changed.
     unknown: Unknown,
     report: ProbeReport,
@@ -95,7 +95,7 @@ impl Plan {
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_vec(self)?;
         let length = u32::try_from(json.len()).map_err(|_| NativeError::internal("a plan of more than 4 GiB"))?;
-        let pieces = self.splits.iter().flat_map(|split| &split.pieces);
+        let pieces = self.splits.iter().flat_map(|split| &split.inputs);
         let attached = pieces.map(|piece| piece.attachment.as_slice());
         Ok([&length.to_be_bytes()[..], &json].into_iter().chain(attached).collect::<Vec<_>>().concat())
     }
@@ -173,7 +173,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
         splits: packing.finish(),
         pending_rows: answer.pending.row_count(),
         unknown: change.map(|change| Unknown::of(snapshot.schema().fields(), &change.known)).unwrap_or_default(),
-        marked_columns: wanted
+        indexed_columns: wanted
             .columns
             .into_iter()
             .map(|column| column.name)

@@ -1,6 +1,6 @@
 package io.lakemark.spark;
 
-import io.lakemark.spark.catalog.IndexesTable;
+import io.lakemark.spark.catalog.IndexListTable;
 import io.lakemark.spark.catalog.LakemarkTable;
 import io.lakemark.spark.catalog.Procedures;
 import io.lakemark.spark.catalog.Warehouse;
@@ -110,9 +110,9 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Table loadTable(Identifier table) throws NoSuchTableException {
-    if (table.name().endsWith(IndexesTable.SUFFIX)) {
-      String of = table.name().substring(0, table.name().length() - IndexesTable.SUFFIX.length());
-      return new IndexesTable(find(Identifier.of(table.namespace(), of)));
+    if (table.name().endsWith(IndexListTable.SUFFIX)) {
+      String of = table.name().substring(0, table.name().length() - IndexListTable.SUFFIX.length());
+      return new IndexListTable(find(Identifier.of(table.namespace(), of)));
     }
     return LakemarkTable.open(find(table));
   }

@@ -3,7 +3,7 @@ package io.lakemark.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakemark.spark.jni.Json;
-import io.lakemark.spark.read.Explained;
+import io.lakemark.spark.read.ExplainSource;
 import java.util.IdentityHashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -40,7 +40,7 @@ public final class LakemarkExplain {
   private void visit(QueryPlan<?> plan) {
     if (plan instanceof Filter filter
         && filter.child() instanceof DataSourceV2ScanRelation relation
-        && relation.scan() instanceof Explained) {
+        && relation.scan() instanceof ExplainSource) {
       addConditions(filter.condition(), add(relation.scan()));
     } else if (plan instanceof DataSourceV2ScanRelation relation) {
       add(relation.scan());
@@ -58,13 +58,13 @@ public final class LakemarkExplain {
   }
 
   private ObjectNode add(Scan scan) {
-    if (!(scan instanceof Explained explained)) {
+    if (!(scan instanceof ExplainSource explained)) {
       return null;
     }
     return found.computeIfAbsent(
         scan,
         unseen -> {
-          ObjectNode facts = explained.facts();
+          ObjectNode facts = explained.explainJson();
           facts.putArray("filters_left");
           facts.putArray("runtime_columns");
           scans.add(facts);

@@ -2,7 +2,7 @@ package io.lakemark.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.lakemark.spark.LakemarkException;
-import io.lakemark.spark.read.LakemarkAnswer;
+import io.lakemark.spark.read.LakemarkLocalRows;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -27,7 +27,7 @@ final class JsonRows {
   static LocalScan scan(String description, StructType schema, List<JsonNode> objects) {
     InternalRow[] rows =
         objects.stream().map(each -> row(schema, each)).toArray(InternalRow[]::new);
-    return new LakemarkAnswer(schema, rows).scan(description);
+    return new LakemarkLocalRows(schema, rows).scan(description);
   }
 
   private static InternalRow row(StructType schema, JsonNode object) {

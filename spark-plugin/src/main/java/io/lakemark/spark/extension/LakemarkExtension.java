@@ -29,11 +29,11 @@ public final class LakemarkExtension extends AbstractFunction1<SparkSessionExten
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     // Spark makes a strategy for each query.
-    Map<SparkSession, SessionMemory> memories = Collections.synchronizedMap(new WeakHashMap<>());
+    Map<SparkSession, SessionCache> memories = Collections.synchronizedMap(new WeakHashMap<>());
     extensions.injectPlannerStrategy(
         session ->
-            new MarkedScans(
-                session, memories.computeIfAbsent(session, added -> new SessionMemory())));
+            new IndexedScanStrategy(
+                session, memories.computeIfAbsent(session, added -> new SessionCache())));
     return BoxedUnit.UNIT;
   }
 }

@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.read.RowGroupChoice.ChosenFile;
+import io.lakemark.spark.read.RowGroupSelection.PrunedFile;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -28,9 +28,9 @@ final class LakemarkFileIndex implements FileIndex {
   private static final Logger LOG = LoggerFactory.getLogger(LakemarkFileIndex.class);
 
   private final FileIndex listed;
-  private final ChosenFiles chosen;
+  private final PrunedFiles chosen;
 
-  LakemarkFileIndex(FileIndex listed, ChosenFiles chosen) {
+  LakemarkFileIndex(FileIndex listed, PrunedFiles chosen) {
     this.listed = listed;
     this.chosen = chosen;
   }
@@ -57,20 +57,21 @@ final class LakemarkFileIndex implements FileIndex {
   private Seq<FileStatusWithMetadata> left(Seq<FileStatusWithMetadata> files) {
     List<FileStatusWithMetadata> left = new ArrayList<>();
     for (FileStatusWithMetadata file : CollectionConverters.asJava(files)) {
-      Optional<ChosenFile> known = chosen.of(file);
+      Optional<PrunedFile> known = chosen.of(file);
       if (known.isEmpty()) {
         left.add(file);
       } else if (!known.get().kept().isEmpty()) {
-        left.add(marked(file, known.get()));
+        left.add(tagged(file, known.get()));
       }
     }
     return CollectionConverters.asScala(left).toSeq();
   }
 
-  private static FileStatusWithMetadata marked(FileStatusWithMetadata file, ChosenFile known) {
-    KeptRowGroups kept = new KeptRowGroups(known.rowGroups(), known.rows(), known.kept());
+  private static FileStatusWithMetadata tagged(FileStatusWithMetadata file, PrunedFile known) {
+    SelectedRowGroups kept = new SelectedRowGroups(known.rowGroups(), known.rows(), known.kept());
     return file.copy(
-        file.fileStatus(), file.metadata().$plus(new Tuple2<>(KeptRowGroups.NAME, (Object) kept)));
+        file.fileStatus(),
+        file.metadata().$plus(new Tuple2<>(SelectedRowGroups.NAME, (Object) kept)));
   }
 
   @Override

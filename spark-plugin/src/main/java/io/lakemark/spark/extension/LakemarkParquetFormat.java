@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.read.RowGroupChoice.ChosenFile;
+import io.lakemark.spark.read.RowGroupSelection.PrunedFile;
 import java.util.Optional;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -25,9 +25,9 @@ final class LakemarkParquetFormat extends ParquetFileFormat {
 
   private static final String OPEN_COST = "spark.sql.files.openCostInBytes";
 
-  private final transient ChosenFiles chosen;
+  private final transient PrunedFiles chosen;
 
-  LakemarkParquetFormat(ChosenFiles chosen) {
+  LakemarkParquetFormat(PrunedFiles chosen) {
     this.chosen = chosen;
   }
 
@@ -36,12 +36,12 @@ final class LakemarkParquetFormat extends ParquetFileFormat {
    */
   @Override
   public boolean isSplitable(SparkSession session, Map<String, String> options, Path path) {
-    Optional<ChosenFile> known = chosen.of(path);
+    Optional<PrunedFile> known = chosen.of(path);
     boolean isLittle = known.isPresent() && leftBytes(known.get()) <= openCost(session);
     return !isLittle && super.isSplitable(session, options, path);
   }
 
-  private static double leftBytes(ChosenFile file) {
+  private static double leftBytes(PrunedFile file) {
     return (double) file.size() * file.kept().cardinality() / Math.max(file.rowGroups(), 1);
   }
 

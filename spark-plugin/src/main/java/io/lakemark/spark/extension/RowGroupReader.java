@@ -1,7 +1,7 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.extension.KeptRowGroups.ByteRange;
-import io.lakemark.spark.extension.KeptRowGroups.RowGroup;
+import io.lakemark.spark.extension.SelectedRowGroups.ByteRange;
+import io.lakemark.spark.extension.SelectedRowGroups.RowGroup;
 import java.io.IOException;
 import java.io.Serializable;
 import java.time.Instant;
@@ -69,18 +69,18 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
 
   @Override
   public Iterator<InternalRow> apply(PartitionedFile split) {
-    Option<Object> kept = split.otherConstantMetadataColumnValues().get(KeptRowGroups.NAME);
+    Option<Object> kept = split.otherConstantMetadataColumnValues().get(SelectedRowGroups.NAME);
     if (kept.isEmpty()) {
       return reader.apply(split);
     }
     ByteRange whole = new ByteRange(split.start(), split.start() + split.length());
-    List<ByteRange> parts = parts(split, (KeptRowGroups) kept.get(), whole);
+    List<ByteRange> parts = parts(split, (SelectedRowGroups) kept.get(), whole);
     return parts.equals(List.of(whole))
         ? reader.apply(split)
-        : new PartRows(reader, split, parts).rows();
+        : new ByteRangeRows(reader, split, parts).rows();
   }
 
-  private List<ByteRange> parts(PartitionedFile split, KeptRowGroups kept, ByteRange whole) {
+  private List<ByteRange> parts(PartitionedFile split, SelectedRowGroups kept, ByteRange whole) {
     try {
       Path path = split.toPath();
       FileStatus now = path.getFileSystem(hadoop.value().value()).getFileStatus(path);

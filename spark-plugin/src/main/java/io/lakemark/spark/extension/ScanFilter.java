@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.read.RowGroupChoice;
+import io.lakemark.spark.read.RowGroupSelection;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -31,10 +31,10 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * The filters of a scan as marks can be asked about them.
  *
- * @param question what to ask, if marks could tell anything
+ * @param request what to ask, if marks could tell anything
  * @param columns the columns that it may name
  */
-record ScanFilter(Optional<String> question, StructType columns) {
+record ScanFilter(Optional<String> request, StructType columns) {
   /** Marks a column of a catalog whose files may lack it and then have another value than NULL. */
   private static final String EXISTS_DEFAULT = "EXISTS_DEFAULT";
 
@@ -58,7 +58,7 @@ record ScanFilter(Optional<String> question, StructType columns) {
             .filter(Expression::deterministic)
             .map(ScanFilter::translated)
             .toList();
-    return new ScanFilter(RowGroupChoice.question(columns, predicates), columns);
+    return new ScanFilter(RowGroupSelection.request(columns, predicates), columns);
   }
 
   private static List<org.apache.spark.sql.catalyst.expressions.Attribute> attributes(

@@ -100,15 +100,15 @@ public final class NativeLibrary {
 
   public static native long readPoint(long table);
 
-  public static native boolean isCertain(long table, String filter);
+  public static native boolean isExact(long table, String filter);
 
   public static native long count(long table, String filter);
 
-  public static native void aggregate(long table, String filter, String question, long outStream);
+  public static native void aggregate(long table, String filter, String request, long outStream);
 
   public static native byte[] plan(long table, String filter, String wanted);
 
-  public static native long openPiece(String scan, String split, byte[] attachment, long outStream);
+  public static native long openInput(String scan, String split, byte[] attachment, long outStream);
 
   public static native String rowGroups(
       String path, String storeOrNull, String filterOrNull, String columns);

@@ -15,7 +15,7 @@ import org.apache.spark.sql.util.ArrowUtils;
 /** An Arrow C stream that the native side filled, with the allocator that it lives in. */
 public final class NativeStream implements AutoCloseable {
   /** How the native side marks the kind of a failure within a stream, which can carry only text. */
-  private static final Pattern MARKED = Pattern.compile("\\[lakemark:(\\w+)] (.*)", Pattern.DOTALL);
+  private static final Pattern TAGGED = Pattern.compile("\\[lakemark:(\\w+)] (.*)", Pattern.DOTALL);
 
   private final BufferAllocator allocator;
   private final ArrowArrayStream stream;
@@ -63,9 +63,9 @@ public final class NativeStream implements AutoCloseable {
   /** The failure with its own kind again, as if it had not gone through a stream. */
   public static LakemarkException translated(Throwable failure) {
     for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
-      Matcher marked = MARKED.matcher(String.valueOf(cause.getMessage()));
-      if (marked.find()) {
-        LakemarkException found = LakemarkException.of(marked.group(1), marked.group(2));
+      Matcher tagged = TAGGED.matcher(String.valueOf(cause.getMessage()));
+      if (tagged.find()) {
+        LakemarkException found = LakemarkException.of(tagged.group(1), tagged.group(2));
         found.addSuppressed(failure);
         return found;
       }

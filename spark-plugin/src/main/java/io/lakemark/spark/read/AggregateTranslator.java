@@ -41,7 +41,7 @@ final class AggregateTranslator {
   }
 
   /** The question; empty if it holds anything that the marks could not answer. */
-  Optional<String> question(Aggregation aggregation) {
+  Optional<String> request(Aggregation aggregation) {
     ArrayNode groups = NODES.arrayNode();
     for (Expression group : aggregation.groupByExpressions()) {
       Optional<String> column = column(group);
@@ -58,10 +58,10 @@ final class AggregateTranslator {
       }
       measures.add(measure.get());
     }
-    ObjectNode question = NODES.objectNode();
-    question.set("groups", groups);
-    question.set("measures", measures);
-    return Optional.of(Json.write(question));
+    ObjectNode request = NODES.objectNode();
+    request.set("groups", groups);
+    request.set("measures", measures);
+    return Optional.of(Json.write(request));
   }
 
   private Optional<ObjectNode> measure(AggregateFunc function) {

@@ -4,7 +4,7 @@ import io.lakemark.spark.LakemarkException;
 import io.lakemark.spark.jni.NativeLibrary;
 import io.lakemark.spark.jni.NativeStream;
 import io.lakemark.spark.jni.TaskMemory;
-import io.lakemark.spark.read.LakemarkInputPartition.Piece;
+import io.lakemark.spark.read.LakemarkInputPartition.Input;
 import java.io.IOException;
 import java.util.Iterator;
 import org.apache.arrow.c.ArrowArrayStream;
@@ -26,7 +26,7 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
 
   private final String scan;
   private final StructType columns;
-  private final Iterator<Piece> pieces;
+  private final Iterator<Input> inputs;
   private final TaskMemory memory = new TaskMemory(TaskContext.get());
   private NativeStream stream;
 
@@ -39,17 +39,17 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
   LakemarkBatchReader(String scan, LakemarkInputPartition split, StructType columns) {
     this.scan = scan;
     this.columns = columns;
-    this.pieces = split.pieces().iterator();
+    this.inputs = split.inputs().iterator();
     NativeLibrary.load();
-    open(pieces.next());
+    open(inputs.next());
   }
 
-  private void open(Piece piece) {
+  private void open(Input piece) {
     stream =
         new NativeStream(
             (ArrowArrayStream out) ->
                 held =
-                    NativeLibrary.openPiece(
+                    NativeLibrary.openInput(
                         scan, piece.body(), piece.attachment(), out.memoryAddress()));
     checked = false;
   }
@@ -58,11 +58,11 @@ final class LakemarkBatchReader implements PartitionReader<ColumnarBatch> {
   public boolean next() throws IOException {
     account();
     while (!stream.next()) {
-      if (!pieces.hasNext()) {
+      if (!inputs.hasNext()) {
         return false;
       }
       close(stream);
-      open(pieces.next());
+      open(inputs.next());
       account();
     }
     VectorSchemaRoot root = stream.root();

@@ -7,11 +7,11 @@ import org.apache.spark.sql.connector.read.InputPartition;
 /**
  * What one task reads: a split, of one file or several.
  *
- * @param pieces what is read one after the other
+ * @param inputs what is read one after the other
  * @param rows how many rows they give, or {@link #UNKNOWN_ROWS}
  * @param bytes how many bytes of files are read, roughly
  */
-record LakemarkInputPartition(List<Piece> pieces, long rows, long bytes) implements InputPartition {
+record LakemarkInputPartition(List<Input> inputs, long rows, long bytes) implements InputPartition {
   static final long UNKNOWN_ROWS = -1;
 
   /**
@@ -20,5 +20,5 @@ record LakemarkInputPartition(List<Piece> pieces, long rows, long bytes) impleme
    * @param body the piece as the native side wrote it
    * @param attachment the rows that are sent with the task, as the native side wrote them
    */
-  record Piece(String body, byte[] attachment) implements Serializable {}
+  record Input(String body, byte[] attachment) implements Serializable {}
 }

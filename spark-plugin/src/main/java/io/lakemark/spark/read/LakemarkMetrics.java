@@ -6,8 +6,8 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 /** What the Spark UI shows of a scan. Public, because Spark makes instances by reflection. */
 public final class LakemarkMetrics {
   static final String ROW_GROUPS_SKIPPED = "rowGroupsSkipped";
-  static final String ROWS_CERTAIN = "rowsCertain";
-  static final String ROWS_PENDING = "rowsPending";
+  static final String ROWS_EXACT = "rowsCertain";
+  static final String ROWS_BUFFERED = "rowsPending";
   static final String INDEX_BYTES = "indexBytes";
 
   private LakemarkMetrics() {}
@@ -43,13 +43,13 @@ public final class LakemarkMetrics {
   }
 
   /** Rows that the marks chose for sure. */
-  public static final class RowsCertain extends CustomSumMetric {
+  public static final class RowsExact extends CustomSumMetric {
     /** Made by Spark, by reflection. */
-    public RowsCertain() {}
+    public RowsExact() {}
 
     @Override
     public String name() {
-      return ROWS_CERTAIN;
+      return ROWS_EXACT;
     }
 
     @Override
@@ -59,13 +59,13 @@ public final class LakemarkMetrics {
   }
 
   /** Rows that are in no data file yet, of which the marks know nothing. */
-  public static final class RowsPending extends CustomSumMetric {
+  public static final class RowsBuffered extends CustomSumMetric {
     /** Made by Spark, by reflection. */
-    public RowsPending() {}
+    public RowsBuffered() {}
 
     @Override
     public String name() {
-      return ROWS_PENDING;
+      return ROWS_BUFFERED;
     }
 
     @Override

@@ -32,8 +32,8 @@ import org.apache.spark.sql.types.StructType;
  * plan may share a scan.
  */
 public final class LakemarkScan
-    implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, Explained {
-  private final PushedDown asked;
+    implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering, ExplainSource {
+  private final PushedDown pushed;
   private final StructType table;
   private final StructType columns;
   private final ScanPlan planned;
@@ -51,14 +51,14 @@ public final class LakemarkScan
    * @param planner plans again when keys are known; empty if nothing is won
    */
   LakemarkScan(
-      PushedDown asked,
+      PushedDown pushed,
       StructType table,
       StructType columns,
       ScanPlan planned,
       Map<NamedReference, ColumnStatistics> columnStatistics,
       List<String> filterColumns,
       Function<Predicate[], Optional<ScanPlan>> planner) {
-    this.asked = asked;
+    this.pushed = pushed;
     this.table = table;
     this.columns = columns;
     this.planned = planned;
@@ -75,16 +75,16 @@ public final class LakemarkScan
 
   @Override
   public String description() {
-    return asked.line() + ", " + plan.line();
+    return pushed.line() + ", " + plan.line();
   }
 
   @Override
-  public ObjectNode facts() {
+  public ObjectNode explainJson() {
     ScanPlan now = plan;
-    ObjectNode facts = asked.facts();
+    ObjectNode facts = pushed.facts();
     facts.put("splits", now.splits().size()).put("bytes", bytesOfColumns(now));
     now.rows().ifPresentOrElse(rows -> facts.put("rows", rows), () -> facts.putNull("rows"));
-    ArrayNode learned = facts.put("rows_pending", now.rowsPending()).putArray("runtime_filters");
+    ArrayNode learned = facts.put("rows_pending", now.rowsBuffered()).putArray("runtime_filters");
     JsonNode leaves = now.report().get("leaves");
     // What Spark learned later comes after what was asked first.
     for (int at = planned.report().get("leaves").size(); at < leaves.size(); at++) {
@@ -172,8 +172,8 @@ public final class LakemarkScan
   public CustomMetric[] supportedCustomMetrics() {
     return new CustomMetric[] {
       new LakemarkMetrics.RowGroupsSkipped(),
-      new LakemarkMetrics.RowsCertain(),
-      new LakemarkMetrics.RowsPending(),
+      new LakemarkMetrics.RowsExact(),
+      new LakemarkMetrics.RowsBuffered(),
       new LakemarkMetrics.IndexBytes()
     };
   }
@@ -183,8 +183,8 @@ public final class LakemarkScan
     ScanPlan now = plan;
     return new CustomTaskMetric[] {
       LakemarkMetrics.value(LakemarkMetrics.ROW_GROUPS_SKIPPED, now.rowGroupsSkipped()),
-      LakemarkMetrics.value(LakemarkMetrics.ROWS_CERTAIN, now.rowsCertain()),
-      LakemarkMetrics.value(LakemarkMetrics.ROWS_PENDING, now.rowsPending()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_EXACT, now.rowsExact()),
+      LakemarkMetrics.value(LakemarkMetrics.ROWS_BUFFERED, now.rowsBuffered()),
       LakemarkMetrics.value(LakemarkMetrics.INDEX_BYTES, now.indexBytes())
     };
   }

@@ -46,7 +46,7 @@ public final class LakemarkScanBuilder
   private final Set<String> filterable;
 
   /** What the rows are read for, if they are to be changed. */
-  private final Optional<ForChange> change;
+  private final Optional<RowsForChange> change;
 
   private NativeTable table;
   private StructType columns;
@@ -55,9 +55,9 @@ public final class LakemarkScanBuilder
   private int limit = -1;
   private Optional<ObjectNode> top = Optional.empty();
   private String topText = "";
-  private Aggregation asked;
-  private Optional<LakemarkAnswer> answer = Optional.empty();
-  private boolean isAnswered;
+  private Aggregation lastAggregation;
+  private Optional<LakemarkLocalRows> answer = Optional.empty();
+  private boolean isIndexOnly;
 
   public LakemarkScanBuilder(LakemarkOptions options, StructType schema) {
     this(options, schema, Set.of(schema.fieldNames()), Optional.empty());
@@ -67,7 +67,7 @@ public final class LakemarkScanBuilder
       LakemarkOptions options,
       StructType schema,
       Set<String> filterable,
-      Optional<ForChange> change) {
+      Optional<RowsForChange> change) {
     this.options = options;
     this.schema = schema;
     this.filterable = filterable;
@@ -95,7 +95,7 @@ public final class LakemarkScanBuilder
     pushed = taken.toArray(new Predicate[0]);
     if (pushed.length > 0) {
       filter = translator.conjunction(taken);
-      if (!table().isCertain(filter)) {
+      if (!table().isExact(filter)) {
         return predicates;
       }
     }
@@ -131,7 +131,7 @@ public final class LakemarkScanBuilder
   /** As for a limit. Spark sorts what is read, which has all rows that may be among the first. */
   @Override
   public boolean pushTopN(SortOrder[] orders, int rows) {
-    top = isAnswered ? Optional.empty() : translator.first(orders, rows);
+    top = isIndexOnly ? Optional.empty() : translator.first(orders, rows);
     topText = top.isPresent() ? rows + " by " + orders[0] : "";
     return top.isPresent();
   }
@@ -145,14 +145,14 @@ public final class LakemarkScanBuilder
   /** Spark asks twice for the same aggregates; the marks are asked once. */
   @Override
   public boolean supportCompletePushDown(Aggregation wanted) {
-    if (asked != wanted) {
-      asked = wanted;
+    if (lastAggregation != wanted) {
+      lastAggregation = wanted;
       answer = answer(wanted);
     }
     return answer.isPresent();
   }
 
-  private Optional<LakemarkAnswer> answer(Aggregation wanted) {
+  private Optional<LakemarkLocalRows> answer(Aggregation wanted) {
     AggregateFunc[] functions = wanted.aggregateExpressions();
     boolean countsOnly =
         wanted.groupByExpressions().length == 0
@@ -161,18 +161,18 @@ public final class LakemarkScanBuilder
     if (countsOnly) {
       OptionalLong count = table().count(filter);
       return count.isPresent()
-          ? Optional.of(LakemarkAnswer.counts(count.getAsLong(), functions.length))
+          ? Optional.of(LakemarkLocalRows.counts(count.getAsLong(), functions.length))
           : Optional.empty();
     }
     return new AggregateTranslator(schema, table().storedSchema())
-        .question(wanted)
-        .flatMap(question -> table().aggregate(filter, question));
+        .request(wanted)
+        .flatMap(request -> table().aggregate(filter, request));
   }
 
   @Override
   public boolean pushAggregation(Aggregation wanted) {
-    isAnswered = supportCompletePushDown(wanted);
-    return isAnswered;
+    isIndexOnly = supportCompletePushDown(wanted);
+    return isIndexOnly;
   }
 
   @Override
@@ -181,7 +181,7 @@ public final class LakemarkScanBuilder
     table = null;
     boolean isKept = false;
     try {
-      if (isAnswered) {
+      if (isIndexOnly) {
         tell(pinned, UnknownColumns.NONE);
         return answer.orElseThrow().scan(pushedDown());
       }
@@ -211,7 +211,7 @@ public final class LakemarkScanBuilder
     String asked = filter;
     StructType read = columns;
     // Keys are learned on other threads, which may know no session.
-    WantedRows wanted = new WantedRows(read, SplitSizes.ofSession(), change);
+    PlanRequest wanted = new PlanRequest(read, SplitSizes.ofSession(), change);
     ScanPlan plan = pinned.plan(asked, wanted, top);
     tell(pinned, plan.unknown());
     return new LakemarkScan(
@@ -219,7 +219,7 @@ public final class LakemarkScanBuilder
         schema,
         read,
         limit < 0 ? plan : plan.limited(limit),
-        MarkStatistics.of(pinned, asked, read),
+        IndexStatistics.of(pinned, asked, read),
         // What a limit left over are no rows to choose from.
         limit < 0 && top.isEmpty() ? filterColumns(plan) : List.of(),
         predicates ->
@@ -233,14 +233,15 @@ public final class LakemarkScanBuilder
     return Arrays.stream(columns.fields())
         .filter(column -> PredicateTranslator.isComparable(column.dataType()))
         .map(StructField::name)
-        .filter(name -> filterable.contains(name) && plan.markedColumns().contains(name))
+        .filter(name -> filterable.contains(name) && plan.indexedColumns().contains(name))
         .toList();
   }
 
   private PushedDown pushedDown() {
     List<String> aggregates =
-        isAnswered
-            ? Stream.of(asked.groupByExpressions(), asked.aggregateExpressions())
+        isIndexOnly
+            ? Stream.of(
+                    lastAggregation.groupByExpressions(), lastAggregation.aggregateExpressions())
                 .flatMap(Arrays::stream)
                 .map(Expression::describe)
                 .toList()

@@ -88,8 +88,8 @@ public final class NativeTable implements AutoCloseable {
    * Whether the marks alone tell which rows a filter chooses, so that nothing need be evaluated
    * again.
    */
-  boolean isCertain(String filter) {
-    return handle.call(address -> NativeLibrary.isCertain(address, filter));
+  boolean isExact(String filter) {
+    return handle.call(address -> NativeLibrary.isExact(address, filter));
   }
 
   /** The number of rows that a filter chooses, if the marks alone know it. */
@@ -99,13 +99,13 @@ public final class NativeTable implements AutoCloseable {
   }
 
   /** Aggregates over the rows that a filter chooses, if the marks alone know them. */
-  Optional<LakemarkAnswer> aggregate(String filter, String question) {
+  Optional<LakemarkLocalRows> aggregate(String filter, String request) {
     return handle.call(
         address -> {
           try (NativeStream stream =
               new NativeStream(
-                  out -> NativeLibrary.aggregate(address, filter, question, out.memoryAddress()))) {
-            LakemarkAnswer answer = LakemarkAnswer.of(stream);
+                  out -> NativeLibrary.aggregate(address, filter, request, out.memoryAddress()))) {
+            LakemarkLocalRows answer = LakemarkLocalRows.of(stream);
             return answer.schema().isEmpty() ? Optional.empty() : Optional.of(answer);
           } catch (IOException e) {
             throw NativeStream.translated(e);
@@ -114,7 +114,7 @@ public final class NativeTable implements AutoCloseable {
   }
 
   /** The rows that a filter may choose, cut into splits; only the first, if an order is given. */
-  ScanPlan plan(String filter, WantedRows rows, Optional<ObjectNode> top) {
+  ScanPlan plan(String filter, PlanRequest rows, Optional<ObjectNode> top) {
     ObjectNode wanted = rows.json();
     top.ifPresent(first -> wanted.set("top", first));
     return handle.call(address -> plan(address, filter, wanted));
@@ -124,7 +124,7 @@ public final class NativeTable implements AutoCloseable {
    * The same rows of the same state without those for which {@code learned} is not true; empty if
    * the table is closed by now.
    */
-  Optional<ScanPlan> planAgain(String filter, WantedRows rows, ObjectNode learned) {
+  Optional<ScanPlan> planAgain(String filter, PlanRequest rows, ObjectNode learned) {
     ObjectNode wanted = rows.json();
     wanted.set("runtime", learned);
     return handle.call(

@@ -4,7 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.lakemark.spark.jni.Json;
-import io.lakemark.spark.read.LakemarkInputPartition.Piece;
+import io.lakemark.spark.read.LakemarkInputPartition.Input;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -18,8 +18,8 @@ import java.util.Set;
  *
  * @param scan what all tasks share, opaque here
  * @param splits one per task
- * @param rowsPending rows of the splits that are in no data file yet
- * @param markedColumns those of the columns of which the marks know something
+ * @param rowsBuffered rows of the splits that are in no data file yet
+ * @param indexedColumns those of the columns of which the marks know something
  * @param unknown what the table has that Spark does not know, if the rows are to be changed
  * @param report what the marks said and what it cost, with the names that reports have everywhere
  * @param reportText the same for people
@@ -27,40 +27,40 @@ import java.util.Set;
 record ScanPlan(
     String scan,
     List<LakemarkInputPartition> splits,
-    long rowsPending,
-    Set<String> markedColumns,
+    long rowsBuffered,
+    Set<String> indexedColumns,
     UnknownColumns unknown,
     JsonNode report,
     String reportText) {
 
-  /** Reads a plan: the length of its JSON, the JSON, the attachments of its pieces. */
+  /** Reads a plan: the length of its JSON, the JSON, the attachments of its inputs. */
   static ScanPlan parse(byte[] plan) {
     int jsonLength = ByteBuffer.wrap(plan).getInt();
     JsonNode root = Json.read(new String(plan, Integer.BYTES, jsonLength, UTF_8));
     List<LakemarkInputPartition> splits = new ArrayList<>();
     int attached = Integer.BYTES + jsonLength;
     for (JsonNode split : root.get("splits")) {
-      List<Piece> pieces = new ArrayList<>();
-      for (JsonNode piece : split.get("pieces")) {
-        int end = attached + piece.get("attached").asInt();
+      List<Input> inputs = new ArrayList<>();
+      for (JsonNode input : split.get("inputs")) {
+        int end = attached + input.get("attached").asInt();
         byte[] attachment = Arrays.copyOfRange(plan, attached, end);
-        pieces.add(new Piece(piece.get("body").asText(), attachment));
+        inputs.add(new Input(input.get("body").asText(), attachment));
         attached = end;
       }
       JsonNode rows = split.get("rows");
       splits.add(
           new LakemarkInputPartition(
-              List.copyOf(pieces),
+              List.copyOf(inputs),
               rows.isNull() ? LakemarkInputPartition.UNKNOWN_ROWS : rows.asLong(),
               split.get("bytes").asLong()));
     }
-    Set<String> marked = new LinkedHashSet<>();
-    root.get("markedColumns").forEach(column -> marked.add(column.asText()));
+    Set<String> indexed = new LinkedHashSet<>();
+    root.get("indexedColumns").forEach(column -> indexed.add(column.asText()));
     return new ScanPlan(
         root.get("scan").asText(),
         List.copyOf(splits),
         root.get("pendingRows").asLong(),
-        marked,
+        indexed,
         UnknownColumns.parse(root.get("unknown")),
         root.get("report"),
         root.get("reportText").asText());
@@ -77,7 +77,7 @@ record ScanPlan(
   }
 
   /** Rows that are in the answer for sure. */
-  long rowsCertain() {
+  long rowsExact() {
     return report.get("rows_certain").asLong();
   }
 
@@ -101,7 +101,7 @@ record ScanPlan(
       rows += Math.max(split.rows(), 0);
     }
     return new ScanPlan(
-        scan, List.copyOf(kept), rowsPending, markedColumns, unknown, report, reportText);
+        scan, List.copyOf(kept), rowsBuffered, indexedColumns, unknown, report, reportText);
   }
 
   /** Rows that the tasks give, if the marks know. */
@@ -123,9 +123,9 @@ record ScanPlan(
         new StringBuilder(
             String.format(
                 "splits: %d, row groups skipped: %d of %d, rows certain: %d",
-                splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsCertain()));
-    if (rowsPending > 0) {
-      line.append(", rows pending: ").append(rowsPending);
+                splits.size(), rowGroupsSkipped(), rowGroupsTotal(), rowsExact()));
+    if (rowsBuffered > 0) {
+      line.append(", rows pending: ").append(rowsBuffered);
     }
     line.append(
         String.format(

@@ -1,10 +1,10 @@
 package io.lakemark.spark.write;
 
 import io.lakemark.spark.LakemarkOptions;
-import io.lakemark.spark.read.ForChange;
 import io.lakemark.spark.read.LakemarkScan;
 import io.lakemark.spark.read.LakemarkScanBuilder;
 import io.lakemark.spark.read.ReadState;
+import io.lakemark.spark.read.RowsForChange;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -43,7 +43,7 @@ public final class LakemarkRowLevelOperation implements RowLevelOperation, Suppo
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    ForChange change = new ForChange(schema, exact(), this::saw);
+    RowsForChange change = new RowsForChange(schema, exact(), this::saw);
     return new LakemarkScanBuilder(
         table.forQuery(options), schema, filterable(), Optional.of(change));
   }

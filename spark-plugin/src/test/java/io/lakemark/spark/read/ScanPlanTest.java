@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.lakemark.spark.read.LakemarkInputPartition.Piece;
+import io.lakemark.spark.read.LakemarkInputPartition.Input;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.OptionalLong;
@@ -17,17 +17,17 @@ class ScanPlanTest {
   private static final String PLAN =
       """
       {"scan": "S", "splits": [
-        {"pieces": [{"body": "a", "attached": 0}], "rows": 10, "bytes": 100},
-        {"pieces": [{"body": "b", "attached": 2}, {"body": "c", "attached": 0}],
+        {"inputs": [{"body": "a", "attached": 0}], "rows": 10, "bytes": 100},
+        {"inputs": [{"body": "b", "attached": 2}, {"body": "c", "attached": 0}],
          "rows": %s, "bytes": 200},
-        {"pieces": [{"body": "d", "attached": 1}], "rows": 10, "bytes": 300}],
+        {"inputs": [{"body": "d", "attached": 1}], "rows": 10, "bytes": 300}],
        "report": {"row_groups_total": 8, "row_groups_pruned": 5, "rows_certain": 30,
          "files_total": 4, "files_pruned": 1, "index_bytes": 99, "leaves": [
            {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
            {"text": "s = 'a'", "column": "s", "index": "by_s", "reason": "file_not_covered"},
            {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
        "reportText": "what the marks said",
-       "markedColumns": ["k", "s"],
+       "indexedColumns": ["k", "s"],
        "unknown": {"columns": ["extra"], "fields": ["place.street"]},
        "pendingRows": 7}""";
 
@@ -43,12 +43,12 @@ class ScanPlanTest {
 
   private static List<String> bodies(ScanPlan plan) {
     return plan.splits().stream()
-        .map(split -> split.pieces().stream().map(Piece::body).collect(joining("+")))
+        .map(split -> split.inputs().stream().map(Input::body).collect(joining("+")))
         .toList();
   }
 
   private static byte[] attachment(ScanPlan plan, int split, int piece) {
-    return plan.splits().get(split).pieces().get(piece).attachment();
+    return plan.splits().get(split).inputs().get(piece).attachment();
   }
 
   @Test
@@ -60,13 +60,13 @@ class ScanPlanTest {
     assertEquals(600, plan.bytes());
     assertEquals(8, plan.rowGroupsTotal());
     assertEquals(5, plan.rowGroupsSkipped());
-    assertEquals(30, plan.rowsCertain());
-    assertEquals(7, plan.rowsPending());
-    assertEquals(Set.of("k", "s"), plan.markedColumns());
+    assertEquals(30, plan.rowsExact());
+    assertEquals(7, plan.rowsBuffered());
+    assertEquals(Set.of("k", "s"), plan.indexedColumns());
     assertEquals(
         new UnknownColumns(List.of("extra"), List.of("place.street")), plan.limited(10).unknown());
     assertEquals("what the marks said", plan.reportText());
-    assertEquals(7, plan.limited(10).rowsPending());
+    assertEquals(7, plan.limited(10).rowsBuffered());
     assertArrayEquals(new byte[0], attachment(plan, 0, 0));
     assertArrayEquals(new byte[] {7, 8}, attachment(plan, 1, 0));
     assertArrayEquals(new byte[0], attachment(plan, 1, 1));

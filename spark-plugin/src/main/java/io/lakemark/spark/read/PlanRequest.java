@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.StructType;
  * @param sizes of the splits
  * @param change what they are read for, if they are to be changed
  */
-record WantedRows(StructType columns, SplitSizes sizes, Optional<ForChange> change) {
+record PlanRequest(StructType columns, SplitSizes sizes, Optional<RowsForChange> change) {
   /** The same for the native side. */
   ObjectNode json() {
     ObjectNode json = Json.object();

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The indexes of a table, one in a row: what {@code lakemark index list} shows. */
-public final class IndexesTable implements SupportsRead {
+public final class IndexListTable implements SupportsRead {
   /** What the name of a table is followed by. */
   public static final String SUFFIX = "$indexes";
 
@@ -26,7 +26,7 @@ public final class IndexesTable implements SupportsRead {
 
   private final LakemarkOptions table;
 
-  public IndexesTable(LakemarkOptions table) {
+  public IndexListTable(LakemarkOptions table) {
     this.table = table;
   }
 

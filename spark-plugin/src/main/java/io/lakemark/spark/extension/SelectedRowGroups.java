@@ -12,7 +12,7 @@ import java.util.List;
  * @param rows rows that it has
  * @param kept those to be read, by ordinal
  */
-record KeptRowGroups(int count, long rows, BitSet kept) implements Serializable {
+record SelectedRowGroups(int count, long rows, BitSet kept) implements Serializable {
   /** Its name among the metadata of a file. */
   static final String NAME = "lakemark_row_groups";
 

@@ -8,7 +8,7 @@ import org.apache.hadoop.fs.Path;
  * @param root its folder, as a URL
  * @param store where its marks are, or null for beside the data
  */
-record MarkedTable(Path root, String store) {
+record IndexedRoot(Path root, String store) {
   /** The path as people write it. */
   String text() {
     boolean isLocal = "file".equals(root.toUri().getScheme());

@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.extension.KeptRowGroups.ByteRange;
+import io.lakemark.spark.extension.SelectedRowGroups.ByteRange;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -13,13 +13,13 @@ import scala.Function1;
 import scala.collection.AbstractIterator;
 
 /** The rows of some parts of a split, or their batches where Spark reads batches. */
-final class PartRows extends AbstractIterator<Object> implements Closeable {
+final class ByteRangeRows extends AbstractIterator<Object> implements Closeable {
   private final Function1<PartitionedFile, scala.collection.Iterator<InternalRow>> reader;
   private final PartitionedFile split;
   private final Iterator<ByteRange> parts;
   private scala.collection.Iterator<?> current;
 
-  PartRows(
+  ByteRangeRows(
       Function1<PartitionedFile, scala.collection.Iterator<InternalRow>> reader,
       PartitionedFile split,
       List<ByteRange> parts) {

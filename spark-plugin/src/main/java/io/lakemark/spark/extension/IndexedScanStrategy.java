@@ -27,36 +27,36 @@ import scala.runtime.AbstractFunction1;
  * <p>A strategy and no rule of the optimizer, so that the optimizer, the cache and everything else
  * that compares logical plans sees the relation that the user named.
  */
-final class MarkedScans extends SparkStrategy {
-  private static final Logger LOG = LoggerFactory.getLogger(MarkedScans.class);
+final class IndexedScanStrategy extends SparkStrategy {
+  private static final Logger LOG = LoggerFactory.getLogger(IndexedScanStrategy.class);
 
   /** Lines of Spark's versions on which the tests ran. */
   private static final Set<String> TESTED = Set.of("4.1", "4.3");
 
   private final SparkSession session;
-  private final SessionMemory memory;
-  private final Marks marks;
+  private final SessionCache memory;
+  private final IndexedFiles marks;
 
-  MarkedScans(SparkSession session, SessionMemory memory) {
+  IndexedScanStrategy(SparkSession session, SessionCache memory) {
     this.session = session;
     this.memory = memory;
-    this.marks = new Marks(session, memory);
+    this.marks = new IndexedFiles(session, memory);
   }
 
   @Override
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     try {
       if (!memory.isBroken()) {
-        Optional<LogicalPlan> marked = marked(plan);
-        if (marked.isPresent()) {
-          return FileSourceStrategy$.MODULE$.apply(marked.get());
+        Optional<LogicalPlan> indexed = withIndexedFiles(plan);
+        if (indexed.isPresent()) {
+          return FileSourceStrategy$.MODULE$.apply(indexed.get());
         }
       }
     } catch (LinkageError e) {
       memory.setBroken();
       LOG.warn("Lakemark's marks are not used: Spark {} has other classes", session.version(), e);
     } catch (RuntimeException e) {
-      if (memory.isNew(String.valueOf(e.getMessage()))) {
+      if (memory.addWarned(String.valueOf(e.getMessage()))) {
         LOG.warn("Lakemark's marks are not used for a scan, which goes on without them", e);
       }
     }
@@ -69,7 +69,7 @@ final class MarkedScans extends SparkStrategy {
   }
 
   /** The same plan over the files that the marks leave; nothing if they have nothing to say. */
-  private Optional<LogicalPlan> marked(LogicalPlan plan) {
+  private Optional<LogicalPlan> withIndexedFiles(LogicalPlan plan) {
     Option<Tuple4<Seq<NamedExpression>, Seq<Expression>, Seq<Expression>, LogicalPlan>> operation =
         ScanOperation$.MODULE$.unapply(plan);
     if (operation.isEmpty()
@@ -79,8 +79,8 @@ final class MarkedScans extends SparkStrategy {
       return Optional.empty();
     }
     ScanFilter filter = ScanFilter.of(relation, files, operation.get()._3());
-    Optional<ChosenFiles> chosen = marks.choose(files.location().rootPaths(), filter);
-    return chosen.map(
+    Optional<PrunedFiles> pruned = marks.prune(files.location().rootPaths(), filter);
+    return pruned.map(
         choice -> {
           LogicalRelation over = over(relation, files, choice);
           return replaced(plan, relation, over);
@@ -97,14 +97,15 @@ final class MarkedScans extends SparkStrategy {
 
   private boolean isTested() {
     String version = session.version();
-    if (isTested(version) || session.conf().get(Marks.UNTESTED_SPARK, "false").equals("true")) {
+    if (isTested(version)
+        || session.conf().get(IndexedFiles.UNTESTED_SPARK, "false").equals("true")) {
       return true;
     }
-    if (memory.isNew(version)) {
+    if (memory.addWarned(version)) {
       LOG.warn(
           "Lakemark's marks are not used: this was not tested on Spark {}; {}=true uses them",
           version,
-          Marks.UNTESTED_SPARK);
+          IndexedFiles.UNTESTED_SPARK);
     }
     return false;
   }
@@ -114,14 +115,14 @@ final class MarkedScans extends SparkStrategy {
   }
 
   private static LogicalRelation over(
-      LogicalRelation relation, HadoopFsRelation files, ChosenFiles chosen) {
+      LogicalRelation relation, HadoopFsRelation files, PrunedFiles pruned) {
     HadoopFsRelation over =
         files.copy(
-            new LakemarkFileIndex(files.location(), chosen),
+            new LakemarkFileIndex(files.location(), pruned),
             files.partitionSchema(),
             files.dataSchema(),
             files.bucketSpec(),
-            new LakemarkParquetFormat(chosen),
+            new LakemarkParquetFormat(pruned),
             files.options(),
             files.sparkSession());
     return relation.copy(

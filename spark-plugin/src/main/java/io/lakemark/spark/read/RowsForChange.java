@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructType;
  * @param exact those whose values it writes back, or names rows by: Spark may cut none of them
  * @param seen told of each state that a scan was planned with
  */
-public record ForChange(StructType known, List<String> exact, Consumer<ReadState> seen) {
+public record RowsForChange(StructType known, List<String> exact, Consumer<ReadState> seen) {
   /** The same for the native side. */
   ObjectNode json() {
     ObjectNode json = Json.object();

@@ -15,7 +15,7 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.types.StructType;
 import org.junit.jupiter.api.Test;
 
-final class RowGroupChoiceTest {
+final class RowGroupSelectionTest {
   private static final StructType COLUMNS = StructType.fromDDL("k INT");
   private static final Predicate KNOWN =
       new Predicate("=", new Expression[] {Expressions.column("k"), Expressions.literal(5)});
@@ -24,8 +24,8 @@ final class RowGroupChoiceTest {
 
   @Test
   void anAnswerNamesFilesWithTheRowGroupsToRead() {
-    RowGroupChoice choice =
-        RowGroupChoice.parse(
+    RowGroupSelection choice =
+        RowGroupSelection.parse(
             """
             {"missed": {"pending": true, "unpublished": false},
              "rowGroupsTotal": 20, "rowGroupsSkipped": 15,
@@ -35,27 +35,28 @@ final class RowGroupChoiceTest {
                {"path": "y.parquet", "size": 7, "modifiedMs": 5,
                 "rowGroups": 10, "rows": 50, "kept": []}]}
             """);
-    assertTrue(choice.missesPending());
+    assertTrue(choice.missesBuffered());
     assertFalse(choice.missesUnpublished());
     assertEquals(15, choice.rowGroupsSkipped());
     BitSet kept = new BitSet();
     kept.set(1, 3);
     kept.set(7);
     assertEquals(
-        new RowGroupChoice.ChosenFile(1000, 1_700_000_000_123L, 10, 5000, kept),
+        new RowGroupSelection.PrunedFile(1000, 1_700_000_000_123L, 10, 5000, kept),
         choice.files().get("a=1/x.parquet"));
     assertTrue(choice.files().get("y.parquet").kept().isEmpty());
   }
 
   @Test
   void onlyFiltersThatMarksCouldAnswerAreAQuestion() {
-    assertTrue(RowGroupChoice.question(COLUMNS, List.of(UNKNOWN, KNOWN)).isPresent());
-    assertTrue(RowGroupChoice.question(COLUMNS, List.of(new And(UNKNOWN, KNOWN))).isPresent());
-    assertEquals(Optional.empty(), RowGroupChoice.question(COLUMNS, List.of()));
-    assertEquals(Optional.empty(), RowGroupChoice.question(COLUMNS, List.of(UNKNOWN)));
+    assertTrue(RowGroupSelection.request(COLUMNS, List.of(UNKNOWN, KNOWN)).isPresent());
+    assertTrue(RowGroupSelection.request(COLUMNS, List.of(new And(UNKNOWN, KNOWN))).isPresent());
+    assertEquals(Optional.empty(), RowGroupSelection.request(COLUMNS, List.of()));
+    assertEquals(Optional.empty(), RowGroupSelection.request(COLUMNS, List.of(UNKNOWN)));
     assertEquals(
-        Optional.empty(), RowGroupChoice.question(COLUMNS, List.of(new Or(UNKNOWN, KNOWN))));
+        Optional.empty(), RowGroupSelection.request(COLUMNS, List.of(new Or(UNKNOWN, KNOWN))));
     assertEquals(
-        Optional.empty(), RowGroupChoice.question(StructType.fromDDL("other INT"), List.of(KNOWN)));
+        Optional.empty(),
+        RowGroupSelection.request(StructType.fromDDL("other INT"), List.of(KNOWN)));
   }
 }

@@ -24,7 +24,7 @@ import org.apache.spark.sql.types.StructType;
  * @param nullCount rows that hold none
  * @param distinctCount different values
  */
-record MarkStatistics(
+record IndexStatistics(
     Optional<Object> min, Optional<Object> max, OptionalLong nullCount, OptionalLong distinctCount)
     implements ColumnStatistics {
 
@@ -53,7 +53,7 @@ record MarkStatistics(
         isText
             ? List.of("count_all", "count", "count_distinct")
             : List.of("count_all", "count", "count_distinct", "min", "max");
-    String question =
+    String request =
         Json.write(
             Map.of(
                 "groups",
@@ -61,11 +61,11 @@ record MarkStatistics(
                 "measures",
                 functions.stream().map(each -> measure(each, column.name())).toList()));
     return table
-        .aggregate(filter, question)
+        .aggregate(filter, request)
         .map(
             answer -> {
               InternalRow row = answer.rows()[0];
-              return new MarkStatistics(
+              return new IndexStatistics(
                   isText ? Optional.empty() : value(answer, row, 3, column.dataType()),
                   isText ? Optional.empty() : value(answer, row, 4, column.dataType()),
                   OptionalLong.of(row.getLong(0) - row.getLong(1)),
@@ -81,7 +81,7 @@ record MarkStatistics(
 
   /** A value, unless the column has another type in the table than the query says. */
   private static Optional<Object> value(
-      LakemarkAnswer answer, InternalRow row, int at, DataType type) {
+      LakemarkLocalRows answer, InternalRow row, int at, DataType type) {
     boolean isKnown = answer.schema().fields()[at].dataType().equals(type) && !row.isNullAt(at);
     return isKnown ? Optional.of(row.get(at, type)) : Optional.empty();
   }

@@ -1,7 +1,7 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.extension.SessionMemory.Asked;
-import io.lakemark.spark.read.RowGroupChoice;
+import io.lakemark.spark.extension.SessionCache.ProbeKey;
+import io.lakemark.spark.read.RowGroupSelection;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.HashMap;
@@ -20,11 +20,11 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Finds the marks of the tables that a scan reads, and asks them. */
-final class Marks {
+final class IndexedFiles {
   /** The setting that allows versions of Spark that this was not tested on. */
   static final String UNTESTED_SPARK = "spark.lakemark.untested_spark";
 
-  private static final Logger LOG = LoggerFactory.getLogger(Marks.class);
+  private static final Logger LOG = LoggerFactory.getLogger(IndexedFiles.class);
 
   private static final String USE_INDEX = "spark.lakemark.use_index";
   private static final String STORE = "spark.lakemark.store.";
@@ -38,9 +38,9 @@ final class Marks {
   private static final String BESIDE = "_lakemark";
 
   private final SparkSession session;
-  private final SessionMemory memory;
+  private final SessionCache memory;
 
-  Marks(SparkSession session, SessionMemory memory) {
+  IndexedFiles(SparkSession session, SessionCache memory) {
     this.session = session;
     this.memory = memory;
   }
@@ -55,34 +55,34 @@ final class Marks {
    * Asks the marks of all tables below these paths; nothing if there are none, or if they rule
    * nothing out.
    */
-  Optional<ChosenFiles> choose(Seq<Path> paths, ScanFilter filter) {
-    Map<String, RowGroupChoice.ChosenFile> files = new HashMap<>();
+  Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter) {
+    Map<String, RowGroupSelection.PrunedFile> files = new HashMap<>();
     long total = 0;
     long skipped = 0;
-    for (MarkedTable table : tables(paths)) {
-      if (filter.question().isEmpty() && memory.isTold(table.text())) {
+    for (IndexedRoot table : tables(paths)) {
+      if (filter.request().isEmpty() && memory.isWarned(table.text())) {
         continue;
       }
-      RowGroupChoice choice = ask(table, filter);
+      RowGroupSelection choice = probe(table, filter);
       choice.files().forEach((path, file) -> files.put(table.root() + "/" + path, file));
       total += choice.rowGroupsTotal();
       skipped += choice.rowGroupsSkipped();
     }
     return files.isEmpty()
         ? Optional.empty()
-        : Optional.of(new ChosenFiles(Map.copyOf(files), total, skipped));
+        : Optional.of(new PrunedFiles(Map.copyOf(files), total, skipped));
   }
 
-  private RowGroupChoice ask(MarkedTable table, ScanFilter filter) {
+  private RowGroupSelection probe(IndexedRoot table, ScanFilter filter) {
     String execution = session.sparkContext().getLocalProperty(EXECUTION_ID);
-    Asked asked = new Asked(execution, table, filter);
-    Optional<RowGroupChoice> known = execution == null ? Optional.empty() : memory.answer(asked);
+    ProbeKey key = new ProbeKey(execution, table, filter);
+    Optional<RowGroupSelection> known = execution == null ? Optional.empty() : memory.answer(key);
     if (known.isPresent()) {
       return known.get();
     }
-    RowGroupChoice choice =
-        RowGroupChoice.of(table.text(), table.store(), filter.question(), filter.columns());
-    if (filter.question().isPresent()) {
+    RowGroupSelection choice =
+        RowGroupSelection.of(table.text(), table.store(), filter.request(), filter.columns());
+    if (filter.request().isPresent()) {
       LOG.info(
           "Lakemark: the marks of {} rule out {} of {} row groups",
           table.text(),
@@ -91,13 +91,14 @@ final class Marks {
     }
     warn(table, choice);
     if (execution != null) {
-      memory.remember(asked, choice);
+      memory.remember(key, choice);
     }
     return choice;
   }
 
-  private void warn(MarkedTable table, RowGroupChoice choice) {
-    if (!choice.missesPending() && !choice.missesUnpublished() || !memory.isNew(table.text())) {
+  private void warn(IndexedRoot table, RowGroupSelection choice) {
+    if (!choice.missesBuffered() && !choice.missesUnpublished()
+        || !memory.addWarned(table.text())) {
       return;
     }
     LOG.warn(
@@ -105,19 +106,19 @@ final class Marks {
             + " it as spark.read.format(\"lakemark\").load(\"{}\") or in SQL as lm.`{}`, or fold"
             + " them into the files with CALL lm.system.migrate and CALL lm.system.publish",
         table.text(),
-        choice.missesPending() ? "pending changes" : "migrated changes that are not published",
+        choice.missesBuffered() ? "pending changes" : "migrated changes that are not published",
         table.text(),
         table.text());
   }
 
   /** The tables that have marks and could have files below these paths. */
-  private Set<MarkedTable> tables(Seq<Path> paths) {
+  private Set<IndexedRoot> tables(Seq<Path> paths) {
     Configuration hadoop = session.sparkContext().hadoopConfiguration();
-    Set<Path> asked = new LinkedHashSet<>();
-    Set<MarkedTable> tables = new LinkedHashSet<>();
+    Set<Path> seen = new LinkedHashSet<>();
+    Set<IndexedRoot> tables = new LinkedHashSet<>();
     for (Path path : CollectionConverters.asJava(paths)) {
       for (Path folder : TableRoots.of(path, paths.size() == 1)) {
-        if (!asked.add(folder)) {
+        if (!seen.add(folder)) {
           continue;
         }
         try {
@@ -125,7 +126,7 @@ final class Marks {
           Path root = system.makeQualified(folder);
           Optional<String> store = store(root);
           if (store.isPresent() || system.exists(new Path(root, BESIDE))) {
-            tables.add(new MarkedTable(root, store.orElse(null)));
+            tables.add(new IndexedRoot(root, store.orElse(null)));
           }
         } catch (IOException e) {
           throw new UncheckedIOException(e);

@@ -3,8 +3,8 @@ package io.lakemark.spark.extension;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.lakemark.spark.extension.KeptRowGroups.ByteRange;
-import io.lakemark.spark.extension.KeptRowGroups.RowGroup;
+import io.lakemark.spark.extension.SelectedRowGroups.ByteRange;
+import io.lakemark.spark.extension.SelectedRowGroups.RowGroup;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -12,7 +12,7 @@ import java.util.Random;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-final class KeptRowGroupsTest {
+final class SelectedRowGroupsTest {
   private static final int COUNT = 8;
   private static final long BYTES = 1 << 20;
   private static final long FREE = 0;
@@ -25,10 +25,10 @@ final class KeptRowGroupsTest {
         .toList();
   }
 
-  private static KeptRowGroups kept(int... ordinals) {
+  private static SelectedRowGroups kept(int... ordinals) {
     BitSet kept = new BitSet();
     IntStream.of(ordinals).forEach(kept::set);
-    return new KeptRowGroups(COUNT, COUNT * 10, kept);
+    return new SelectedRowGroups(COUNT, COUNT * 10, kept);
   }
 
   /** The row groups that a reader of Parquet takes to be in a range. */

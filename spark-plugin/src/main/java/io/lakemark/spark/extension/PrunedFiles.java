@@ -1,6 +1,6 @@
 package io.lakemark.spark.extension;
 
-import io.lakemark.spark.read.RowGroupChoice.ChosenFile;
+import io.lakemark.spark.read.RowGroupSelection.PrunedFile;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.hadoop.fs.Path;
@@ -13,9 +13,9 @@ import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
  * @param rowGroupsTotal row groups of all files whose row groups are known
  * @param rowGroupsSkipped how many of them need not be read
  */
-record ChosenFiles(Map<String, ChosenFile> files, long rowGroupsTotal, long rowGroupsSkipped) {
+record PrunedFiles(Map<String, PrunedFile> files, long rowGroupsTotal, long rowGroupsSkipped) {
   /** What the marks say of a file that Spark has listed; nothing if it is not the one they know. */
-  Optional<ChosenFile> of(FileStatusWithMetadata listed) {
+  Optional<PrunedFile> of(FileStatusWithMetadata listed) {
     return of(listed.getPath())
         .filter(
             file ->
@@ -23,7 +23,7 @@ record ChosenFiles(Map<String, ChosenFile> files, long rowGroupsTotal, long rowG
   }
 
   /** What the marks say of the file that they know under a path. */
-  Optional<ChosenFile> of(Path path) {
+  Optional<PrunedFile> of(Path path) {
     return Optional.ofNullable(files.get(path.toString()));
   }
 

@@ -6,14 +6,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-final class MarkedScansTest {
+final class IndexedScanStrategyTest {
   @Test
   void onlyVersionsThatTheTestsRanOnAreTrusted() {
     for (String tested : List.of("4.1.3", "4.1.4", "4.3.0")) {
-      assertTrue(MarkedScans.isTested(tested), tested);
+      assertTrue(IndexedScanStrategy.isTested(tested), tested);
     }
     for (String other : List.of("4.0.1", "4.2.1", "4.10.0", "4.30.0", "5.1.0", "")) {
-      assertFalse(MarkedScans.isTested(other), other);
+      assertFalse(IndexedScanStrategy.isTested(other), other);
     }
   }
 }

@@ -16,18 +16,18 @@ import org.apache.spark.sql.types.StructType;
  * What a reader of a table's own Parquet files may leave out, as the marks know it. Such a reader
  * sees neither pending changes nor what migrations have not published.
  *
- * @param missesPending whether the table has pending changes
+ * @param missesBuffered whether the table has pending changes
  * @param missesUnpublished whether migrations wrote files that are not published
  * @param rowGroupsTotal row groups of all files whose row groups are known
  * @param rowGroupsSkipped how many of them need not be read
  * @param files the files of which something need not be read, by their paths below the table's root
  */
-public record RowGroupChoice(
-    boolean missesPending,
+public record RowGroupSelection(
+    boolean missesBuffered,
     boolean missesUnpublished,
     long rowGroupsTotal,
     long rowGroupsSkipped,
-    Map<String, ChosenFile> files) {
+    Map<String, PrunedFile> files) {
 
   /**
    * A file as the marks know it; one of the same path that differs is another file, to be read
@@ -39,7 +39,7 @@ public record RowGroupChoice(
    * @param rows rows that it has
    * @param kept row groups that need be read, by ordinal
    */
-  public record ChosenFile(long size, long modified, int rowGroups, long rows, BitSet kept) {}
+  public record PrunedFile(long size, long modified, int rowGroups, long rows, BitSet kept) {}
 
   /**
    * The part of filters, all of which must hold, that marks could answer.
@@ -48,7 +48,7 @@ public record RowGroupChoice(
    * @param predicates the filters
    * @return what to ask; nothing if no mark could tell anything about the filters
    */
-  public static Optional<String> question(StructType columns, List<Predicate> predicates) {
+  public static Optional<String> request(StructType columns, List<Predicate> predicates) {
     PredicateTranslator translator = new PredicateTranslator(columns);
     boolean isUseful = predicates.stream().anyMatch(translator::isUseful);
     return isUseful ? Optional.of(translator.conjunction(predicates)) : Optional.empty();
@@ -59,37 +59,37 @@ public record RowGroupChoice(
    *
    * @param path the table's root
    * @param store where its marks are, or null for {@code _lakemark/} beside the data
-   * @param question of {@link #question}; without one only what the reader misses is told
+   * @param request of {@link #request}; without one only what the reader misses is told
    * @param columns the columns that the question may name, with the types that the reader gives
    *     them
    * @return the answer; it is empty for a Delta table, whose log says which files count
    */
-  public static RowGroupChoice of(
-      String path, String store, Optional<String> question, StructType columns) {
+  public static RowGroupSelection of(
+      String path, String store, Optional<String> request, StructType columns) {
     Map<String, String> types = new HashMap<>();
     for (StructField column : columns.fields()) {
       types.put(column.name(), column.dataType().catalogString());
     }
     NativeLibrary.load();
-    return parse(NativeLibrary.rowGroups(path, store, question.orElse(null), Json.write(types)));
+    return parse(NativeLibrary.rowGroups(path, store, request.orElse(null), Json.write(types)));
   }
 
-  static RowGroupChoice parse(String answer) {
+  static RowGroupSelection parse(String answer) {
     JsonNode root = Json.read(answer);
-    Map<String, ChosenFile> files = new HashMap<>();
+    Map<String, PrunedFile> files = new HashMap<>();
     for (JsonNode file : root.get("files")) {
       BitSet kept = new BitSet();
       file.get("kept").forEach(range -> kept.set(range.get(0).asInt(), range.get(1).asInt()));
       files.put(
           file.get("path").asText(),
-          new ChosenFile(
+          new PrunedFile(
               file.get("size").asLong(),
               file.get("modifiedMs").asLong(),
               file.get("rowGroups").asInt(),
               file.get("rows").asLong(),
               kept));
     }
-    return new RowGroupChoice(
+    return new RowGroupSelection(
         root.get("missed").get("pending").asBoolean(),
         root.get("missed").get("unpublished").asBoolean(),
         root.get("rowGroupsTotal").asLong(),

@@ -22,21 +22,21 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * @param schema their columns
  * @param rows the rows
  */
-public record LakemarkAnswer(StructType schema, InternalRow[] rows) {
+public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
 
   /** One row that holds the same count in every column. */
-  static LakemarkAnswer counts(long count, int columns) {
+  static LakemarkLocalRows counts(long count, int columns) {
     StructType schema = new StructType();
     Object[] values = new Object[columns];
     for (int at = 0; at < columns; at++) {
       schema = schema.add("count_" + at, DataTypes.LongType, false);
       values[at] = count;
     }
-    return new LakemarkAnswer(schema, new InternalRow[] {new GenericInternalRow(values)});
+    return new LakemarkLocalRows(schema, new InternalRow[] {new GenericInternalRow(values)});
   }
 
   /** All rows of a stream, copied out of it. */
-  static LakemarkAnswer of(NativeStream stream) {
+  static LakemarkLocalRows of(NativeStream stream) {
     StructType schema = ArrowUtils.fromArrowSchema(stream.root().getSchema());
     List<InternalRow> rows = new ArrayList<>();
     while (stream.next()) {
@@ -51,24 +51,24 @@ public record LakemarkAnswer(StructType schema, InternalRow[] rows) {
         }
       }
     }
-    return new LakemarkAnswer(schema, rows.toArray(new InternalRow[0]));
+    return new LakemarkLocalRows(schema, rows.toArray(new InternalRow[0]));
   }
 
   /** The scan that gives these rows. */
   public LocalScan scan(String description) {
-    return new Rows(this, description);
+    return new RowsScan(this, description);
   }
 
   /** The scan that gives these rows in the place of others. */
-  public LocalScan scan(PushedDown asked) {
-    return new Answer(this, asked);
+  public LocalScan scan(PushedDown pushed) {
+    return new AnsweredScan(this, pushed);
   }
 
-  private static class Rows implements LocalScan {
-    private final LakemarkAnswer answer;
+  private static class RowsScan implements LocalScan {
+    private final LakemarkLocalRows answer;
     private final String description;
 
-    Rows(LakemarkAnswer answer, String description) {
+    RowsScan(LakemarkLocalRows answer, String description) {
       this.answer = answer;
       this.description = description;
     }
@@ -89,19 +89,19 @@ public record LakemarkAnswer(StructType schema, InternalRow[] rows) {
     }
   }
 
-  private static final class Answer extends Rows implements Explained {
-    private final PushedDown asked;
+  private static final class AnsweredScan extends RowsScan implements ExplainSource {
+    private final PushedDown pushed;
     private final int rows;
 
-    Answer(LakemarkAnswer answer, PushedDown asked) {
-      super(answer, asked.line() + " answered from the index");
-      this.asked = asked;
+    AnsweredScan(LakemarkLocalRows answer, PushedDown pushed) {
+      super(answer, pushed.line() + " answered from the index");
+      this.pushed = pushed;
       this.rows = answer.rows.length;
     }
 
     @Override
-    public ObjectNode facts() {
-      ObjectNode facts = asked.facts().put("splits", 0).put("bytes", 0).put("rows", rows);
+    public ObjectNode explainJson() {
+      ObjectNode facts = pushed.facts().put("splits", 0).put("bytes", 0).put("rows", rows);
       facts.put("rows_pending", 0).putArray("runtime_filters");
       return facts.putNull("report").putNull("report_text");
     }
