@@ -100,7 +100,7 @@ test-spark: native jar ## Java unit tests and the Spark tests on the PySpark of 
 	LAKEMARK_SPARK_VERSION=$(SPARK_VERSION) $(PY) -m pytest --numprocesses=$(SPARK_SESSIONS) --dist=loadgroup --no-loadscope-reorder tests/spark
 	$(PY) tests/readme/run.py spark
 
-demo: native jar ## a real data set, marked, then queried with and without marks from the shell and from Spark
+demo: native jar ## a real data set, indexed, then queried with and without indexes from the shell and from Spark
 	PYTHONPATH=$(CURDIR)/python $(PY) examples/demo.py
 
 bench: ## NAME=… [ROWS=…] [SCALE=1]: a benchmark beside its peers, of a release build; without NAME a list of them

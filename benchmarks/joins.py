@@ -99,7 +99,7 @@ def mark(folder: Path, store: Path) -> None:
 
 
 def main() -> None:
-    """Generates, marks, asks, reports."""
+    """Generates, indexes, asks, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--rounds", type=int, default=5)

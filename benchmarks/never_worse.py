@@ -1,10 +1,10 @@
-"""Whether marks ever make a query slower: `make bench NAME=never-worse`.
+"""Whether indexes ever make a query slower: `make bench NAME=never-worse`.
 
-Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read; marks the
-filter columns; and asks every query with the marks on and off: same process, same files, rounds interleaved, warm. The
-queries are a grid of selectivities, or with `--random 1000` so many drawn ones: one condition or two, each true of
+Writes a table with filter columns of known selectivity, clustered and not, and sixteen columns to read; indexes the
+filter columns; and asks every query with the indexes on and off: same process, same files, rounds interleaved, warm.
+The queries are a grid of selectivities, or with `--random 1000` so many drawn ones: one condition or two, each true of
 0.0001% to 90% of the rows, and no rows are remembered, as if each was asked for the first time. The goal is that no
-query is slower with marks than without by more than 5% or 1 ms, whichever is more. What seems slower is asked three
+query is slower with indexes than without by more than 5% or 1 ms, whichever is more. What seems slower is asked three
 times as often before it counts. Reported are medians over the rounds of wall and CPU seconds, and what the scan said of
 its choice, in the JSON to microseconds; and sums by powers of ten of the share of rows.
 """
@@ -108,7 +108,7 @@ def write_table(folder: Path, rows: int, compression: str) -> None:
 
 
 def mark(folder: Path) -> None:
-    """Marks the filter columns anew."""
+    """Indexes the filter columns anew."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)
     for column in FILTERS:
@@ -190,7 +190,7 @@ def choice(session: lakemark.Session, query: Query) -> str:
 
 
 def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, use_cache: bool) -> list[dict[str, Any]]:
-    """Asks every query in every round, with the marks and without."""
+    """Asks every query in every round, with the indexes and without."""
     sessions = {name: open_session(folder, use_index=name == "on", use_cache=use_cache) for name in ("on", "off")}
     results = []
     for query in asked:
@@ -206,7 +206,7 @@ def ask_all(folder: Path, rounds: int, asked: Iterable[Query], *, use_cache: boo
 
 
 def ask(sessions: dict[str, lakemark.Session], query: Query, rounds: int) -> dict[str, list[measure.Cost]]:
-    """What a query costs in each round, with the marks and without."""
+    """What a query costs in each round, with the indexes and without."""
     costs: dict[str, list[measure.Cost]] = {name: [] for name in sessions}
     for turn in range(rounds):
         for name in ("on", "off") if turn % 2 else ("off", "on"):
@@ -222,7 +222,7 @@ def close(one: pa.Table, other: pa.Table) -> bool:
 
 
 def summary(costs: dict[str, list[measure.Cost]]) -> dict[str, Any]:
-    """Medians, and whether the marks made it slower than they may."""
+    """Medians, and whether the indexes made it slower than they may."""
     found: dict[str, Any] = {}
     for name, rounds in costs.items():
         found[f"{name}_seconds"] = statistics.median(cost.wall_seconds for cost in rounds)
@@ -244,7 +244,7 @@ def line(result: dict[str, Any]) -> str:
 
 
 def by_share(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How long queries take with marks beside without, by LIMIT or none and by powers of ten of the share of rows."""
+    """How long queries take with indexes beside without, by LIMIT or none and by powers of ten of the share of rows."""
     groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
     for result in results:
         decade = min(-1, math.floor(math.log10(result["share"])))
@@ -271,7 +271,7 @@ def rounded(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def plot(everything: dict[str, Any], path: Path) -> None:
-    """Draws how many times as fast each query is with marks, by the share of rows."""
+    """Draws how many times as fast each query is with indexes, by the share of rows."""
     figure, axes = plt.subplots(figsize=(9, 5))
     for choice, color in (("marks", "tab:blue"), ("scan", "tab:orange")):
         for limit, marker in ((None, "o"), (10, "x")):
@@ -281,7 +281,7 @@ def plot(everything: dict[str, Any], path: Path) -> None:
             axes.scatter([q["share"] for q in chosen], ratios, s=14, c=color, marker=marker, label=label)
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="share of rows of the narrowest condition", ylabel="times as fast")
-    axes.set_title(f"{len(everything['queries'])} queries with marks, N = {everything['rows']:,}")
+    axes.set_title(f"{len(everything['queries'])} queries with indexes, N = {everything['rows']:,}")
     axes.legend(fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
@@ -289,7 +289,7 @@ def plot(everything: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Writes, marks, asks, reports."""
+    """Writes, indexes, asks, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -325,8 +325,8 @@ def main() -> None:
         print("; ".join(f"{name} {value:.4g}" for name, value in group.items()))
     name = f"never-worse-{given.rows}{'-random' if given.random else ''}"
     total = {name: everything[f"{name}_seconds"] for name in ("on", "off")}
-    print(f"all of them: {total['on']:.2f} s with marks, {total['off']:.2f} s without")
-    print(f"{len(slower)} of {len(results)} queries are slower with marks by more than 5% and 1 ms")
+    print(f"all of them: {total['on']:.2f} s with indexes, {total['off']:.2f} s without")
+    print(f"{len(slower)} of {len(results)} queries are slower with indexes by more than 5% and 1 ms")
     measure.publish(given.out, name, everything, plot)
 
 

@@ -5,9 +5,9 @@
 | counts | the 75 counts of the Set Query Benchmark, with an index on each of its 13 columns |
 | lookups | rows by a permuted key, one at a time and twenty at once, by the kind `key` |
 | joins | a star whose dimensions are filtered: one stands in the order of the facts, one in no order |
-| tpch | the 22 queries of TPC-H, with marks on the columns that they filter by |
-| ssb | the 13 queries of the Star Schema Benchmark, with marks on the lines' columns that are filtered or joined by |
-| tpcds | the queries of TPC-DS that Spark takes, with marks as in `suites.py`, also by Spark's own scans with marks |
+| tpch | the 22 queries of TPC-H, with indexes on the columns that they filter by |
+| ssb | the 13 queries of the Star Schema Benchmark, with indexes on the lines' columns that are filtered or joined by |
+| tpcds | the queries of TPC-DS that Spark takes, indexed as in `suites.py`, also by Spark's own scans with indexes |
 | planning | one row of a table of 10,000 files, beside plain Parquet, and how much of it is planning |
 | build | an index on each of four columns as a job, on one core and on two, in processes of their own |
 

@@ -1,4 +1,4 @@
-"""The same Parquet files as tables of four formats, and with marks.
+"""The same Parquet files as tables of four formats, and with indexes.
 
 Delta takes the files over (`CONVERT TO DELTA`), Iceberg as well (`add_files`), each in a folder of its own with links
 to the files, so that all formats read the same bytes.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMATS = ("lakemark", "parquet", "delta", "iceberg")
-# Spark's own scans of the files, with marks.
+# Spark's own scans of the files, with indexes.
 EXTENSION = "extension"
 
 
@@ -53,7 +53,7 @@ def imported(spark: SparkSession, name: str, folder: Path, scratch: Path) -> Dat
 
 
 def linked(folder: Path, place: Path) -> None:
-    """The same data files in another folder, without their marks."""
+    """The same data files in another folder, without their indexes."""
     place.mkdir(parents=True)
     for file in sorted(folder.glob("*.parquet")):
         (place / file.name).hardlink_to(file)

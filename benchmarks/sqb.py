@@ -2,7 +2,7 @@
 
 Writes table BENCH, builds bitmap indexes on its thirteen columns, and asks the benchmark's 75 counts as SQL text of
 Lakemark, of Lakemark that may not remember the rows that it found before (`SET lakemark.use_cache = false`), of
-Lakemark with the marks switched off, of its counting call (`Table.count`), and of its peers (`sqb_peers.py`): same
+Lakemark with the indexes switched off, of its counting call (`Table.count`), and of its peers (`sqb_peers.py`): same
 process, same rows, interleaved rounds, warm. All must give equal answers. Reported are medians of the rounds, the size
 of every index, and how far Lakemark is from what the machine allows (`limits.py`), warm and cold: there it remembers no
 rows, so that every count reads the index, from the page cache or from disk.
@@ -46,7 +46,7 @@ CPU_GOALS = {"datafusion": 50.0, "duckdb native": 10.0, "lance": 5.0}
 
 
 def build_indexes(folder: Path) -> tuple[lakemark.Table, dict[str, Any]]:
-    """Marks the table anew; returns it and what that took."""
+    """Indexes the table anew; returns it and what that took."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)
     for column in sqb_table.COLUMNS:
@@ -84,7 +84,7 @@ def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
     return {
         "lakemark": lambda sql: marked.sql(sql).to_arrow().column("n")[0].as_py(),
         "lakemark, cache off": lambda sql: forgetful.sql(sql).to_arrow().column("n")[0].as_py(),
-        "lakemark, marks off": lambda sql: unmarked.sql(sql).to_arrow().column("n")[0].as_py(),
+        "lakemark, indexes off": lambda sql: unmarked.sql(sql).to_arrow().column("n")[0].as_py(),
         # Without SQL around the condition, as Lance is asked.
         "lakemark, count()": lambda sql: counting.count(sql.split(" WHERE ", 1)[1]),
         "lakemark, count(), cache off": lambda sql: counting.count(sql.split(" WHERE ", 1)[1], use_cache=False),
@@ -107,7 +107,7 @@ def work_of(table: lakemark.Table, condition: str) -> limits.Work:
 
 
 def cold_rounds(folder: Path, ask: Callable[[str], int], queries: dict[str, str], rounds: int) -> list[list[float]]:
-    """Wall seconds as [round][query], each query asked when the table's files and marks have left the page cache."""
+    """Wall seconds as [round][query], each query asked when the table's files and indexes have left the page cache."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     costs = []
     for _ in range(rounds):
@@ -169,7 +169,7 @@ def groups(names: list[str]) -> dict[str, list[int]]:
 
 
 def run(rows: int, rounds: int) -> dict[str, Any]:
-    """Writes, marks, asks and measures."""
+    """Writes, indexes, asks and measures."""
     folder = CACHE / f"sqb-{rows}"
     start = time.perf_counter()
     parquet_bytes = sqb_table.write_table(folder, rows)

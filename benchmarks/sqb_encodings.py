@@ -1,9 +1,9 @@
 """Every bitmap encoding over the Set Query Benchmark: `make bench NAME=encodings [ROWS=10000000]`.
 
-Marks table BENCH once for each encoding and once by `auto`, each in a store of its own, and asks the 75 counts of each.
-Bytes and reads of the index are those that Lakemark itself reports for a count (`Table.explain(..., count=True)`), with
-directories in memory and no rows remembered; directories are told apart. Wall and CPU seconds are of `Table.count` with
-nothing remembered, rounds interleaved, warm, medians. All must give equal answers.
+Indexes table BENCH once for each encoding and once by `auto`, each in a store of its own, and asks the 75 counts of
+each. Bytes and reads of the index are those that Lakemark itself reports for a count (`Table.explain(...,
+count=True)`), with directories in memory and no rows remembered; directories are told apart. Wall and CPU seconds are
+of `Table.count` with nothing remembered, rounds interleaved, warm, medians. All must give equal answers.
 
 KSEQ is indexed to a precision of two digits, as in the paper, but for `auto`, which is told nothing; `auto, told` is
 told that of KSEQ, too, so that it differs from the others in what it chose. `range` and `interval` keep a bitmap for
@@ -86,7 +86,7 @@ def options_of(encoding: str, column: str) -> dict[str, Any]:
 
 
 def build(folder: Path, store: Path, encoding: str) -> tuple[lakemark.Table, dict[str, Any]]:
-    """Marks the table anew in a store of its own; returns it, and what that took."""
+    """Indexes the table anew in a store of its own; returns it, and what that took."""
     shutil.rmtree(store, ignore_errors=True)
     table = lakemark.Table(folder, store=store)
 
@@ -161,7 +161,7 @@ def session_of(table: lakemark.Table) -> Callable[[str], Any]:
 
 
 def run(rows: int, rounds: int) -> dict[str, Any]:
-    """Writes, marks, asks and measures."""
+    """Writes, indexes, asks and measures."""
     folder = CACHE / f"sqb-{rows}"
     sqb_table.write_table(folder, rows)
     conditions = {name: quoted(sql.split(" WHERE ", 1)[1]) for name, sql in sqb_table.queries().items()}

@@ -318,7 +318,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Generates, marks, asks, reports."""
+    """Generates, indexes, asks, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=("tpcds", "tpch", "ssb", "clicks"))
     parser.add_argument("--scale", type=float, default=1.0)

@@ -70,7 +70,7 @@ NAMES = {"iceberg": "iceberg.db.{}", "paimon": "paimon.db.{}"}
 
 
 def session(spark: str, scratch: Path, *, accelerate: bool = False) -> SparkSession:
-    """A session with the jars of the formats of this Spark; accelerated, its own scans may use marks."""
+    """A session with the jars of the formats of this Spark; accelerated, its own scans may use indexes."""
     builder = SparkSession.builder.master("local[2]").appName("bench-updates")
     jars = [str(path) for path in sorted((PEERS / spark).glob("*.jar"))]
     if not jars:

@@ -1,8 +1,8 @@
-"""`make demo`: a real table, marked, then asked five questions with and without marks, from the shell and from Spark.
+"""`make demo`: a real table, indexed, then asked five questions with and without, from the shell and from Spark.
 
 The table is flights.py's: every flight that left New York in 2013. Everything that is printed was measured in this
 run: row groups and bytes are the scan operator's own metrics (EXPLAIN ANALYZE), times are wall times of a warm query.
-Pages are those of one column: without marks the ones that zone maps skip, with marks the ones without a chosen row,
+Pages are those of one column: without indexes the ones that zone maps skip, with indexes the ones without a chosen row,
 which DuckDB counts. Both sides must give the same rows, or the demo fails.
 """
 
@@ -69,10 +69,10 @@ def lakemark(*arguments: str) -> str:
     return done.stdout
 
 
-def sql(folder: Path, marks: bool, *statements: str) -> str:
+def sql(folder: Path, use_index: bool, *statements: str) -> str:
     """Runs statements over the table in one shell process."""
     opening = (
-        f"SET lakemark.use_index = {str(marks).lower()}",
+        f"SET lakemark.use_index = {str(use_index).lower()}",
         f"CREATE EXTERNAL TABLE flights STORED AS LAKEMARK LOCATION '{folder}'",
     )
     commands = [part for statement in (*opening, *statements) for part in ("-c", statement)]
@@ -92,29 +92,29 @@ def skipped(plan: str, name: str) -> tuple[int, int]:
     return total - round(sum(float(part) for _, part in found)), total
 
 
-def ask_shell(folder: Path, query: str, marks: bool) -> Asked:
+def ask_shell(folder: Path, query: str, use_index: bool) -> Asked:
     """Asks the shell: the rows, the scan's metrics, and the time of one query in a process that repeats it."""
-    rows = json.loads(sql(folder, marks, query))
-    plan = "\n".join(line["plan"] for line in json.loads(sql(folder, marks, f"EXPLAIN ANALYZE {query}")))
-    once, often = (timed(folder, marks, query, times) for times in (1, 1 + SHELL_REPEATS))
+    rows = json.loads(sql(folder, use_index, query))
+    plan = "\n".join(line["plan"] for line in json.loads(sql(folder, use_index, f"EXPLAIN ANALYZE {query}")))
+    once, often = (timed(folder, use_index, query, times) for times in (1, 1 + SHELL_REPEATS))
     milliseconds = max(often - once, 0.0) / SHELL_REPEATS * 1e3
-    groups, pages_skipped = scan_metrics(folder, query, plan, marks)
+    groups, pages_skipped = scan_metrics(folder, query, plan, use_index)
     return Asked(rows, milliseconds, groups, pages_skipped, metric(plan, "bytes_scanned") or 0)
 
 
-def timed(folder: Path, marks: bool, query: str, times: int) -> float:
+def timed(folder: Path, use_index: bool, query: str, times: int) -> float:
     """Seconds that a process takes that asks the query so many times; the best of two."""
     best = float("inf")
     for _ in range(2):
         start = time.perf_counter()
-        sql(folder, marks, *[query] * times)
+        sql(folder, use_index, *[query] * times)
         best = min(best, time.perf_counter() - start)
     return best
 
 
-def scan_metrics(folder: Path, query: str, plan: str, marks: bool) -> tuple[str, str]:
+def scan_metrics(folder: Path, query: str, plan: str, use_index: bool) -> tuple[str, str]:
     """Row groups and pages that the scan skipped, as `n of m`."""
-    if not marks:
+    if not use_index:
         groups_skipped, groups_total = skipped(plan, "row_groups_pruned_statistics")
         pages_skipped, pages_seen = skipped(plan, "page_index_pages_pruned")
         pages_total, _ = pages(folder, "true")
@@ -124,7 +124,7 @@ def scan_metrics(folder: Path, query: str, plan: str, marks: bool) -> tuple[str,
     total, chosen = pages(folder, re.split(r" WHERE | GROUP BY | ORDER BY ", query)[1])
     groups_total = metric(plan, "row_groups_total")
     if groups_total is None:
-        # The count came from the marks alone: there is no scan in the plan.
+        # The count came from the index alone: there is no scan in the plan.
         groups = sum(pq.ParquetFile(path).metadata.num_row_groups for path in folder.glob("*.parquet"))
         return f"{groups} of {groups}", f"{total} of {total}"
     return f"{metric(plan, 'row_groups_pruned')} of {groups_total}", f"{total - chosen} of {total}"
@@ -140,9 +140,9 @@ def pages(folder: Path, predicate: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def ask_spark(spark: SparkSession, folder: Path, query: str, marks: bool) -> Asked:
+def ask_spark(spark: SparkSession, folder: Path, query: str, use_index: bool) -> Asked:
     """Asks Spark: the rows, what the scan says of itself, and the median time of a warm query."""
-    frame = spark.read.format("lakemark").option("use_index", str(marks).lower()).load(str(folder))
+    frame = spark.read.format("lakemark").option("use_index", str(use_index).lower()).load(str(folder))
     frame.createOrReplaceTempView("flights")
     rows = [row.asDict() for row in spark.sql(query).collect()]
     seconds = []
@@ -154,7 +154,7 @@ def ask_spark(spark: SparkSession, folder: Path, query: str, marks: bool) -> Ask
 
 
 def spark_row_groups(frame: DataFrame) -> str:
-    """What the scan's description says of row groups; a count that the marks answer alone has no scan at all."""
+    """What the scan's description says of row groups; a count that the indexes answer alone has no scan at all."""
     plan = frame._jdf.queryExecution().toString()  # noqa: SLF001 - PySpark shows physical plans only by printing them
     found = re.search(r"row groups skipped: (\d+) of (\d+)", plan)
     if found:
@@ -163,17 +163,17 @@ def spark_row_groups(frame: DataFrame) -> str:
 
 
 def compare(title: str, answers: dict[str, tuple[Asked, Asked]], *, scans: bool) -> None:
-    """Prints one table: for each query a line without marks and a line with them."""
-    head = ["", "marks", "rows", "row groups skipped", "pages skipped", "bytes read", "ms", "faster"]
+    """Prints one table: for each query a line without indexes and a line with them."""
+    head = ["", "use_index", "rows", "row groups skipped", "pages skipped", "bytes read", "ms", "faster"]
     lines = [head]
     for name, (off, on) in answers.items():
         if off.rows != on.rows:
-            raise SystemExit(f"error: {name}: other rows with marks than without:\n{on.rows}\n{off.rows}")
-        for marks, asked in (("off", off), ("on", on)):
+            raise SystemExit(f"error: {name}: other rows with indexes than without:\n{on.rows}\n{off.rows}")
+        for use_index, asked in (("off", off), ("on", on)):
             size = "-" if asked.bytes_read is None else f"{asked.bytes_read:,}"
-            faster = f"{off.milliseconds / max(on.milliseconds, 0.001):.1f}x" if marks == "on" else ""
-            label = name if marks == "off" else ""
-            line = [label, marks, f"{len(asked.rows):,}", asked.row_groups, asked.pages, size]
+            faster = f"{off.milliseconds / max(on.milliseconds, 0.001):.1f}x" if use_index == "on" else ""
+            label = name if use_index == "off" else ""
+            line = [label, use_index, f"{len(asked.rows):,}", asked.row_groups, asked.pages, size]
             lines.append([*line, f"{asked.milliseconds:.1f}", faster])
     if not scans:
         lines = [line[:4] + line[6:] for line in lines]
@@ -197,8 +197,8 @@ def mark(folder: Path) -> None:
         lakemark("index", "create", str(folder), "--on", column, "--using", "bitmap", "--no-build")
     lakemark("index", "build", str(folder), "--quiet")
     data = sum(path.stat().st_size for path in folder.glob("*.parquet"))
-    marks = sum(path.stat().st_size for path in (folder / "_lakemark").rglob("*") if path.is_file())
-    print(f"marked {', '.join(INDEXED)} in {time.perf_counter() - start:.1f} s: {marks:,} bytes beside {data:,}")
+    index_bytes = sum(path.stat().st_size for path in (folder / "_lakemark").rglob("*") if path.is_file())
+    print(f"indexed {', '.join(INDEXED)} in {time.perf_counter() - start:.1f} s: {index_bytes:,} bytes beside {data:,}")
 
 
 def run_shell(folder: Path) -> None:
@@ -240,7 +240,7 @@ def main() -> None:
     run_shell(folder)
     if not arguments.no_spark:
         run_spark(folder)
-    print("\nThe rows were the same with and without marks. Delete _lakemark/ at any time: only the times change.")
+    print("\nThe rows were the same with and without indexes. Delete _lakemark/ at any time: only the times change.")
 
 
 if __name__ == "__main__":

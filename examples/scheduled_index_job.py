@@ -1,8 +1,8 @@
-r"""Keeps the marks of tables up to date with a Spark cluster: a complete job for spark-submit, cron or Airflow.
+r"""Keeps the indexes of tables up to date with a Spark cluster: a complete job for spark-submit, cron or Airflow.
 
-For each table it declares the indexes that are missing, builds what no mark covers yet (one task for each group of
-files, one commit), and on request merges small segments and removes old files. A run that finds nothing to do starts no
-job. Two runs at once do no harm, and a run that fails or is killed leaves the marks as they were: run it again.
+For each table it declares the indexes that are missing, builds what no index file covers yet (one task for each group
+of files, one commit), and on request merges small segments and removes old files. A run that finds nothing to do starts
+no job. Two runs at once do no harm, and a run that fails or is killed leaves the indexes as they were: run it again.
 
 spark-submit::
 
@@ -140,7 +140,7 @@ def attempt(spark: SparkSession, table: str, options: argparse.Namespace) -> boo
     try:
         print(json.dumps(keep(spark, table, options)), flush=True)
     except Exception:
-        log.exception("%s: failed; its marks are as they were", table)
+        log.exception("%s: failed; its indexes are as they were", table)
         return False
     return True
 

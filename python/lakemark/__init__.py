@@ -1,4 +1,4 @@
-"""Marks beside a data lake: sidecar indexes for Parquet and Delta tables that already exist.
+"""Indexes beside a data lake: sidecar index files for Parquet and Delta tables that already exist.
 
 >>> import lakemark
 >>> table = lakemark.Table(getfixture("flights"))      # a folder, a glob, a file or a Delta table

@@ -1,4 +1,4 @@
-"""Advice on marks: which to build for some queries, and what they would save."""
+"""Advice on indexes: which to build for some queries, and what they would save."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def text_of(queries: str | Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A mark to build.
+    """An index to build.
 
     Attributes:
         column: Its column.
@@ -54,7 +54,7 @@ class LayoutHint:
 
     Attributes:
         change: What to change.
-        bytes_now: Bytes that all queries read with all marks.
+        bytes_now: Bytes that all queries read with all indexes.
         bytes_after: The same with the change.
     """
 
@@ -71,7 +71,7 @@ class QueryGain:
         line: Its first line in the text.
         text: The query, in one line.
         bytes_now: Bytes that it reads.
-        bytes_after: The same with the marks proposed.
+        bytes_after: The same with the indexes proposed.
     """
 
     line: int
@@ -95,16 +95,16 @@ class QueryProblem:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Which marks to build, and what they would save. `str()` gives it as text.
+    """Which indexes to build, and what they would save. `str()` gives it as text.
 
     Attributes:
         rows: Rows of the table.
         sampled_rows: Rows that were read to tell.
         queries: Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
-        marks: Marks to build, the one that saves most first, each beside those before it.
+        indexes: Indexes to build, the one that saves most first, each beside those before it.
         unused: Indexes that nothing in the queries can use.
         layout: Other layouts of the data that would save much.
-        gains: What each query reads now and with the marks proposed.
+        gains: What each query reads now and with the indexes proposed.
         problems: Queries that could not be looked at.
     """
 
@@ -162,12 +162,14 @@ class Advice:
             ]
             for mark in self.marks
         ]
-        marks = _pictures.html_table(columns, rows, more=False) if rows else "<p>no further mark is worth its bytes</p>"
+        marks = (
+            _pictures.html_table(columns, rows, more=False) if rows else "<p>no further index is worth its bytes</p>"
+        )
         bars = "".join(
             _pictures.bar(
                 f"line {gain.line}: {gain.text}",
                 [
-                    Part("bytes read with the marks", min(gain.bytes_after, gain.bytes_now), _READ),
+                    Part("bytes read with the indexes", min(gain.bytes_after, gain.bytes_now), _READ),
                     Part("bytes saved", max(gain.bytes_now - gain.bytes_after, 0), _SAVED),
                 ],
             )

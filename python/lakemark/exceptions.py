@@ -90,4 +90,4 @@ class InternalError(LakemarkError, RuntimeError):
 
 
 class LakemarkWarning(UserWarning):
-    """A mark was damaged, stale or missing, and the data was scanned instead: the answer is right, only slower."""
+    """An index file was damaged, stale or missing. The data was scanned instead: the answer is right, only slower."""

@@ -137,7 +137,7 @@ class BuildReport:
         bytes_written: Their bytes.
         spilled: Parts that went to disk because of the memory limit.
         skipped: Data files left out because they changed while they were read; the next build takes them.
-        adopted: Touched data files whose hashes proved that nothing changed, so that they keep their marks.
+        adopted: Touched data files whose hashes proved that nothing changed, so that they keep their indexes.
         repaired: Sidecar files that were missing or damaged: what they covered is indexed again.
         declined: Data files whose column an index leaves out for good, each with the reason.
         false_statistics: Data files of which the build has seen that the footer's statistics exclude values
@@ -213,7 +213,7 @@ class IndexVerdict:
 
     Attributes:
         name: The index.
-        files_ok: Data files whose marks are exactly what the data says.
+        files_ok: Data files whose indexes are exactly what the data says.
         damaged: Segments that are missing, unreadable or wrong.
         stale: Data files that changed or vanished since they were indexed; `build` renews them.
     """
@@ -256,7 +256,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. Stale marks are no damage: they are not used."""
+        """Whether nothing is damaged. Stale index files are no damage: they are not used."""
         return not any(verdict.damaged for verdict in self.indexes)
 
     def __bool__(self) -> bool:
@@ -373,14 +373,14 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """What the marks say about a predicate, and what is left to read. `str()` gives it as text.
+    """What the indexes say about a predicate, and what is left to read. `str()` gives it as text.
 
     Attributes:
         leaves: The predicate's conditions, in the order of the text.
-        coverage: Share of the data files for which the marks narrowed anything or told everything.
+        coverage: Share of the data files for which the indexes narrowed anything or told everything.
         files_total: Data files of the table.
         files_pruned: Data files that need not be opened.
-        files_unknown: Data files that are scanned as if there were no marks.
+        files_unknown: Data files that are scanned as if there were no indexes.
         row_groups_total: Row groups of the files that are not unknown.
         row_groups_pruned: Row groups among them that need not be read.
         rows_total: Rows of the files that are not unknown.
@@ -471,11 +471,11 @@ class Snapshot:
     """The state of a table at one moment.
 
     Attributes:
-        manifest: Number of the manifest that lists the marks; none before the first index.
+        manifest: Number of the manifest that lists the indexes; none before the first index.
         delta_version: Version of the Delta table; none for plain Parquet.
         files: Data files, relative to the table.
         bytes: Bytes of the data files.
-        rows: Rows of the data files, hidden ones included, where the marks know them for every file.
+        rows: Rows of the data files, hidden ones included, where the indexes know them for every file.
         rows_hidden: Rows of the data files that deletion vectors or pending updates hide.
         rows_pending: Rows that are in no data file yet.
         key: Columns of the key; none if the table takes no updates.
@@ -512,14 +512,14 @@ class TableInfo:
     Attributes:
         location: Where the data is.
         format: `parquet` or `delta`.
-        store: Where the marks are; none for a glob or a single file opened without a store.
+        store: Where the indexes are; none for a glob or a single file opened without a store.
         columns: Number of columns.
         files: Number of data files.
         bytes: Bytes of the data files.
         rows: Rows that the table shows.
         manifest: Number of the manifest, if there is one.
         delta_version: Version of the Delta table, if it is one.
-        index_bytes: Bytes of all marks.
+        index_bytes: Bytes of all index files.
         indexes: The indexes.
         updates: How pending updates stand; none if the table takes none.
     """
@@ -714,7 +714,7 @@ class UpdatesInfo:
         buffer_keys: Keys that changes in the buffer are about.
         rows_pending: Rows that scans add to those of the data files.
         rows_hidden: Rows of the data files that scans leave out, those of deletion vectors included.
-        base_rows: Rows of the data files, as far as the marks know them.
+        base_rows: Rows of the data files, as far as the indexes know them.
         cache_bytes: Bytes of the runs.
         cache_limit: Bytes that runs may take before changes are refused.
         cache_share: `cache_bytes / cache_limit`.

@@ -1,4 +1,4 @@
-"""SQL over marked tables, with Lakemark's own engine."""
+"""SQL over indexed tables, with Lakemark's own engine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Session:
         return Rows(self._inner.sql(text, None if parameters is None else _arrow.parameters(parameters)))
 
     def advise(self, queries: str | Sequence[str]) -> dict[str, Advice]:
-        """Says which marks to build for queries over the tables of this session. Changes nothing.
+        """Says which indexes to build for queries over the tables of this session. Changes nothing.
 
         A column that tables are joined by counts like a condition: what the other side's own conditions leave of its
         keys is counted.
@@ -106,7 +106,7 @@ class Session:
         Args:
             path: Path or URL of the table.
             name: The name to use in SQL; made from the last part of the path if there is none.
-            store: Path or URL for the marks, as for `Table`.
+            store: Path or URL for the indexes, as for `Table`.
             key: The column, or columns, that tell the rows apart, as for `Table`.
             version: A version to read, as for `Table`.
 

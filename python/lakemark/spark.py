@@ -1,7 +1,7 @@
 """Spark: where the connector's jar is, a session builder set up to use it, builds as jobs, and what a query reads.
 
 Example:
-    Build a session and read a marked table with it::
+    Build a session and read an indexed table with it::
 
         from pyspark.sql import SparkSession
         import lakemark.spark
@@ -91,7 +91,7 @@ def configure(
             where `CREATE TABLE` remembers names.
         tables: Names in the catalog for paths elsewhere.
         accelerate: Whether Spark's own scans of Parquet files, by `spark.read.parquet` or as tables of Spark's catalog,
-            use the marks beside the files. They see the files alone: no pending changes.
+            use the indexes beside the files. They see the files alone: no pending changes.
 
     Returns:
         The same builder.
@@ -166,10 +166,10 @@ def build(
 
 
 def explain(frame: DataFrame) -> SparkExplainReport:
-    """Tells which files and row groups of marked tables a query reads, and why: which mark answered which condition.
+    """Tells which files and row groups of indexed tables a query reads, and why: which index answered which condition.
 
-    The query is planned, for which marks are read, and not run. What joins tell each other while they run is not known
-    then; of a frame that was run with an action of its own (`frame.collect()`), the report says what was read.
+    The query is planned, for which indexes are read, and not run. What joins tell each other while they run is not
+    known then; of a frame that was run with an action of its own (`frame.collect()`), the report says what was read.
 
     Args:
         frame: Any data frame of a session with the connector: see `configure`.

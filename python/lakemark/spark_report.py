@@ -1,4 +1,4 @@
-"""What a query of Spark's reads of marked tables: drawn as text in a terminal and as pictures in a notebook."""
+"""What a query of Spark's reads of indexed tables: drawn as text in a terminal and as pictures in a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SKIPPED = "#b8c4ce"
 _READ = "#2e7d5b"
 
 _NO_SCAN = (
-    "No part of this query reads through Lakemark, so that no mark is used. Read the table with "
+    "No part of this query reads through Lakemark, so that no index is used. Read the table with "
     'spark.read.format("lakemark").load(path), or name it in the catalog of lakemark.spark.configure: '
     "SELECT … FROM lm.`/path/of/the/table`."
 )
@@ -25,22 +25,22 @@ _NO_SCAN = (
 
 @dataclass(frozen=True, slots=True)
 class SparkScan:
-    """What one scan of a marked table reads, or did read if the query has run. `str()` draws it.
+    """What one scan of an indexed table reads, or did read if the query has run. `str()` draws it.
 
     Attributes:
         table: The table as plans name it.
-        filters_pushed: Conditions that the marks were asked.
+        filters_pushed: Conditions that the indexes were asked.
         filters_left: Conditions that Spark tests for each row that is read.
         runtime_columns: Columns of which a join will tell the keys when the query runs, if its other side is broadcast.
         runtime_filters: What a join told when the query ran.
-        aggregates: What the marks answered themselves, so that nothing is read: groups first.
+        aggregates: What the indexes answered themselves, so that nothing is read: groups first.
         limit: How many rows are enough, if the scan knows.
         top: Which rows come first, if only these are wanted; empty otherwise.
-        splits: Tasks that read; none if the marks answered.
-        rows: Rows that they give, where the marks know.
+        splits: Tasks that read; none if the indexes answered.
+        rows: Rows that they give, where the indexes know.
         bytes: Bytes of the columns that they read, roughly.
         rows_pending: Rows of pending updates among them.
-        marks: What the marks said, with their numbers; none if they answered themselves.
+        indexes: What the indexes said, with their numbers; none if they answered themselves.
     """
 
     table: str
@@ -79,7 +79,7 @@ class SparkScan:
             ("filters that Spark tests", ", ".join(self.filters_left)),
             ("keys that a join tells", ", ".join(self.runtime_columns)),
             ("keys that a join told", ", ".join(self.runtime_filters)),
-            ("answered by the marks", ", ".join(self.aggregates)),
+            ("index-only", ", ".join(self.aggregates)),
             ("limit", "" if self.limit is None else f"{self.limit:,}"),
             ("the first", self.top),
             ("rows read", "none: the answer has " + rows if self.aggregates else read),
@@ -114,7 +114,7 @@ class SparkScan:
         lines += [f"  {name + ':':<{width}} {value}" for name, value in pairs]
         lines += [f"  {drawn}" for title, parts in self._bars() if (drawn := _pictures.text_bar(title, parts))]
         if self.marks is not None:
-            lines += ["  what the marks said:", *(f"  {line}" for line in str(self.marks).splitlines())]
+            lines += ["  what the index said:", *(f"  {line}" for line in str(self.marks).splitlines())]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -124,10 +124,10 @@ class SparkScan:
 
 @dataclass(frozen=True, slots=True)
 class SparkExplainReport:
-    """What a query of Spark's reads of marked tables. `str()` draws it.
+    """What a query of Spark's reads of indexed tables. `str()` draws it.
 
     Attributes:
-        scans: One for each scan of a marked table, in the order of the plan.
+        scans: One for each scan of an indexed table, in the order of the plan.
     """
 
     scans: list[SparkScan]

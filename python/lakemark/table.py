@@ -1,4 +1,4 @@
-"""A table and its marks."""
+"""A table and its indexes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Progress = bool | Callable[[int, int], None]
 
 
 class Table:
-    """A folder of Parquet files, a glob, one file or a Delta table, with its marks and its pending updates.
+    """A folder of Parquet files, a glob, one file or a Delta table, with its indexes and its pending updates.
 
-    Opening a table reads nothing of the data, unless a `key` is declared by it. Marks are kept in `_lakemark/` beside
-    it, or in `store`; the data files are never touched, and deleting the marks never changes an answer.
+    Opening a table reads nothing of the data, unless a `key` is declared by it. Indexes are kept in `_lakemark/` beside
+    it, or in `store`; the data files are never touched, and deleting the indexes never changes an answer.
 
     >>> import lakemark
     >>> table = lakemark.Table(getfixture("flights"))
@@ -59,7 +59,7 @@ class Table:
 
     Args:
         path: Path or URL of the table.
-        store: Path or URL for the marks; needed for globs and for places that cannot be written.
+        store: Path or URL for the indexes; needed for globs and for places that cannot be written.
         key: The column, or columns, that tell the rows apart. The first time it is declared, as by `declare_key`.
         storage_options: Options of the object store, such as `aws_region`.
         version: A version to read, and to do nothing else with, in place of the newest state: of a Delta table what
@@ -150,7 +150,7 @@ class Table:
         return self.snapshot.indexes
 
     def info(self) -> TableInfo:
-        """Describes the table: counts its rows, measures its files and marks."""
+        """Describes the table: counts its rows, measures its files and indexes."""
         snapshot = self.snapshot
         return TableInfo(
             location=self.location,
@@ -543,22 +543,22 @@ class Table:
             return BuildReport.from_json(self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
-        """Says which marks to build, from statistics and a sample of the columns in question. Changes nothing.
+        """Says which indexes to build, from statistics and a sample of the columns in question. Changes nothing.
 
         Args:
-            queries: SQL queries that the marks are to be for: a text with semicolons between them, or a list. Whatever
-                name they give to the table, this one is meant. Without any, columns are ranked by what conditions of
-                the usual shapes would save.
+            queries: SQL queries that the indexes are to be for: a text with semicolons between them, or a list.
+                Whatever name they give to the table, this one is meant. Without any, columns are ranked by
+                what conditions of the usual shapes would save.
 
         Returns:
-            The marks to build with their predicted sizes, what each query would read with them, indexes that no query
+            The indexes to build with their predicted sizes, what each query would read with them, indexes that no query
             can use, layouts of the data that would help, and with their lines the queries that could not be planned.
         """
         text = None if queries is None else text_of(queries)
         return Advice.from_json(*self._inner.advise(text))
 
     def verify(self) -> VerifyReport:
-        """Reads the indexed columns again and compares them with the marks.
+        """Reads the indexed columns again and compares them with the indexes.
 
         Returns:
             What was found; it is true if nothing is damaged.
@@ -602,7 +602,7 @@ class Table:
             filter: A SQL condition, such as `"origin = 'JFK' AND distance > 1000"`. All rows without one.
             columns: The columns to read, in this order. All columns without any.
             limit: How many rows at most.
-            use_index: Whether the marks are used; the rows are the same without.
+            use_index: Whether the indexes are used; the rows are the same without.
 
         Returns:
             The rows, as an Arrow C stream that is computed when it is read.
@@ -638,7 +638,7 @@ class Table:
             columns: The columns to read, in this order. All columns without any.
             on: The column of the keys, or several; if none is named the one with an index of the kind `key`, or without
                 any that of the kind `bloom_tree` or `summary`.
-            use_index: Whether the marks are used; the rows are the same without.
+            use_index: Whether the indexes are used; the rows are the same without.
 
         Returns:
             All rows of these keys, in no particular order.
@@ -659,12 +659,12 @@ class Table:
         )
 
     def count(self, filter: str | None = None, *, use_index: bool = True, use_cache: bool = True) -> int:
-        """Counts rows, from the marks alone where they are certain.
+        """Counts rows, from the index alone where they are certain.
 
         Args:
             filter: A SQL condition; all rows without one.
-            use_index: Whether the marks are used; the number is the same without.
-            use_cache: Whether rows that the marks found before may be taken from memory.
+            use_index: Whether the indexes are used; the number is the same without.
+            use_cache: Whether rows that the indexes found before may be taken from memory.
 
         Returns:
             How many rows there are for which it is true.
@@ -672,7 +672,7 @@ class Table:
         return self._inner.count(filter, use_index, use_cache)
 
     def group_count(self, columns: str | Sequence[str], filter: str | None = None, *, use_index: bool = True) -> Rows:
-        """Counts the rows of each value of a column, from the marks alone where they know every row.
+        """Counts the rows of each value of a column, from the index alone where they know every row.
 
         >>> import lakemark
         >>> table = lakemark.Table(getfixture("flights"))
@@ -685,7 +685,7 @@ class Table:
         Args:
             columns: The column, or columns whose combinations of values are counted.
             filter: A SQL condition; all rows without one.
-            use_index: Whether the marks are used; the rows are the same without.
+            use_index: Whether the indexes are used; the rows are the same without.
 
         Returns:
             The columns and `count`, in no order. NULL is a value of its own.
@@ -698,12 +698,12 @@ class Table:
         return Rows(self._inner.group_count(wanted, filter, use_index))
 
     def min_max(self, column: str, filter: str | None = None, *, use_index: bool = True) -> Rows:
-        """Finds the least and the greatest value of a column, from the marks alone where they know every row.
+        """Finds the least and the greatest value of a column, from the index alone where they know every row.
 
         Args:
             column: The column.
             filter: A SQL condition; all rows without one.
-            use_index: Whether the marks are used; the values are the same without.
+            use_index: Whether the indexes are used; the values are the same without.
 
         Returns:
             One row with `min` and `max`, which are NULL if no row has a value.
@@ -714,12 +714,12 @@ class Table:
         return Rows(self._inner.min_max(column, filter, use_index))
 
     def sum_mean(self, column: str, filter: str | None = None, *, use_index: bool = True) -> Rows:
-        """Sums a column and finds its mean, for integers and decimals from the marks alone where they know every row.
+        """Sums a column and finds its mean, for integers and decimals from the index alone where they know every row.
 
         Args:
             column: The column, of a type that can be summed.
             filter: A SQL condition; all rows without one.
-            use_index: Whether the marks are used; the numbers are the same without.
+            use_index: Whether the indexes are used; the numbers are the same without.
 
         Returns:
             One row with `sum` and `mean`, which are NULL if no row has a value.
@@ -731,12 +731,12 @@ class Table:
         return Rows(self._inner.sum_mean(column, filter, use_index))
 
     def count_distinct(self, column: str, filter: str | None = None, *, use_index: bool = True) -> int:
-        """Counts the different values of a column, from the marks alone where they know every row.
+        """Counts the different values of a column, from the index alone where they know every row.
 
         Args:
             column: The column.
             filter: A SQL condition; all rows without one.
-            use_index: Whether the marks are used; the number is the same without.
+            use_index: Whether the indexes are used; the number is the same without.
 
         Returns:
             How many values there are; NULL is none.
@@ -749,13 +749,13 @@ class Table:
     def explain(
         self, filter: str | None = None, *, count: bool = False, use_index: bool = True, use_cache: bool = True
     ) -> ExplainReport:
-        """Tells what the marks say about a condition, and what would be left to read.
+        """Tells what the indexes say about a condition, and what would be left to read.
 
         Args:
             filter: A SQL condition.
-            count: Whether to tell of `count(filter)`, which asks the marks for less than a scan does.
-            use_index: Whether the marks are used.
-            use_cache: Whether rows that the marks found before may be taken from memory, which reads nothing.
+            count: Whether to tell of `count(filter)`, which asks the indexes for less than a scan does.
+            use_index: Whether the indexes are used.
+            use_cache: Whether rows that the indexes found before may be taken from memory, which reads nothing.
 
         Returns:
             A report: text by `str()`, values by `to_dict()`, a picture in a notebook.

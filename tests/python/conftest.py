@@ -22,7 +22,7 @@ FILES = 4
 
 @dataclass(frozen=True)
 class Judged:
-    """A marked table, and the same files in DuckDB under the name `t`."""
+    """An indexed table, and the same files in DuckDB under the name `t`."""
 
     folder: Path
     table: lakemark.Table
@@ -67,7 +67,7 @@ def judge_of(source: str) -> duckdb.DuckDBPyConnection:
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Judged:
-    """Four files of orders without a mark."""
+    """Four files of orders without an index."""
     folder = tmp_path / "orders"
     write_orders(folder)
     return Judged(folder, lakemark.Table(folder), judge_of(f"'{folder}/*.parquet'"))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 TYPES = {"id": pa.int64(), "p": pa.int64(), "v": pa.int64(), "w": pa.string()}
 ADDED = {"long": pa.int64(), "string": pa.string()}
-# Prints the rows of a table, with marks and without.
+# Prints the rows of a table, with indexes and without.
 READER = """
 import sys, lakemark
 table = lakemark.Table(sys.argv[1])
@@ -128,7 +128,7 @@ class Neighbours:
         differ(self.in_delta(), self.base, f"in Delta: {self.told()}")
 
     def check_apart(self) -> None:
-        """By another process, with marks and without."""
+        """By another process, with indexes and without."""
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", READER, str(self.folder)]
         told = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""Advice on marks, and the encoding that is chosen."""
+"""Advice on indexes, and the encoding that is chosen."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
     assert [problem.line for problem in advice.problems] == [3]
     assert "nothing" in advice.problems[0].problem
     assert all(gain.bytes_after < gain.bytes_now / 2 for gain in advice.gains)
-    assert "marks to build:" in str(advice)
+    assert "indexes to build:" in str(advice)
     assert json.loads(json.dumps(advice.to_dict()))["marks"][0]["column"] == advice.marks[0].column
     html = advice._repr_html_()
     assert html.count("<svg") == 2

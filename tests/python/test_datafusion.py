@@ -1,4 +1,4 @@
-"""The second door: a marked table in the session of the `datafusion` package."""
+"""The second door: an indexed table in the session of the `datafusion` package."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_set_query_benchmark_answers_equal_those_of_the_peers(tmp_path: Path) ->
     engines = {
         "lakemark",
         "lakemark, cache off",
-        "lakemark, marks off",
+        "lakemark, indexes off",
         "lakemark, count()",
         "lakemark, count(), cache off",
         "datafusion",

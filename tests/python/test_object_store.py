@@ -130,7 +130,7 @@ def test_a_table_in_a_bucket_is_marked_and_queried(
     assert sum(key.endswith(".lmm") for key in kept) == (0 if local_store else 6)
     assert sum(key.endswith(".lmx") for key in kept) == (0 if local_store else 3)
     assert table.verify().ok
-    # Another process sees the same marks.
+    # Another process sees the same indexes.
     again = lakemark.Table(f"s3://{BUCKET}/orders", store=store, storage_options=bucket.options)
     assert [index.coverage for index in again.indexes] == [1.0, 1.0, 1.0]
     check(again, plain)

@@ -1,4 +1,7 @@
-"""`group_count`, `min_max`, `sum_mean` and `count_distinct` of a table: DuckDB is the judge, with and without marks."""
+"""`group_count`, `min_max`, `sum_mean` and `count_distinct` of a table, with and without indexes.
+
+DuckDB is the judge.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeping marks: touched files are taken over, old marks are vacuumed, and coverage is what it says."""
+"""Keeping index files: touched files are taken over, old index files are vacuumed, and coverage is what it says."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_touched_file_keeps_its_marks_and_the_next_build_takes_it_over(marked:
     shown = session.sql("SHOW INDEXES FROM t").to_arrow().to_pydict()
     assert shown["files_covered"] == [3, 3, 3]
     assert [index.coverage for index in marked.table.indexes] == [0.75] * 3
-    # Its marks are of use all the same: hashes prove them.
+    # Its indexes are of use all the same: hashes prove them.
     assert marked.table.explain("city = 'Oslo'").coverage == 1.0
     expected = marked.count("city = 'Oslo' AND id > 2000")
     assert marked.table.count("city = 'Oslo' AND id > 2000") == expected

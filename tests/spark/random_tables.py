@@ -1,4 +1,4 @@
-"""Tables, marks, predicates and statements drawn at random, for Spark; each follows from a seed alone."""
+"""Tables, indexes, predicates and statements drawn at random, for Spark; each follows from a seed alone."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def write_files(rng: random.Random, drawn: Drawn, folder: Path, files: int) -> N
 
 
 def draw_table(rng: random.Random, folder: Path) -> Drawn:
-    """A marked folder: some files come after the marks, some marks are damaged or lost."""
+    """An indexed folder: some files come after the index files, some index files are damaged or lost."""
     columns = (*rng.sample(COLUMNS, rng.randrange(3, 8)), *FIELDS)
     drawn = Drawn(columns, has_key=rng.random() < 0.4)
     if not drawn.has_key and rng.random() < 0.3:
@@ -220,7 +220,7 @@ def draw_table(rng: random.Random, folder: Path) -> Drawn:
 
 
 def damage(rng: random.Random, folder: Path) -> None:
-    """Spoils a byte of a mark, or removes it; what it said is not known then."""
+    """Spoils a byte of an index, or removes it; what it said is not known then."""
     marks = sorted((folder / "_lakemark" / "marks").rglob("*.lmx"))
     if not marks:
         return

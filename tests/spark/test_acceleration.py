@@ -1,4 +1,4 @@
-"""Existing Spark code, unchanged: Spark's own scans of Parquet use marks, and give the rows that they give without."""
+"""Existing Spark code, unchanged: Spark's own scans of Parquet use indexes, and give the same rows as without."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ GROUPS = 10
 GROUP_ROWS = 100
 FILE_ROWS = GROUPS * GROUP_ROWS
 ALL_ROWS = FILES * FILE_ROWS
-SKIPPED = re.compile(r"(\d+) of (\d+) row groups skipped by marks")
+SKIPPED = re.compile(r"(\d+) of (\d+) row groups skipped by the index")
 
 
 @pytest.fixture(scope="module")
 def fast(spark: SparkSession) -> SparkSession:
-    """Another session, with marks; in `spark` they are switched off."""
+    """Another session, with indexes; in `spark` they are switched off."""
     session = spark.newSession()
     session.conf.set("spark.lakemark.use_index", "true")
     return session
@@ -447,7 +447,7 @@ def test_joins_subqueries_and_the_rest_of_sql(
             ours, theirs = fast.sql(query), spark.sql(query)
             assert collected(ours) == collected(theirs), query
             assert plan_of(ours).count("ReusedExchange") == plan_of(theirs).count("ReusedExchange")
-            assert "skipped by marks" in plan_of(ours), query
+            assert "skipped by indexes" in plan_of(ours), query
 
 
 def test_a_running_query_asks_the_marks_once(
@@ -542,7 +542,7 @@ def test_a_file_that_was_replaced_or_touched_since_spark_listed_it(
     before = fast.read.parquet(str(folder))
     path = folder / "part-0.parquet"
     times = path.stat()
-    # Another time: what Spark listed is no file that the marks know now, so that it is read whole.
+    # Another time: what Spark listed is no file that the indexes know now, so that it is read whole.
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns + 5_000_000))
     frame = before.where("id = 17 OR id = 1017")
     assert {row.id for row in frame.collect()} == {17, 1017}
@@ -586,7 +586,7 @@ def test_a_file_that_is_replaced_after_planning_is_read_whole(
     assert collected(theirs) == collected(planned)
 
 
-@pytest.mark.parametrize("harm", ["segments", "manifest", "no marks", "no index"])
+@pytest.mark.parametrize("harm", ["segments", "manifest", "no indexes", "no index"])
 def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, tmp_path: Path, harm: str) -> None:
     folder = write_folder(tmp_path / "t", files=2)
     if harm != "no index":
@@ -598,7 +598,7 @@ def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, t
     elif harm == "manifest":
         for path in (store / "manifest").iterdir():
             path.write_bytes(b"nothing")
-    elif harm == "no marks":
+    elif harm == "no indexes":
         shutil.rmtree(store / "marks")
     ours, theirs = (session.read.parquet(str(folder)).where("id = 1234") for session in (fast, spark))
     assert collected(ours) == collected(theirs) != []
@@ -683,7 +683,7 @@ def test_tables_without_marks_have_the_plans_of_spark(
     for condition in ("id = 5", "id > 5 AND city = 'Rom'", "true"):
         ours, theirs = (session.read.parquet(folder).where(condition).groupBy("k").count() for session in (fast, spark))
         assert without_numbers(ours) == without_numbers(theirs)
-    # As where marks have nothing to say.
+    # As where indexes have nothing to say.
     for condition in ("id = 5", "k + 1 = 5", "true", "k >= 0"):
         ours, theirs = (session.read.parquet(str(scattered_folder)).where(condition) for session in (fast, spark))
         assert without_numbers(ours) == without_numbers(theirs)

@@ -1,4 +1,4 @@
-"""Aggregates that the marks know are there before anything runs, and are those of Spark without marks."""
+"""Aggregates that the indexes know are there before anything runs, and are those of Spark without indexes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-# One value of each shape of condition, for columns whose marks are compared.
+# One value of each shape of condition, for columns whose indexes are compared.
 FILTERS = [
     "k = 7",
     "k > 3 AND k <= 21",
@@ -282,7 +282,7 @@ def test_the_scheduled_job_declares_builds_merges_and_goes_on_after_a_failure(fo
     wanted = ["--index", "k:bitmap", "--index", "id", "--index", "city", "--compact", "--vacuum", "7d"]
     done = scheduled(tmp_path / "absent", folder, *wanted)
     assert done.returncode == 1
-    assert "absent: failed; its marks are as they were" in done.stderr
+    assert "absent: failed; its indexes are as they were" in done.stderr
     (line,) = done.stdout.splitlines()
     told = json.loads(line)
     assert (told["table"], told["declared"]) == (str(folder), ["k_bitmap", "city_auto"])

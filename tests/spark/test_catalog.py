@@ -31,7 +31,7 @@ def refusal(spark: SparkSession, statement: str) -> str:
 
 @pytest.fixture(scope="module")
 def table(warehouse: Path, spark: SparkSession) -> Path:  # noqa: ARG001 - the session's catalog has the folder
-    """`lm.air.flights`, marked, with an empty namespace beside it."""
+    """`lm.air.flights`, indexed, with an empty namespace beside it."""
     (warehouse / "empty").mkdir()
     folder = write_folder(warehouse / "air" / "flights")
     mark(folder, "k")

@@ -1,4 +1,4 @@
-"""The predicate corpus, asked of Spark: the rows must be those of Spark without marks, and as many as DuckDB counts.
+"""The predicate corpus, asked of Spark: the rows must be those of Spark without indexes, and as many as DuckDB counts.
 
 Neither Spark's own Parquet reader nor its cache with pruning is a judge here: their pruning by statistics loses rows
 where NaN and -0.0 are compared.
@@ -47,7 +47,7 @@ def askable(source: cases.Source) -> list[cases.Case]:
 
 @pytest.fixture(params=STATES)
 def state(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A state of the marks, in a session with its settings."""
+    """A state of the indexes, in a session with its settings."""
     before = {name: spark.conf.get(name) for name in STATES[request.param]}
     for name, value in STATES[request.param].items():
         spark.conf.set(name, value)

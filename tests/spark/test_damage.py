@@ -1,6 +1,7 @@
 """Bytes of a store that are not what they were: right answers or typed errors, and the JVM lives on.
 
-Marks that are damaged cost time and no row. What is pending is data: if it is damaged or gone, reads and writes fail.
+Index files that are damaged cost time and no row. Buffered rows are data: if they are damaged or gone, reads and
+writes fail.
 `LAKEMARK_DAMAGES` says how many bytes are damaged, each in a copy of the table.
 """
 
@@ -34,7 +35,7 @@ ASKED = (
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Marks, a run and a log."""
+    """Indexes, a run and a log."""
     folder = write_folder(tmp_path_factory.mktemp("sound") / "t", files=2)
     mark(folder, "k", "city")
     table = lakemark.Table(folder, key="id")
@@ -90,7 +91,7 @@ def test_pending_changes_that_are_gone_or_cut(
     else:
         victim.write_bytes(victim.read_bytes()[:cut])
     table = f"lm.`{folder}`"
-    # A row with columns that the marks do not have is read from the run itself.
+    # A row with columns that the indexes do not have is read from the run itself.
     for statement in (
         f"SELECT id, tags FROM {table} WHERE id > 1400",
         f"UPDATE {table} SET city = 'x' WHERE id = 1495",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three files of ten row groups; one came after the marks."""
+    """Three files of ten row groups; one came after the indexes."""
     folder = write_folder(tmp_path_factory.mktemp("explain") / "t", files=2)
     mark(folder, "k", "city")
     add_file(folder, 2)
@@ -81,7 +81,7 @@ def test_what_the_marks_answer_reads_nothing(spark: SparkSession, tmp_path: Path
     assert scan.aggregates == ["city", "COUNT(*)"]
     assert (scan.rows, scan.splits, scan.bytes, scan.marks) == (5, 0, 0, None)
     drawn = str(scan)
-    assert "answered by the marks:" in drawn
+    assert "index-only:" in drawn
     assert "none: the answer has 5" in drawn
 
 

@@ -1,4 +1,4 @@
-"""Structs, lists and maps: only the fields that are needed are read; marks of fields answer like those of columns."""
+"""Structs, lists and maps: only the fields that are needed are read; indexes of fields answer like those of columns."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def new_rows(kind: str, start: int, stop: int) -> pa.Table:
 
 
 def write_table(kind: str, folder: Path) -> lakemark.Table:
-    """A marked table with a key."""
+    """An indexed table with a key."""
     KINDS[kind](folder)
     mark(folder, *INDEXED)
     table = lakemark.Table(folder)

@@ -1,4 +1,4 @@
-"""What the marks answer is not evaluated again by Spark, and what they cannot answer is."""
+"""What the indexes answer is not evaluated again by Spark, and what they cannot answer is."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_keys_of_every_type_that_means_the_same(
 
 
 def test_floats_and_columns_without_marks_are_read_whole(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
-    # Rows without a value leave by a filter of their own, where there are marks.
+    # Rows without a value leave by a filter of their own, where there are indexes.
     for column, keys, expected in (
         ("amount", pa.array([9.25, float("nan")]), Read(0, 30, 2666)),
         ("tiny", pa.array([5], pa.int8()), Read(0, 0, 3000)),
@@ -328,7 +328,7 @@ def test_many_thousands_of_keys_are_one_search(spark: SparkSession, large: Path,
     joined = facts.join(dim, "id")
     assert len(joined.collect()) == spark.read.parquet(str(large)).join(dim, "id").count() > 19_000
     found = read(joined, large)
-    # Either the rows with these keys or, where the marks say that it is cheaper, all of them.
+    # Either the rows with these keys or, where the indexes say that it is cheaper, all of them.
     assert found.rows in (len(joined.collect()), 200_000)
     few = dimension(spark, tmp_path / "few", id=pa.array(range(0, 200_000, 2_000), pa.int64())).select("id")
     joined = facts.join(few, "id")

@@ -128,7 +128,7 @@ def test_filters_that_are_certain_go_with_it(facts: Facts) -> None:
         "SELECT id, few FROM t ORDER BY few, id LIMIT 5",
         "SELECT id, n FROM t ORDER BY n, id LIMIT 30000",
     ],
-    ids=["floats", "no mark", "a filter of Spark's", "an expression", "few values", "most rows"],
+    ids=["floats", "no index", "a filter of Spark's", "an expression", "few values", "most rows"],
 )
 def test_where_nothing_is_known_or_saved_all_is_read(facts: Facts, query: str) -> None:
     ours, theirs = both(facts, query)
@@ -196,7 +196,7 @@ def test_explain_names_the_order(facts: Facts) -> None:
 
 
 def read_of_marks_off(facts: Facts) -> Read:
-    """Without marks everything is read."""
+    """Without indexes everything is read."""
     spark = facts.ours.sparkSession
     off = spark.read.format("lakemark").option("use_index", "false").load(str(facts.folder)).orderBy("id").limit(3)
     assert [row.id for row in off.collect()] == [0, 1, 2]

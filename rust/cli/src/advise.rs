@@ -1,4 +1,4 @@
-//! `index advise`: which marks to build, and building them.
+//! `index advise`: which indexes to build, and building them.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
         ),
         (None, None) => format!("\nnext: `lakemark index advise {table} --queries FILE.sql` looks at your own queries"),
         (None, Some(_)) => {
-            format!("\nnext: nothing to do; `lakemark index list {table}` shows the marks that there are")
+            format!("\nnext: nothing to do; `lakemark index list {table}` shows the indexes that there are")
         }
     }
 }

@@ -5,24 +5,24 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-const ABOUT: &str = "Marks beside a data lake: sidecar indexes for Parquet and Delta tables";
+const ABOUT: &str = "Indexes beside a data lake: sidecar index files for Parquet and Delta tables";
 
 const LONG_ABOUT: &str = "\
-Marks beside a data lake: sidecar indexes for Parquet and Delta tables.
+Indexes beside a data lake: sidecar index files for Parquet and Delta tables.
 
-Lakemark writes index files (marks) beside a table that already exists and uses them to skip files, row groups, pages \
-and rows, and to answer counts without opening the data. Your Parquet files are never touched, and a mark that is \
+Lakemark writes index files beside a table that already exists and uses them to skip files, row groups, pages \
+and rows, and to answer counts without opening the data. Your Parquet files are never touched, and an index that is \
 missing, stale or damaged only makes a query slower.";
 
 const EXAMPLES: &str = "\
 Examples:
   lakemark index create flights/ --on carrier      declare an index and build it
-  lakemark count flights/ \"carrier = 'UA'\"         answered from the marks alone
+  lakemark count flights/ \"carrier = 'UA'\"         answered from the index alone
   lakemark explain flights/ \"carrier = 'UA'\"       what is skipped, and why not more
   lakemark index build flights/                    cover files that were added since (for cron)
   lakemark upsert flights/ late.csv --key flight   add rows, or replace those with the same keys
   lakemark info flights/                           files, rows, pending updates, indexes
-  lakemark vacuum flights/ --dry-run               show which old marks can go
+  lakemark vacuum flights/ --dry-run               show which old index files can go
   lakemark                                         the SQL shell
 
 A TABLE is a folder of Parquet files (also Hive-partitioned), a Delta table, one file, a glob in quotes, or a URL.
@@ -85,7 +85,7 @@ const ADVISE_EXAMPLES: &str = "\
 Reads the footers and about a million rows of each column in question, nothing else, and changes nothing without --apply.
 
 With --queries, each query of the file (separated by semicolons) is planned over the table, whatever name it gives to it. The
-advice is then for these queries: the marks to build with their predicted sizes, what each query would read with them, the
+advice is then for these queries: the indexes to build with their predicted sizes, what each query would read with them, the
 indexes that none of them can use, and the order or the page size of the data that would let them read less. Without, columns
 are ranked by what conditions of the usual shapes would save: one value, IN of ten, ranges of 1%, 10% and 50% of the rows.
 
@@ -147,7 +147,7 @@ pub enum Verb {
     Count(CountArgs),
     /// Print the rows of some keys, found by an index of the kind key
     Lookup(LookupArgs),
-    /// Show which marks answer a predicate, what is skipped, and why not more
+    /// Show which indexes answer a predicate, what is skipped, and why not more
     Explain(ExplainArgs),
     /// Show what Lakemark knows about a table: files, rows, columns, pending updates, indexes, coverage
     Info(InfoArgs),
@@ -177,7 +177,7 @@ pub enum Verb {
     /// Fold pending rows into the data files: by one commit of a Delta table, or into the store of a folder
     #[command(after_help = MIGRATE_EXAMPLES)]
     Migrate(MigrateArgs),
-    /// Remove old manifests, marks and runs that nobody needs any more, and with them old versions; the data stays as it is
+    /// Remove old manifests, index files and runs that nobody needs any more, and with them old versions; the data stays as it is
     Vacuum(VacuumArgs),
 }
 
@@ -186,7 +186,7 @@ pub enum Verb {
 pub enum IndexVerb {
     /// Declare an index and build it
     Create(CreateArgs),
-    /// Say which marks to build: from statistics and a sample, or for a file of queries
+    /// Say which indexes to build: from statistics and a sample, or for a file of queries
     #[command(after_help = ADVISE_EXAMPLES)]
     Advise(AdviseArgs),
     /// Build whatever is declared and not covered yet; safe to run from cron at any time
@@ -197,7 +197,7 @@ pub enum IndexVerb {
     List(ListArgs),
     /// Drop an index; the data stays as it is
     Drop(DropArgs),
-    /// Derive every mark from the data again and compare
+    /// Derive every index file from the data again and compare
     Verify(VerifyArgs),
 }
 
@@ -224,7 +224,7 @@ pub struct TableArgs {
     /// Folder, file, glob in quotes, or URL of the table
     #[arg(value_name = "TABLE")]
     pub table: String,
-    /// Where the marks are, if not in _lakemark beside the data; required for globs and read-only places
+    /// Where the store is, if not in _lakemark beside the data; required for globs and read-only places
     #[arg(long, value_name = "PATH")]
     pub store: Option<String>,
     /// Option of the object store, e.g. aws_region=eu-north-1; may be given several times. Credentials come from the environment
@@ -281,7 +281,7 @@ pub struct AdviseArgs {
     /// The table.
     #[command(flatten)]
     pub at: TableArgs,
-    /// SQL queries that the marks are to be for; all columns and the usual conditions if it is left out
+    /// SQL queries that the indexes are to be for; all columns and the usual conditions if it is left out
     #[arg(long, value_name = "FILE.sql")]
     pub queries: Option<PathBuf>,
     /// Create the indexes that are proposed, and build them

@@ -1,4 +1,4 @@
-//! `count`, `lookup` and `explain`: questions that the marks answer.
+//! `count`, `lookup` and `explain`: questions that the indexes answer.
 
 use std::sync::Arc;
 

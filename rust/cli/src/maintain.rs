@@ -1,4 +1,4 @@
-//! `index create|build|compact|list|drop|verify`, `vacuum` and `history`: what keeps a table's marks.
+//! `index create|build|compact|list|drop|verify`, `vacuum` and `history`: what keeps a table's indexes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! `fuzz-queries write FOLDER STATEMENTS SEED`: such statements with their tables and answers, for another engine to judge.
 //!
 //! `fuzz-queries [joins] [TRIALS] [SEED] [TRIAL]`: random predicates over random tables, or with `joins` random statements over several
-//! tables, with the marks on and off.
+//! tables, with the indexes on and off.
 //!
 //! Prints every difference cut down and with the command that brings it back, and at the end `N passed, M failed`; exits
 //! with 1 if any failed. With a third number only that trial of the seed's table is run.

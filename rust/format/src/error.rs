@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 /// Why bytes are not the Lakemark file, section or value that they should be.
 ///
-/// Corrupt marks never fail a query (it falls back to scanning); this error is what a warning, `lakemark index verify`
+/// Corrupt indexes never fail a query (it falls back to scanning); this error is what a warning, `lakemark index verify`
 /// or a maintenance command shows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -89,7 +89,7 @@ pub enum FormatError {
         /// The values allowed.
         expected: String,
     },
-    /// Bytes that hold updates are not what they should be. Unlike marks, updates are data: nothing can make them anew.
+    /// Bytes that hold updates are not what they should be. Unlike indexes, updates are data: nothing can make them anew.
     #[error(
         "{what}: {finding}; updates are data that no other file may hold: keep the file, upgrade lakemark if a later \
          release wrote it, or else restore it from a copy"
@@ -118,7 +118,7 @@ impl FormatError {
         Self::Invalid { what, got: got.to_string(), expected: expected.to_string() }
     }
 
-    /// The same finding about updates, which must not be deleted and built again as marks are.
+    /// The same finding about updates, which must not be deleted and built again as index files are.
     pub(crate) fn of_updates(self, what: impl Display) -> Self {
         Self::DamagedUpdates { what: what.to_string(), finding: self.finding() }
     }

@@ -373,7 +373,7 @@ impl ManifestSegment {
     }
 }
 
-/// The rest of a manifest that has more than marks.
+/// The rest of a manifest that has more than indexes.
 fn decode_updates(mut input: Reader<'_>) -> Result<ManifestUpdates> {
     match input.u8()? {
         UPDATES_TAG => {}

@@ -1,7 +1,7 @@
 //! What the keys of a run were resolved to: the rows of data files and of older runs that they replace.
 //!
 //! A resolution is a [container](crate::container) whose stream holds just the header and whose directory is the resolution.
-//! It is a mark: derived from the run and the files, and derived again where it is lost. A file that it lists was asked for
+//! It is an index: derived from the run and the files, and derived again where it is lost. A file that it lists was asked for
 //! every key of the run, so that a key without a row there is an answer; files that it does not list are open. A filter of the run's
 //! keys tells who asks it for others that it need not be looked into.
 

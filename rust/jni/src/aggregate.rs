@@ -1,4 +1,4 @@
-//! Aggregates that the marks answer for every row of the data files: Spark then plans no scan at all.
+//! Aggregates that the indexes answer for every row of the data files: Spark then plans no scan at all.
 //!
 //! Spark gets whole groups or nothing. Segments tell their values and how many rows hold each, pending rows are added one by one; here the
 //! parts of one group are put together, in Spark's types, since two values of the table may be one in Spark (timestamps finer than microseconds).
@@ -56,7 +56,7 @@ enum Function {
     Sum,
 }
 
-/// One row per group: its values, then the measures in their order. None if the marks do not know all of it.
+/// One row per group: its values, then the measures in their order. None if the indexes do not know all of it.
 pub(crate) async fn answer(pinned: &Pinned, filter: &str, question: &Question) -> Result<Option<RecordBatch>> {
     let Some(mut groups) = Groups::new(pinned, question)? else { return Ok(None) };
     let answer = probe(pinned, filter).await?;

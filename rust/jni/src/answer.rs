@@ -6,7 +6,7 @@ use lakemark_table::{PendingFile, Probe};
 /// What is known of a filter.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// What the marks say of the data files.
+    /// What the indexes say of the data files.
     pub(crate) files: Probe,
     /// What the pending rows say themselves.
     pub(crate) pending: Chosen,

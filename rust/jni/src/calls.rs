@@ -127,7 +127,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_readPoint<'l>(
     .resolve::<Throw>()
 }
 
-/// `boolean isCertain(long table, String filter)`: whether the marks alone tell which rows the filter chooses.
+/// `boolean isCertain(long table, String filter)`: whether the index alone tell which rows the filter chooses.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     mut env: EnvUnowned<'l>,
@@ -143,7 +143,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_isExact<'l>(
     .resolve::<Throw>()
 }
 
-/// `long count(long table, String filter)`: the rows for which the filter is true, or -1 if the marks do not know.
+/// `long count(long table, String filter)`: the rows for which the filter is true, or -1 if the indexes do not know.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_count<'l>(
     mut env: EnvUnowned<'l>,
@@ -161,7 +161,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_count<'l>(
 }
 
 /// `void aggregate(long table, String filter, String question, long outStream)`: one row per group as an Arrow C stream, which has no
-/// column if the marks do not know them; `question` is the JSON of an [`aggregate::Question`].
+/// column if the indexes do not know them; `question` is the JSON of an [`aggregate::Question`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_aggregate<'l>(
     mut env: EnvUnowned<'l>,
@@ -270,7 +270,7 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_maintain<'l>(
     .resolve::<Throw>()
 }
 
-/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds marks by a job of Spark's, and gives the report in
+/// `String build(String path, String storeOrNull, String request, BuildJob job)`: builds indexes by a job of Spark's, and gives the report in
 /// JSON; `request` is the JSON of a [`build::Request`].
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_build<'l>(

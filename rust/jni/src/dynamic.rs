@@ -1,7 +1,7 @@
 //! Filters that Spark learns while a query runs: the keys of a join's other side.
 //!
 //! The scan was planned before, of the same snapshot, and Spark goes on joining, so that any superset of the rows will do. Whether a search
-//! for the keys pays is asked twice: here, where the plan may be small and the keys many, and of the marks, which know how many rows
+//! for the keys pays is asked twice: here, where the plan may be small and the keys many, and of the indexes, which know how many rows
 //! the keys have.
 
 use arrow::datatypes::Schema;

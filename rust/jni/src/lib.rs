@@ -9,7 +9,7 @@
 //! A task that changes rows hands them over as Arrow C arrays to be staged ([`staging`]), and the driver makes what all tasks staged one call. What such rows are
 //! read from keeps every digit ([`exact`]).
 //!
-//! Marks are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
+//! Indexes are declared and looked after by requests in JSON ([`maintain`]), and built by tasks ([`build`]).
 //!
 //! With the Python binding this is the only crate that may use `unsafe`; each use is in [`calls`] or [`handle`]. Errors and
 //! panics of every call become a `LakemarkException` in one place ([`error`]); a panic in a stream becomes that stream's

@@ -1,4 +1,4 @@
-//! What keeps a table's marks and its pending changes: a request comes as JSON, and a report goes back as JSON.
+//! What keeps a table's indexes and its pending changes: a request comes as JSON, and a report goes back as JSON.
 //!
 //! Names, options and reports are those of the shell and of Python.
 
@@ -21,7 +21,7 @@ use crate::read_points;
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// What the table is: how its files are known, and where its marks are.
+    /// What the table is: how its files are known, and where its indexes are.
     Describe,
     Indexes,
     CreateIndex(Declaration),

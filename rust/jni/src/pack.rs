@@ -49,7 +49,7 @@ impl SplitSizes {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct PlannedSplit {
     pub(crate) inputs: Vec<PlannedPiece>,
-    /// Rows that it gives, if the marks know; they stay so when Spark has no filter of its own left.
+    /// Rows that it gives, if the indexes know; they stay so when Spark has no filter of its own left.
     pub(crate) rows: Option<u64>,
     pub(crate) bytes: u64,
 }

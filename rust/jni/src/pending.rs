@@ -1,7 +1,7 @@
 //! Pending rows: rows that are in no data file yet.
 //!
-//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The marks know
-//! nothing of either, so that the driver asks the rows themselves which of them a filter chooses, by the rules of the marks: rows
+//! Runs are Parquet files, read like data files whose rows are known. Rows in memory travel with the splits. The indexes know
+//! nothing of either, so that the driver asks the rows themselves which of them a filter chooses, by the rules of the indexes: rows
 //! in memory, and those of runs in pages that may have its keys, while these are not too many. What is left open Spark evaluates, as it does for data files.
 //! Whether a row counts was settled before: a snapshot shows no pending row that a newer change replaces.
 

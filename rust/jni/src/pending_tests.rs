@@ -49,7 +49,7 @@ fn write_file(path: &Path, rows: &[(i64, i32, &str)]) {
     writer.close().expect("a footer");
 }
 
-/// Two partitions of 100 rows each, the store in a folder of its own, `a` marked, `k` the key.
+/// Two partitions of 100 rows each, the store in a folder of its own, `a` indexed, `k` the key.
 struct Fixture {
     folder: tempfile::TempDir,
     table: Arc<Table>,
@@ -236,7 +236,7 @@ fn partition_columns_alone_and_no_column_at_all() {
     });
 }
 
-/// Pending rows are asked by the rules of the marks, in memory and in runs.
+/// Pending rows are asked by the rules of the indexes, in memory and in runs.
 #[test]
 fn filters_stay_certain_while_something_is_pending() {
     test(async {
@@ -256,7 +256,7 @@ fn filters_stay_certain_while_something_is_pending() {
             assert_eq!((planned.json["pendingRows"].as_u64(), wanted.len()), (Some(3), 21));
             assert_eq!(rows_of(&planned).await, wanted);
             assert_eq!(plan::count(&pinned, ALL_ROWS).await.expect("an answer"), Some(201));
-            // No mark on the column: Spark looks at the rows of the files, and gets the pending ones that are chosen.
+            // No index on the column: Spark looks at the rows of the files, and gets the pending ones that are chosen.
             assert!(!plan::is_certain(&pinned, not_new).await.expect("an answer"));
             assert_eq!(plan::count(&pinned, not_new).await.expect("an answer"), None);
             let planned = plan(&pinned, not_new, &COLUMNS).await;
@@ -324,7 +324,7 @@ fn what_cannot_be_told_of_a_pending_row_leaves_the_filter_to_spark() {
     });
 }
 
-/// Groups and measures of the files come from the marks, those of pending rows from the rows.
+/// Groups and measures of the files come from the indexes, those of pending rows from the rows.
 #[test]
 fn aggregates_have_the_pending_rows() {
     test(async {
@@ -355,7 +355,7 @@ fn aggregates_have_the_pending_rows() {
     });
 }
 
-/// Deletes leave nothing pending, so that the marks answer alone.
+/// Deletes leave nothing pending, so that the indexes answer alone.
 #[test]
 fn deleted_rows_alone_leave_filters_certain() {
     test(async {

@@ -62,7 +62,7 @@ struct Top {
 }
 
 impl Top {
-    /// The same for the marks, if the order of a column's values is the one that Spark sees.
+    /// The same for the indexes, if the order of a column's values is the one that Spark sees.
     fn request(self, schema: &Schema) -> Option<TopRequest> {
         let field = field_of(schema, &self.column)?;
         // Spark sees these cut to microseconds and to days, so that values that differ may be equal to it.
@@ -81,7 +81,7 @@ pub(crate) struct Plan {
     pub(crate) splits: Vec<PlannedSplit>,
     /// Rows of the splits that are in no data file yet.
     pending_rows: u64,
-    /// Those of the columns of which the marks know something.
+    /// Those of the columns of which the indexes know something.
     indexed_columns: Vec<String>,
     /// What the table has and Spark does not know, if the rows are to be changed.
     unknown: Unknown,

@@ -1,6 +1,6 @@
 //! Which row groups of a table's own files a scan of Spark's Parquet reader may leave out.
 //!
-//! Spark lists the files and reads them itself, so that it sees neither pending changes nor what migrations have not published. The marks
+//! Spark lists the files and reads them itself, so that it sees neither pending changes nor what migrations have not published. The indexes
 //! are asked about the files alone, and a file is named with its size and time: one that Spark has listed otherwise is another one, and read whole.
 //! Delta tables are left to Delta, whose log says which files count.
 
@@ -50,7 +50,7 @@ impl File {
     }
 }
 
-/// Asks the marks; without a filter only what the scan misses. `columns` are those that the filter may name, with their types in Spark.
+/// Asks the indexes; without a filter only what the scan misses. `columns` are those that the filter may name, with their types in Spark.
 pub(crate) async fn answer(
     table: &Arc<Table>,
     filter: Option<&str>,

@@ -18,7 +18,7 @@ use crate::rows::Rows;
 pub(crate) struct ScanSpec {
     /// The table as the user named it, for the object store.
     pub(crate) location: String,
-    /// The store of its marks, if the user named one.
+    /// The store of its indexes, if the user named one.
     pub(crate) store: Option<String>,
     /// The columns to give, with Spark's types: an empty IPC stream, base64.
     schema: String,
@@ -58,7 +58,7 @@ pub(crate) enum Piece {
 pub(crate) enum Home {
     /// The table's: data files.
     Table,
-    /// That of the marks, which may be another one: runs of pending rows.
+    /// That of the indexes, which may be another one: runs of pending rows.
     Store,
 }
 

@@ -9,7 +9,7 @@ use object_store::ObjectStore;
 use crate::error::{NativeError, Result};
 use crate::split::{Home, ScanSpec};
 
-/// By the table's location and that of its marks, as the user gave them.
+/// By the table's location and that of its indexes, as the user gave them.
 type Known = HashMap<(String, Option<String>), Stores>;
 
 static STORES: OnceLock<Mutex<Known>> = OnceLock::new();
@@ -17,7 +17,7 @@ static STORES: OnceLock<Mutex<Known>> = OnceLock::new();
 #[derive(Clone, Debug)]
 struct Stores {
     data: Arc<dyn ObjectStore>,
-    /// None if the table has no place for marks.
+    /// None if the table has no place for the store.
     runs: Option<Arc<dyn ObjectStore>>,
 }
 
@@ -41,14 +41,14 @@ pub(crate) async fn store_of(scan: &ScanSpec, home: Home) -> Result<Arc<dyn Obje
     let Stores { data, runs } = stores_of(scan, home).await?;
     match home {
         Home::Table => Ok(data),
-        Home::Store => runs.ok_or_else(|| NativeError::internal("a table without a place for marks has pending rows")),
+        Home::Store => runs.ok_or_else(|| NativeError::internal("a table without a place for a store has buffered rows")),
     }
 }
 
 async fn stores_of(scan: &ScanSpec, home: Home) -> Result<Stores> {
     let key = (scan.location.clone(), scan.store.clone());
     let remembered = known().get(&key).cloned();
-    // The place for marks may have been made after this process looked for it.
+    // The place for the store may have been made after this process looked for it.
     if let Some(stores) = remembered.filter(|stores| home == Home::Table || stores.runs.is_some()) {
         return Ok(stores);
     }

@@ -1,4 +1,4 @@
-//! The Arrow C stream of a piece of a split: pulls batches, and lets neither errors nor panics escape unmarked.
+//! The Arrow C stream of a piece of a split: pulls batches, and lets neither errors nor panics escape unindexed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -20,7 +20,7 @@ static TABLES: Mutex<Vec<(Named, Arc<Table>)>> = Mutex::new(Vec::new());
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) location: String,
-    /// Where its marks are, if not beside the data.
+    /// Where its indexes are, if not beside the data.
     pub(crate) store: Option<String>,
     /// The version that is read; the newest state if none is given.
     pub(crate) version: Option<u64>,

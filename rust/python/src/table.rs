@@ -26,7 +26,7 @@ use crate::rows::{ArrowTable, Rows};
 use crate::runtime::{runtime, wait, wait_cancellable, wait_finished, wait_told};
 use crate::schema::Schema;
 
-/// A marked table.
+/// An indexed table.
 #[pyclass(frozen, module = "lakemark._internal")]
 pub(crate) struct Table(pub(crate) Arc<lakemark_table::Table>);
 

@@ -204,6 +204,6 @@ impl From<object_store::Error> for Error {
 
 impl From<FormatError> for Error {
     fn from(error: FormatError) -> Self {
-        Self::corrupt("a mark is damaged").with_source(error)
+        Self::corrupt("an index file is damaged").with_source(error)
     }
 }

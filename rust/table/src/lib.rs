@@ -1,7 +1,7 @@
 //! Tables, stores, snapshots and builds of Lakemark.
 //!
-//! A [`Table`] is a set of immutable Parquet files (a folder, a glob, one file or a Delta table) with a *store* of marks
-//! beside it. A [`Snapshot`] pins the files and the marks; [`Snapshot::probe`] turns a predicate into the rows of each file
+//! A [`Table`] is a set of immutable Parquet files (a folder, a glob, one file or a Delta table) with a *store* of indexes
+//! beside it. A [`Snapshot`] pins the files and the indexes; [`Snapshot::probe`] turns a predicate into the rows of each file
 //! that are certainly or possibly chosen. Nothing here evaluates an expression or names an engine.
 //!
 //! ```text

@@ -145,7 +145,7 @@ pub struct Reading {
     pub filter: Columns,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
-    /// What marks would tell in place of reading, if they decide for every row whether it is wanted.
+    /// What indexes would tell in place of reading, if they decide for every row whether it is wanted.
     pub told: Option<Telling>,
     /// Nanoseconds of one core that the next operator takes for each row that is handed on.
     pub above: f64,
@@ -211,7 +211,7 @@ impl Default for ProbeOptions {
     }
 }
 
-/// Values that marks would tell in place of reading them.
+/// Values that indexes would tell in place of reading them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Telling {
     /// Nanoseconds that it takes, all cores at work.

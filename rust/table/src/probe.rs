@@ -8,7 +8,7 @@
 //!                                   else: unknown, with the reason
 //! ```
 //!
-//! Whatever goes wrong with a mark makes rows unknown, never the query fail (laws 1 and 5).
+//! Whatever goes wrong with an index makes rows unknown, never the query fail (laws 1 and 5).
 
 mod alone;
 mod answers;
@@ -58,7 +58,7 @@ const PARALLEL_ROWS: u64 = 1 << 18;
 static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(2, Into::into));
 
 impl Snapshot {
-    /// Finds the rows for which `predicate` is or may be true. Marks that are missing, stale or damaged never fail it.
+    /// Finds the rows for which `predicate` is or may be true. Index files that are missing, stale or damaged never fail it.
     pub fn probe<'a>(&'a self, predicate: &'a Predicate, options: &'a ProbeOptions) -> BoxFuture<'a, Result<Probe>> {
         Box::pin(probe(self, predicate, options))
     }

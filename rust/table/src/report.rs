@@ -22,7 +22,7 @@ pub struct BuildReport {
     pub spilled: u64,
     /// Files that were left out because they changed while they were read.
     pub skipped: Vec<String>,
-    /// Touched files whose hashes proved that nothing changed, so that they keep their marks.
+    /// Touched files whose hashes proved that nothing changed, so that they keep their indexes.
     pub adopted: u64,
     /// Segments that were missing or damaged: their files count as not indexed, and are indexed again.
     pub repaired: u64,
@@ -39,7 +39,7 @@ pub struct BuildReport {
 pub struct VerifyReport {
     /// One entry per index.
     pub indexes: Vec<IndexVerdict>,
-    /// Data files of which a build has seen that the footer's statistics exclude values that are there. The marks are none the worse.
+    /// Data files of which a build has seen that the footer's statistics exclude values that are there. The indexes are none the worse.
     pub false_statistics: Vec<Finding>,
 }
 

@@ -131,7 +131,7 @@ pub(crate) struct FileMarks {
     pub schema: Option<SchemaRef>,
 }
 
-/// A pinned state of a table: the list of data files, and the marks that were there.
+/// A pinned state of a table: the list of data files, and the indexes that were there.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     schema: SchemaRef,

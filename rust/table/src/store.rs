@@ -1,4 +1,4 @@
-//! The store of marks: numbered manifests and segment files, each written once.
+//! The store of indexes: numbered manifests and segment files, each written once.
 //!
 //! Reads go through the object store. On a local file system writes do not: `object_store` never syncs, so that a
 //! commit there is a synced temporary file, a hard link to its final name (which fails if someone was faster) and a
@@ -304,7 +304,7 @@ impl Store {
         };
         let damaged = || {
             Error::corrupt(format!(
-                "the manifest {number} in {} is damaged: queries go on without marks; to index again, delete the store folder",
+                "the manifest {number} in {} is damaged: queries go on without index files; to index again, delete the store folder",
                 self.text()
             ))
         };

@@ -23,7 +23,7 @@ use crate::store::transaction::{Edit, commit};
 use crate::updates::{Change, Pending, StagedRows, Staging, UpdatableTable, WriteOptions, Writing, Written};
 use crate::{pin, updates, vacuum};
 
-/// A table: a set of Parquet files and the store of its marks.
+/// A table: a set of Parquet files and the store of its indexes.
 ///
 /// Futures are boxed and can change threads, so that callers may spawn them as they are.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Table {
         self.base().check_open_for_changes()
     }
 
-    /// Pins the newest state, or the version that the table was opened at. Marks that cannot be read give a warning and a snapshot without marks.
+    /// Pins the newest state, or the version that the table was opened at. Indexes that cannot be read give a warning and a snapshot without indexes.
     pub fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>>> {
         Box::pin(async move { pin::pin(&self.updates).await.map(Arc::new) })
     }
@@ -317,7 +317,7 @@ impl Table {
         })
     }
 
-    /// Says which marks these queries would profit from; without queries, standard predicates over every column. Reads a sample.
+    /// Says which indexes these queries would profit from; without queries, standard predicates over every column. Reads a sample.
     pub fn advise(&self, queries: Option<Vec<QueryUse>>) -> BoxFuture<'_, Result<Advice>> {
         Box::pin(async move { advise::advice::advise(self.base(), &*self.snapshot().await?, queries).await })
     }

@@ -30,7 +30,7 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     let started = Instant::now();
     if options.older_than < SHORTEST_AGE {
         return Err(Error::invalid(
-            "the age is below one hour: commits and queries that are under way would lose their marks; give at least 1h",
+            "the age is below one hour: commits and queries that are under way would lose their index files; give at least 1h",
         ));
     }
     let store = table.writable_store()?;

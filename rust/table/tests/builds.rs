@@ -97,7 +97,7 @@ async fn work(table: &Table) -> Result<(), Error> {
     table.compact(options()).await.map(drop)
 }
 
-/// Rows with `k = 3`: what the marks know is right, and what they do not is scanned.
+/// Rows with `k = 3`: what the indexes know is right, and what they do not is scanned.
 async fn check_answers(snapshot: &Snapshot, at: &str) {
     let test = Test::Ranges(KeyRanges::point(Key::Fixed(key_of_i64(3))));
     let leaf = Predicate::Leaf(Leaf { column: "k".to_owned(), test, text: "k = 3".to_owned() });

@@ -238,7 +238,7 @@ async fn on_bad_disk(is_delta: bool, failure: Failure, problems: &mut Vec<String
             }
         }
         expected = after;
-        // Failures that nobody was told of, since a mark or a merge was given up, may have left something behind, too.
+        // Failures that nobody was told of, since an index or a merge was given up, may have left something behind, too.
         if seen(&root).0 {
             mend(&root);
             assert_eq!(read(&table.snapshot().await.unwrap()), expected, "{at}");

@@ -1,4 +1,4 @@
-"""Marking a table, and the answers of a predicate: the ids of the rows, or the class of the error."""
+"""Indexing a table, and the answers of a predicate: the ids of the rows, or the class of the error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# In turn, so that every engine meets marks that know rows and marks that know zones.
+# In turn, so that every engine meets indexes that know rows and indexes that know zones.
 KINDS = ("bitmap", "key", "bloom_tree", "bitmap", "summary")
 
 

@@ -1,4 +1,4 @@
-"""The corpus as Python sees it: its predicates, its table, and the folders of marks in every state."""
+"""The corpus as Python sees it: its predicates, its table, and the folders of indexes in every state."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ if TYPE_CHECKING:
 
 
 def state_on(source: Source, folder: Path, mark: Mark) -> None:
-    """Every column marked, every file covered."""
+    """Every column indexed, every file covered."""
     mark(source.copy(folder), source.columns)
 
 
 def state_absent(source: Source, folder: Path, mark: Mark) -> None:
-    """Marked, and the whole store removed."""
+    """Indexed, and the whole store removed."""
     mark(source.copy(folder), source.columns)
     shutil.rmtree(folder / "_lakemark")
 
 
 def state_half_built(source: Source, folder: Path, mark: Mark) -> None:
-    """Every second column marked, and two of the four files added after the build."""
+    """Every second column indexed, and two of the four files added after the build."""
     mark(source.copy(folder, ["part-0.parquet", "part-2.parquet"]), source.columns[::2])
     source.copy(folder, ["part-1.parquet", "part-3.parquet"])
 
@@ -128,7 +128,7 @@ def state_manifest_corrupted(source: Source, folder: Path, mark: Mark) -> None:
 
 
 def state_pending(source: Source, folder: Path, mark: Mark) -> None:
-    """Marked with rows that are wrong, missing and too many; pending updates in runs and buffer put them right."""
+    """Indexed with rows that are wrong, missing and too many; pending updates in runs and buffer put them right."""
     folder.mkdir(parents=True)
     wrong = make_table.make_table(STALE_SEED, portable=source.portable)
     right: list[pa.Table] = []

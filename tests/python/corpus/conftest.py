@@ -1,4 +1,4 @@
-"""The corpus' table in every state of its marks, built once per session."""
+"""The corpus' table in every state of its indexes, built once per session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _marks_may_be_bad() -> None:
-    # A bad mark is reported as a warning; here it is bad on purpose, and the rows are what is checked.
+    # A bad index is reported as a warning; here it is bad on purpose, and the rows are what is checked.
     warnings.simplefilter("ignore", lakemark.LakemarkWarning)
 
 
@@ -51,7 +51,7 @@ def state_table(state_folder: Callable[[str], Path]) -> Callable[[str], lakemark
 
 @pytest.fixture(scope="session")
 def off_session(state_folder: Callable[[str], Path]) -> lakemark.Session:
-    """A session over the marked table with the marks switched off: what all states must agree with."""
+    """A session over the indexed table with the indexes switched off: what all states must agree with."""
     session = lakemark.connect()
     session.sql("SET lakemark.use_index = false")
     session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{state_folder('on')}'")
@@ -60,7 +60,7 @@ def off_session(state_folder: Callable[[str], Path]) -> lakemark.Session:
 
 @pytest.fixture(scope="session")
 def rows_off(off_session: lakemark.Session) -> Callable[[cases.Case], list[int] | str]:
-    """The ids that satisfy a predicate without marks, or the class of the error it gives."""
+    """The ids that satisfy a predicate without indexes, or the class of the error it gives."""
     known: dict[str, list[int] | str] = {}
 
     def rows(case: cases.Case) -> list[int] | str:

@@ -1,4 +1,4 @@
-"""Every predicate of the corpus, in every state of the marks, through the Python API and through the shell."""
+"""Every predicate of the corpus, in every state of the indexes, through the Python API and through the shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random predicates over random marked tables: the rows are DuckDB's.
+"""Random predicates over random indexed tables: the rows are DuckDB's.
 
 The Rust runner (`make fuzz NAME=queries`) compares indexes on with indexes off inside one engine; this one would also
 see an error that both share. Only types and operators on which the engines agree are used. A table is made from its
@@ -93,7 +93,7 @@ def random_predicate(rng: random.Random, depth: int) -> str:
 
 
 def write_and_mark(rng: random.Random, folder: Path) -> lakemark.Table:
-    """Some files are marked and others come later; some columns are marked and others never."""
+    """Some files are indexed and others come later; some columns are indexed and others never."""
     first_id, files = 0, []
     for _ in range(rng.randrange(1, 5)):
         files.append(random_file(rng, first_id))

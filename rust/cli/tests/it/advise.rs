@@ -1,4 +1,4 @@
-//! `index advise`, from queries to marks.
+//! `index advise`, from queries to indexes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,9 +65,9 @@ fn queries_say_which_marks_to_build_and_apply_builds_them() {
         let ratio = index["predicted_bytes"].as_f64().unwrap() / index["bytes"].as_f64().unwrap();
         assert!((0.85..=1.15).contains(&ratio), "{index}");
     }
-    // With these marks there is nothing more to build.
+    // With these indexes there is nothing more to build.
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));
-    assert!(said.contains("no further mark would save enough"), "{said}");
+    assert!(said.contains("no further index would save enough"), "{said}");
     assert!(said.contains("next: nothing to do"), "{said}");
 }
 
@@ -99,7 +99,7 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
     assert!((0.85..=1.15).contains(&ratio), "{ratio}");
     // It counts as an index, which nothing needs beside it.
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file]));
-    assert!(said.contains("no further mark would save enough"), "{said}");
+    assert!(said.contains("no further index would save enough"), "{said}");
 }
 
 #[test]

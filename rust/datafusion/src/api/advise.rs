@@ -1,4 +1,4 @@
-//! Advice on marks from a file of SQL: each query is planned over the tables, and what reaches a scan is what advice is asked for.
+//! Advice on indexes from a file of SQL: each query is planned over the tables, and what reaches a scan is what advice is asked for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::plan::provider::LakemarkTable;
 use crate::sql::session::LakemarkSession;
 use crate::sql::statement::Statement;
 
-/// Aggregates that marks answer without a row being read.
+/// Aggregates that indexes answer without a row being read.
 const TOLD: [&str; 3] = ["count", "min", "max"];
 /// Those that they answer for exact numbers.
 const TOLD_EXACT: [&str; 2] = ["sum", "avg"];
@@ -28,7 +28,7 @@ const TOLD_EXACT: [&str; 2] = ["sum", "avg"];
 /// Joins with more rows than these are not looked at for advice.
 const MOST_JOINED_ROWS: usize = 10_000_000;
 
-/// Which marks these queries, separated by semicolons, would profit from; without queries, standard predicates over every
+/// Which indexes these queries, separated by semicolons, would profit from; without queries, standard predicates over every
 /// column. Whatever name a query gives to a table, this one is meant. Queries that cannot be planned are among the problems of
 /// the advice.
 pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice> {
@@ -45,7 +45,7 @@ pub async fn advise(table: &Arc<Table>, queries: Option<&str>) -> Result<Advice>
     Ok(Advice { problems, ..advice })
 }
 
-/// Which marks the Lakemark tables of a session would profit from, by their names, for these queries over any of them. Columns that tables are
+/// Which indexes the Lakemark tables of a session would profit from, by their names, for these queries over any of them. Columns that tables are
 /// joined by count like conditions: the other side of the join is counted to know which part of its keys is left. Queries that cannot be planned
 /// are among the problems of each advice.
 ///
@@ -150,7 +150,7 @@ async fn uses_in(session: &LakemarkSession, query: &str) -> Result<Vec<TableUse>
 struct Above<'p> {
     /// Filters right above it.
     filters: Vec<&'p Expr>,
-    /// Only an aggregate that marks can answer needs its rows.
+    /// Only an aggregate that indexes can answer needs its rows.
     aggregated: bool,
     /// Columns of it that are joined with those of other plans.
     joined: Vec<(Column, &'p LogicalPlan)>,

@@ -1,4 +1,4 @@
-//! Aggregates from marks alone: an optimizer rule that puts [`IndexAggregateExec`] over partial aggregates of our scan.
+//! Aggregates from indexes alone: an optimizer rule that puts [`IndexAggregateExec`] over partial aggregates of our scan.
 //!
 //! ```text
 //! AggregateExec: mode=Final                     AggregateExec: mode=Final

@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use lakemark_index::Predicate;
 use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, Telling};
 
-/// What the probe of a scan found out, for operators that answer from marks alone.
+/// What the probe of a scan found out, for operators that answer from indexes alone.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) snapshot: Arc<Snapshot>,
@@ -34,7 +34,7 @@ impl Facts {
         if !projection?.iter().any(|column| known(*column)) {
             return None;
         }
-        // Rows that marks cannot decide have to be read in any case.
+        // Rows that indexes cannot decide have to be read in any case.
         let is_decided =
             predicate.unknowns().is_empty() && predicate.leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column));
         let left_out = (probe.left_out && is_decided).then_some(*options);

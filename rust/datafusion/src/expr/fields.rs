@@ -1,7 +1,7 @@
 //! Fields of structs as DataFusion writes them: calls of `get_field` with names, under the whole names of
 //! [`lakemark_format::column`].
 //!
-//! A field that Parquet's readers give where its struct is NULL is NULL, too: files in which it might not be have no marks for it.
+//! A field that Parquet's readers give where its struct is NULL is NULL, too: files in which it might not be have no indexes for it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Counts of which the marks know the part of the data files: only pending rows are looked at, and nothing is planned around them.
+//! Counts of which the indexes know the part of the data files: only pending rows are looked at, and nothing is planned around them.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ use crate::read::reading::reading;
 /// Nanoseconds that a join takes to look a row up that has no match, whose filter says so before.
 const JOIN_ROW: f64 = 6.0;
 
-/// A table whose scans use its marks.
+/// A table whose scans use its indexes.
 #[derive(Debug)]
 pub struct LakemarkTable {
     table: Arc<Table>,

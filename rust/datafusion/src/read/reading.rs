@@ -1,4 +1,4 @@
-//! What it costs this engine to read rows, for the choice between marks and a plain scan.
+//! What it costs this engine to read rows, for the choice between indexes and a plain scan.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Marks or a plain scan: what a scan chooses, and that its rows do not depend on it.
+//! Indexes or a plain scan: what a scan chooses, and that its rows do not depend on it.
 
 use std::fs::File;
 use std::path::Path;
@@ -93,12 +93,12 @@ async fn a_count_is_made_of_the_marks_whatever_its_share() {
     let options = QueryOptions::default();
     let filter = Some("spread < 400 AND half = 1");
     assert_eq!(counted, [count(&table, filter, &options).await.unwrap().to_string()]);
-    // A report of the marks alone says what they know.
+    // A report of the index alone says what they know.
     let report = explain(&table, filter, &options).await.unwrap();
     assert!(report.leaves.iter().all(|leaf| leaf.reason.is_none() && leaf.rows.is_some()), "{report}");
 }
 
-/// A scan leaves these searches out; values that marks tell need no reading, so that they are worth it.
+/// A scan leaves these searches out; values that indexes tell need no reading, so that they are worth it.
 #[tokio::test]
 async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
     let (folder, session) = marked().await;
@@ -115,7 +115,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
-    // A thousand values are told by one core more slowly than two of them read the rows, `id` has no mark, and the other condition has to be evaluated for each row.
+    // A thousand values are told by one core more slowly than two of them read the rows, `id` has no index, and the other condition has to be evaluated for each row.
     for sql in [
         "SELECT sum(spread) FROM t WHERE half = 1",
         "SELECT sum(id), sum(spread) FROM t WHERE half = 1",
@@ -126,7 +126,7 @@ async fn groups_and_sums_are_made_of_the_marks_where_a_scan_would_read() {
         let (with, without) = both(&session, sql).await;
         assert_eq!(with, without, "{sql}");
     }
-    // A file that nobody has marked yet is read beside.
+    // A file that nobody has indexed yet is read beside.
     std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
     for sql in by_marks {
         let (plan, _) = ran(&session, sql).await;

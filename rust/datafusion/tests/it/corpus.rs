@@ -1,5 +1,5 @@
-//! The predicate corpus (`tests/corpus`), asked of [`LakemarkSession`] with the marks on, absent, half-built, stale and
-//! corrupted: the rows are those of the session that has the marks switched off, and as many as the corpus says.
+//! The predicate corpus (`tests/corpus`), asked of [`LakemarkSession`] with the index files on, absent, half-built, stale and
+//! corrupted: the rows are those of the session that has the indexes switched off, and as many as the corpus says.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ fn copy_files(folder: &Path, names: &[&str]) {
     }
 }
 
-/// Marks every `step`-th column of the folder's table.
+/// Indexes every `step`-th column of the folder's table.
 async fn mark(folder: &Path, step: usize) {
     mark_as(folder, step, &[Encoding::Equality]).await;
 }
@@ -135,15 +135,15 @@ async fn grouped(session: &LakemarkSession, column: &str, predicate: &str) -> Op
     Some(found)
 }
 
-/// The answers without marks.
+/// The answers without indexes.
 struct Expected {
     case: Case,
     ids: Option<Vec<i64>>,
-    /// One column by value, as [`grouped`] gives it. Every third is enough for the states of marks, of which each costs a run.
+    /// One column by value, as [`grouped`] gives it. Every third is enough for the states of indexes, of which each costs a run.
     by_value: Option<(String, Option<Vec<String>>)>,
 }
 
-/// What the untouched files answer with the marks switched off: asked once, as every state of marks has to answer the same.
+/// What the untouched files answer with the indexes switched off: asked once, as every state of indexes has to answer the same.
 async fn expected() -> &'static [Expected] {
     static EXPECTED: OnceCell<Vec<Expected>> = OnceCell::const_new();
     let ask = || async {
@@ -183,7 +183,7 @@ async fn check(folder: &Path) {
         let as_recorded = case.rows.is_none() || rows == case.rows;
         if found != *expected || count != rows.map(|rows| i64::try_from(rows).unwrap()) || !as_recorded {
             let sizes = (found.map(|found| found.len()), count, rows, case.rows);
-            wrong.insert(case.id.clone(), format!("{sizes:?} rows, counted, without marks, recorded: {}", case.sql));
+            wrong.insert(case.id.clone(), format!("{sizes:?} rows, counted, without indexes, recorded: {}", case.sql));
         }
     }
     assert!(wrong.is_empty(), "{} predicates: {wrong:#?}", wrong.len());

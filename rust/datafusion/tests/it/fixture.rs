@@ -85,7 +85,7 @@ pub async fn open(folder: &Path) -> Arc<Table> {
     Table::open(folder.to_str().unwrap(), TableOptions::default()).await.unwrap()
 }
 
-/// Marks the named columns.
+/// Indexes the named columns.
 pub async fn mark(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {

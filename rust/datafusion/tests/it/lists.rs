@@ -1,4 +1,4 @@
-//! Conditions on the elements of lists, with marks and without, also where changes are pending.
+//! Conditions on the elements of lists, with indexes and without, also where changes are pending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lakemark through DataFusion, end to end: files are written, marked and asked.
+//! Lakemark through DataFusion, end to end: files are written, indexed and asked.
 
 #![allow(
     clippy::unwrap_used,

@@ -291,7 +291,7 @@ async fn joins_narrow_a_scan_by_a_field() {
     assert_eq!(metric(&plan, "dynamic_rows_pruned"), 3 * FILE_ROWS - found);
 }
 
-/// Engines see a value where the struct is NULL; so it must stay with marks.
+/// Engines see a value where the struct is NULL; so it must stay with indexes.
 #[tokio::test]
 async fn a_required_field_of_an_optional_struct_is_what_the_engine_says() {
     let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! The scan operator: the same rows as without marks, read with less work.
+//! The scan operator: the same rows as without indexes, read with less work.
 
 use std::sync::Arc;
 

@@ -201,7 +201,7 @@ async fn a_lookup_is_read_and_counted_as_in_the_ordinary_plan() {
     assert!(shown.contains("full_filters=[t.id = Int64(1234)]") && shown.contains("LakemarkScanExec"), "{shown}");
     let shown = rows(&session, &format!("EXPLAIN ANALYZE {sql}")).await.join("\n");
     assert!(shown.contains("rows_certain=1") && shown.contains("files_pruned=1"), "{shown}");
-    // A file that no mark knows is scanned.
+    // A file that no index knows is scanned.
     write(&folder.path().join("part-9.parquet"), &batch(1_000));
     let (with, without) = both(&session, sql).await;
     assert_eq!((with.len(), &with), (2, &without));

@@ -135,7 +135,7 @@ async fn what_the_index_cannot_sum_is_read() {
     let session = session(folder.path()).await;
     // The mean of numbers that floats cannot tell apart depends on the order of the additions.
     check(&session, "SELECT avg(huge) FROM t", true).await;
-    // Sums of floats and of a column without marks are not asked of the index at all.
+    // Sums of floats and of a column without indexes are not asked of the index at all.
     for sql in ["SELECT sum(f) FROM t", "SELECT avg(f) FROM t WHERE tiny = 3", "SELECT sum(small), sum(tiny) FROM t"] {
         let (plan, _) = ran(&session, sql).await;
         assert_eq!(answering(&plan).len(), 0, "{sql}");
@@ -144,7 +144,7 @@ async fn what_the_index_cannot_sum_is_read() {
     }
 }
 
-/// Files that no mark covers are read, and added.
+/// Files that no index covers are read, and added.
 #[tokio::test]
 async fn uncovered_files_are_added_to_sums() {
     let folder = folder(2);
@@ -193,7 +193,7 @@ async fn slices_are_summed_by_their_bits() {
         "SELECT sum(id) FROM t WHERE id BETWEEN -5 AND 120000 AND v = 3",
         "SELECT g, sum(id), avg(id), count(*), count(id) FROM t GROUP BY g",
         "SELECT g % 2, sum(price), avg(price) FROM t GROUP BY 1",
-        // A scan would find these rows faster than marks do, which tell their sums without reading them.
+        // A scan would find these rows faster than indexes do, which tell their sums without reading them.
         "SELECT sum(v), count(*) FROM t WHERE g = 2 AND h = 0",
         "SELECT sum(v), count(v), count(*) FROM t WHERE g = 2 AND h = 1",
     ] {

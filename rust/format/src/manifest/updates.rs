@@ -68,7 +68,7 @@ pub struct ManifestRun {
     pub last_sequence: u64,
     /// Ranges of its rows that are in the data files already: ascending, apart from each other, not empty.
     pub migrated: Vec<(u32, u32)>,
-    /// What its keys were resolved to. A mark: lost, it is derived again.
+    /// What its keys were resolved to. An index: lost, it is derived again.
     pub resolution: Option<ManifestResolution>,
     /// The migration during which it was written, if some of its updates have two sets, one for as long as the migration is under way and
     /// one for afterwards; 0 if none has, or the migration was abandoned, so that the first set counts.

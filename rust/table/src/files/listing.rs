@@ -196,7 +196,7 @@ async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
 }
 
 /// What lies below the root. A local folder is walked without the hidden folders, so that listing costs the same however many
-/// marks lie beside the data; an object store lists a thousand objects at a request, whatever folders they are in.
+/// indexes lie beside the data; an object store lists a thousand objects at a request, whatever folders they are in.
 pub(crate) async fn objects(location: &Location) -> Result<Vec<ObjectMeta>> {
     let store = &location.object_store;
     if location.local.is_none() {

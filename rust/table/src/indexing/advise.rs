@@ -1,4 +1,4 @@
-//! What an index would take and save, told from a sample: the encoding that `auto` takes, and which marks to build.
+//! What an index would take and save, told from a sample: the encoding that `auto` takes, and which indexes to build.
 //!
 //! ```text
 //! row groups, evenly ─▶ sample ─▶ lakemark_index::bitmap::cost ─┬─▶ settle   at CREATE INDEX: encoding, reason, predicted bytes

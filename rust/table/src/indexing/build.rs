@@ -9,7 +9,7 @@
 //! form in bytes. A task knows the files that it is about by size and time, so that whoever runs it lists nothing. Tasks need not know of each other, may
 //! run twice and may fail: a segment that no manifest names is waste, which a vacuum removes.
 //!
-//! Touched files whose hashes prove that nothing changed keep their marks. Of the others, every row group is a unit of work: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
+//! Touched files whose hashes prove that nothing changed keep their indexes. Of the others, every row group is a unit of work: its columns are read and sorted by value on all cores. The sorted chunks of a group of files
 //! are merged into one segment per index; chunks beyond the memory limit wait in a temporary file.
 
 mod adopt;

@@ -6,7 +6,7 @@
 //!                  belongs to the version that a flush made of it
 //! ```
 //!
-//! Marks are those of today. What is needed and gone makes the version expired, and never a smaller answer. A folder has no
+//! Indexes are those of today. What is needed and gone makes the version expired, and never a smaller answer. A folder has no
 //! log of its own: files that others add to it, or take from it, count as they are now.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -153,7 +153,7 @@ async fn pin_delta(table: &BaseTable, version: u64) -> Result<Snapshot> {
     // Pending changes are no part of the version, so that nothing is lost where the store cannot tell of them.
     let manifest = match table.store.as_ref() {
         Some(store) => store.newest().await.and_then(|newest| newest.manifest).unwrap_or_else(|error| {
-            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
             None
         }),
         None => None,

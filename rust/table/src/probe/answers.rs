@@ -218,7 +218,7 @@ impl Answers {
                     segment = path,
                     reason,
                     problem = damage.problem,
-                    "a mark cannot be used; its files are scanned"
+                    "an index file cannot be used; its files are scanned"
                 );
                 for file in &question.files {
                     self.set(question.leaf, *file, Answer::Unknown(damage.reason));
@@ -289,7 +289,7 @@ impl Answers {
         self.leaves.iter().all(|answers| fits(answers.get(file)))
     }
 
-    /// Whether marks did for the file all that they can do: something was answered and nothing is missing or stale.
+    /// Whether index files did for the file all that they can do: something was answered and nothing is missing or stale.
     pub(crate) fn is_covered(&self, file: usize, rows_known: bool) -> bool {
         if self.leaves.is_empty() {
             return rows_known;

@@ -51,7 +51,7 @@ pub struct ColumnBounds {
 }
 
 impl Snapshot {
-    /// The bounds of some columns over the certain rows of a probe. Files that directories cannot tell are left out; marks
+    /// The bounds of some columns over the certain rows of a probe. Files that directories cannot tell are left out; indexes
     /// that are missing, stale or damaged never fail it.
     pub async fn bounds(&self, columns: &[BoundsRequest], files: &[FileProbe]) -> Result<Bounds> {
         let counter = Arc::new(ReadCounter::default());
@@ -66,7 +66,7 @@ impl Snapshot {
                         Ok(bounds) => found.extend(bounds),
                         Err(damage) => {
                             let (column, reason) = (&request.column, damage.reason.code());
-                            tracing::warn!(column, reason, problem = damage.problem, "a mark cannot be used");
+                            tracing::warn!(column, reason, problem = damage.problem, "an index file cannot be used");
                         }
                     }
                 }

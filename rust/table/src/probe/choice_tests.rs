@@ -187,7 +187,7 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
     assert_eq!(left_out(&both, &[spread(0.5)], &columns(4.0, 4.0)), [true]);
 }
 
-/// Marks that tell the values, too, need no reading, if no condition is left for the rows.
+/// Indexes that tell the values, too, need no reading, if no condition is left for the rows.
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let told = |milliseconds: f64| {

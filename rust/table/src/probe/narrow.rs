@@ -57,7 +57,7 @@ impl Answers {
         let asked: Vec<_> = stream::iter(0..asked.len())
             .map(|number| async move {
                 let question = asked.get(number)?;
-                // What is wrong with a mark that is not needed is for a verification to say.
+                // What is wrong with an index that is not needed is for a verification to say.
                 ask(store, question, counter, use_cache).await.ok().map(|found| (number, found))
             })
             .buffer_unordered(CONCURRENT_SEGMENTS)

@@ -169,7 +169,7 @@ async fn cover(
         Ok(opened) => opened,
         Err(damage) => {
             let (index, path, reason) = (&index.name, &segment.path, damage.reason.code());
-            tracing::warn!(index, segment = path, reason, problem = damage.problem, "a mark cannot be used");
+            tracing::warn!(index, segment = path, reason, problem = damage.problem, "an index file cannot be used");
             return None;
         }
     };

@@ -88,8 +88,8 @@ pub struct TallyPart {
 }
 
 impl Snapshot {
-    /// Counts the certain rows of a probe by the values of one column or of two. Files that cannot be told from marks alone
-    /// are left out; marks that are missing, stale or damaged never fail it.
+    /// Counts the certain rows of a probe by the values of one column or of two. Files that cannot be told from indexes alone
+    /// are left out; index files that are missing, stale or damaged never fail it.
     pub async fn tally(&self, request: &TallyRequest<'_>) -> Result<Tally> {
         let counter = Arc::new(ReadCounter::default());
         let mut tally = Tally { answered: request.files.iter().map(has_nothing).collect(), ..Tally::default() };
@@ -153,7 +153,7 @@ impl Tally {
                 Ok(None) => {}
                 Err(Damage { reason, problem, .. }) => {
                     let reason = reason.code();
-                    tracing::warn!(column = %columns, reason, problem, "a mark cannot be used; its files are scanned");
+                    tracing::warn!(column = %columns, reason, problem, "an index file cannot be used; its files are scanned");
                 }
             }
         }

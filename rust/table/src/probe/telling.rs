@@ -1,4 +1,4 @@
-//! Whether marks could tell the values of columns at all, of how many rows, and what that takes, before anything is searched.
+//! Whether indexes could tell the values of columns at all, of how many rows, and what that takes, before anything is searched.
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::files::footer::FooterCache;
 use crate::storage::location::{Location, STORE_FOLDER, TableFormat};
 use crate::store::Store;
 
-/// The data files of a table and the store of its marks.
+/// The data files of a table and the store of its indexes.
 #[derive(Debug)]
 pub(crate) struct BaseTable {
     pub location: Location,
@@ -57,18 +57,18 @@ impl BaseTable {
         match self.version {
             None => Ok(()),
             Some(version) => Err(Error::invalid(format!(
-                "{} was opened at version {version}, which can only be read; open it without a version to change it or its marks",
+                "{} was opened at version {version}, which can only be read; open it without a version to change it or its indexes",
                 self.location.text
             ))),
         }
     }
 
-    /// The store, of a table that can be changed and marked.
+    /// The store, of a table that can be changed and indexed.
     pub(crate) fn writable_store(&self) -> Result<&Arc<Store>> {
         self.check_open_for_changes()?;
         self.store.as_ref().ok_or_else(|| {
             Error::invalid(format!(
-                "{} is a glob or a single file, so the marks need a place of their own: give one with --store",
+                "{} is a glob or a single file, so the indexes need a place of their own: give one with --store",
                 self.location.text
             ))
         })

@@ -44,7 +44,7 @@ pub(crate) async fn is_same_data(
     }
     let was_young = is_young(&data_file.meta);
     let verdict = compare(snapshot, file, entry, &directory.column).await.unwrap_or_else(|error| {
-        tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its marks");
+        tracing::warn!(file = data_file.path, %error, "the file cannot be compared with its indexes");
         false
     });
     if was_young {

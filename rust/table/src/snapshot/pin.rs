@@ -362,7 +362,7 @@ pub(crate) async fn again_if_moved<T, F: Future<Output = Result<T>>>(pin: impl F
     pin().await
 }
 
-/// Law 5: marks that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
+/// Law 5: indexes that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
 pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
     let Some(store) = table.store.as_ref() else { return Ok(None) };
     let newest = match store.newest().await {
@@ -374,7 +374,7 @@ pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Mani
         Ok(None) if !may_have_updates(store).await? => return Ok(None),
         Ok(None) => None,
         Err(error) if !may_have_updates(store).await? => {
-            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the marks are not used");
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
             return Ok(None);
         }
         // What cannot be read now is not damaged: nobody shall restore what is there.
@@ -403,7 +403,7 @@ fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result
     let schemas = match manifest.schemas.iter().map(|bytes| schema::from_bytes(bytes)).collect::<Result<Vec<_>>>() {
         Ok(schemas) => schemas,
         Err(error) => {
-            tracing::warn!(reason = "segment_corrupt", %error, "the marks are not used");
+            tracing::warn!(reason = "segment_corrupt", %error, "the indexes are not used");
             return Ok(vec![FileMarks::default(); files.len()]);
         }
     };

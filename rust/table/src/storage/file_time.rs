@@ -2,7 +2,7 @@
 //! would differ.
 //!
 //! A file whose clock is fine is read when its moment has passed. One whose clock is coarse, or of which only that is known when it was
-//! modified, is remembered as *young*: its marks count where its fingerprints are the same, until a build compares them later.
+//! modified, is remembered as *young*: its indexes count where its fingerprints are the same, until a build compares them later.
 
 use std::time::{Duration, SystemTime};
 

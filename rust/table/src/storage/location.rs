@@ -61,7 +61,7 @@ pub(crate) struct Location {
     pub object_store: Arc<dyn ObjectStore>,
 }
 
-/// A folder of an object store: where the store of marks is.
+/// A folder of an object store: where the store of indexes is.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// For people.
@@ -176,7 +176,7 @@ impl Location {
         Ok(!listed.objects.is_empty())
     }
 
-    /// The store of marks that belongs to the table.
+    /// The store of indexes that belongs to the table.
     pub(crate) fn store_place(
         &self,
         store: Option<&str>,

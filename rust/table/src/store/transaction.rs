@@ -154,7 +154,7 @@ async fn look_for(store: &Store, segments: &[ManifestSegment]) -> Result<()> {
             Some(length) if length == segment.length => Ok(()),
             found => Err(Error::not_found(format!(
                 "{} bytes were written to {} of the store {}, where {}, so that nothing was committed. If the work took longer than a vacuum's \
-                 age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its marks with \
+                 age, a vacuum has removed them: try again. Otherwise a process that builds sees another store: put the table, or its indexes with \
                  the option `store`, on storage that all of them reach",
                 segment.length,
                 segment.path,

@@ -136,7 +136,7 @@ async fn discard(store: &Store, run: &ManifestRun) {
     }
 }
 
-/// Writes what a run was resolved to. It is a mark: without it, it is derived again.
+/// Writes what a run was resolved to. It is an index: without it, it is derived again.
 pub(crate) async fn resolution_of(
     store: &Store,
     level: &Level,

@@ -55,7 +55,7 @@ pub(crate) async fn publish(table: &Arc<UpdatableTable>) -> Result<PublishReport
     let begins = Arc::clone(table);
     let published = holding(lock.clone(), async move { publish_all(&begins, &places).await }).await??;
     if !published.files.is_empty() && !Snapshot::pin_base(&table.base).await?.indexes().is_empty() {
-        // Marks know files by their paths.
+        // Indexes know files by their paths.
         build_newest(table, BuildOptions::default()).await?;
     }
     Ok(PublishReport {

@@ -115,7 +115,7 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
     if let Some(of) = &run.resolution {
         match read_resolution(store, of, run).await {
             Ok(resolution) => take_resolution(&level, resolution, &changed),
-            // A mark: it is derived again.
+            // An index: it is derived again.
             Err(error) => tracing::warn!(run = run.path, %error, "the resolution of a run is derived again"),
         }
     }

@@ -1,4 +1,4 @@
-//! Touched files: the same bytes under another time keep their marks.
+//! Touched files: the same bytes under another time keep their indexes.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -116,7 +116,7 @@ async fn law_3_rows_of_a_deletion_vector_are_taken_out_before_any_predicate() {
     assert_eq!(snapshot.delta_version(), Some(1));
     let file = snapshot.files()[0].deleted.as_ref().unwrap();
     assert_eq!(file.iter().map(u64::from).collect::<Vec<_>>(), deleted);
-    // The marks cover physical rows, so that they still hold.
+    // The indexes cover physical rows, so that they still hold.
     let found = probe(&snapshot, &equals("k", 3)).await;
     let left: Vec<u32> = all.iter().copied().filter(|row| !deleted.contains(&u64::from(*row))).collect();
     assert_eq!(certain(&found.files[0]), left);
@@ -167,7 +167,7 @@ async fn a_log_is_read_again_only_if_it_has_changed() {
     let names: Vec<&str> = asked.iter().map(|operation| operation.rsplit_once('/').unwrap().1).collect();
     assert_eq!(names, ["00000000000000000000.json", "00000000000000000001.json"]);
     assert!(asked.iter().all(|operation| operation.starts_with("head ")), "{asked:?}");
-    // The marks are new, the log is not: it is not read, and the marks are seen.
+    // The indexes are new, the log is not: it is not read, and the indexes are seen.
     mark(&table).await;
     operations.clear();
     let marked = table.snapshot().await.unwrap();

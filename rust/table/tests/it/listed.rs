@@ -33,7 +33,7 @@ async fn snapshots_share_the_files_until_something_changes() {
     a_tick_later().await;
     let (first, second) = (table.snapshot().await.unwrap(), table.snapshot().await.unwrap());
     assert!(are_shared(&first, &second));
-    // A manifest: the same files with marks.
+    // A manifest: the same files with indexes.
     mark(&table).await;
     let marked = table.snapshot().await.unwrap();
     assert!(!are_shared(&first, &marked));

@@ -337,7 +337,7 @@ async fn advice_looks_into_structs() {
     for column in &columns {
         table.create_index(spec(column), false).await.unwrap();
     }
-    assert_eq!(table.advise(None).await.unwrap().marks.len(), 0, "fields that have a mark get no other");
+    assert_eq!(table.advise(None).await.unwrap().marks.len(), 0, "fields that have an index get no other");
 }
 
 /// Rows of maps: `k` as [`k_values`] has it, missing in every third row, and other entries.

@@ -155,7 +155,7 @@ async fn law_1_the_index_only_narrows() {
     assert_eq!(certain(&found.files[1]), rows_of(&k_values(5, 111), 3));
     assert_eq!(found.report.coverage, 1.0);
 
-    // Deleted marks: all is scanned, but for what the process remembers of them.
+    // Deleted index files: all is scanned, but for what the process remembers of them.
     let remembering = ProbeOptions { use_cache: true, ..ProbeOptions::default() };
     let first = table.snapshot().await.unwrap().probe(&predicate, &remembering).await.unwrap();
     assert!(first.report.index_reads > 0);
@@ -168,7 +168,7 @@ async fn law_1_the_index_only_narrows() {
     let again = open(folder.path()).await.snapshot().await.unwrap().probe(&predicate, &remembering).await.unwrap();
     assert_eq!(again.files, first.files);
     assert_eq!(again.report.index_reads, 0);
-    // What is remembered is of the marks, not of the data: a file that is replaced now is scanned.
+    // What is remembered is of the indexes, not of the data: a file that is replaced now is scanned.
     write(&folder.path().join("f0001.parquet"), &batch(7, 113));
     let again = table.snapshot().await.unwrap().probe(&predicate, &remembering).await.unwrap();
     assert_eq!((&again.files[0], &again.files[1]), (&first.files[0], &FileProbe::Unknown));

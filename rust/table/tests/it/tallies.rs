@@ -1,4 +1,4 @@
-//! Counts by value and bounds from marks, against a look at every value.
+//! Counts by value and bounds from indexes, against a look at every value.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -78,7 +78,7 @@ async fn an_index_dropped_while_it_is_built_leaves_nothing_behind() {
     mark(&table).await;
     let snapshot = table.snapshot().await.unwrap();
     table.drop_index("k_bitmap", false).await.unwrap();
-    // A reader of the older snapshot loses its marks, not its answer.
+    // A reader of the older snapshot loses its indexes, not its answer.
     let found = probe(&snapshot, &equals("k", 3)).await;
     assert_eq!(found.files.len(), 2);
     assert_eq!(table.build(BuildOptions::default()).await.unwrap_err().kind(), ErrorKind::NotFound);

@@ -1,4 +1,4 @@
-//! Random differential testing: whatever is asked of a marked table, the answer with the marks is the answer without them. Where
+//! Random differential testing: whatever is asked of an indexed table, the answer with the indexes is the answer without them. Where
 //! changes are pending, the answer without is that of a table whose data files have them.
 //!
 //! A *trial* is one predicate in one statement. A table is made from its seed alone and serves [`TRIALS_PER_TABLE`] trials,
@@ -55,7 +55,7 @@ pub struct Summary {
     pub empty: u64,
     /// Passed trials whose answer is about every row of the table.
     pub whole: u64,
-    /// Trials that were lookups, which the session with the marks hardly plans.
+    /// Trials that were lookups, which the session with the indexes hardly plans.
     pub lookups: u64,
     /// Passed trials with an answer beside an error, which is right for reasons that [`joins`] has.
     pub spared: u64,
@@ -149,7 +149,7 @@ fn alone<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Two sessions over one table: one uses the marks, the other does not.
+/// Two sessions over one table: one uses the indexes, the other does not.
 struct Pair {
     marked: LakemarkSession,
     unmarked: LakemarkSession,
@@ -185,7 +185,7 @@ impl Pair {
         (ask(&self.marked, shape, &sql).await, ask(&self.unmarked, shape, &sql).await)
     }
 
-    /// The answer without the marks, if the one with them agrees with it.
+    /// The answer without the indexes, if the one with them agrees with it.
     async fn agreed(&self, shape: &Shape, tree: &Tree) -> Option<Answer> {
         let (marked, unmarked) = self.ask(shape, tree).await;
         if !same(shape, &marked, &unmarked) {
@@ -197,7 +197,7 @@ impl Pair {
         marked.is_part_of(&all, *limit).then_some(unmarked)
     }
 
-    /// Whether the session with the marks takes a statement for a lookup: its condition is in no plan then.
+    /// Whether the session with the indexes takes a statement for a lookup: its condition is in no plan then.
     async fn looks_up(&self, shape: &Shape, tree: &Tree) -> bool {
         let Ok(frame) = self.marked.sql(&shape.sql(tree)).await else { return false };
         !matches!(shape, Shape::Count) && !frame.logical_plan().display_indent().to_string().contains("Filter")
@@ -268,7 +268,7 @@ async fn report(pair: &Pair, table: &RandomTable, seed: u64, trial: u64, shape: 
     }
     let (marked, unmarked) = pair.ask(&shape, &smallest).await;
     println!(
-        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  marks on:  {marked}\n  marks off: {unmarked}\n  again: make fuzz NAME=queries SEED={seed} TRIAL={trial}",
+        "DIFFERENCE seed {seed} trial {trial}\n  table: {}\n  asked: {}\n  cut down: {}\n  indexes on:  {marked}\n  indexes off: {unmarked}\n  again: make fuzz NAME=queries SEED={seed} TRIAL={trial}",
         table.description,
         shape.sql(tree),
         shape.sql(&smallest),

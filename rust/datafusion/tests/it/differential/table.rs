@@ -1,4 +1,4 @@
-//! A random table on disk, and its marks.
+//! A random table on disk, and its indexes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::column::{Column, Home, STRUCT, Types, pick};
 use super::delta::{Log, delta_type, stored};
 use super::pending::{self, Twin};
 
-/// A random table: its columns, and the folder that holds its files and its marks.
+/// A random table: its columns, and the folder that holds its files and its indexes.
 pub struct RandomTable {
     /// The columns after `id`, which counts the rows.
     pub columns: Vec<Column>,
@@ -65,7 +65,7 @@ pub struct Manner<'a> {
 /// Rows of each file that predicates may aim at.
 const SAMPLES_PER_FILE: usize = 24;
 
-/// How much of the table its marks know.
+/// How much of the table its indexes know.
 #[derive(Clone, Copy, Debug)]
 enum Coverage {
     /// Every file.
@@ -91,12 +91,12 @@ struct Part {
 }
 
 impl RandomTable {
-    /// Writes and marks the table of a seed.
+    /// Writes and indexes the table of a seed.
     pub async fn create(seed: u64) -> Self {
         Self::create_as(seed, &Manner { like: &[], smaller: 1, is_flat: false, is_common: false }).await
     }
 
-    /// Writes and marks the table of a seed, in a manner.
+    /// Writes and indexes the table of a seed, in a manner.
     pub async fn create_as(seed: u64, manner: &Manner<'_>) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         // Dice of their own: where values are changes nothing else about the table.
@@ -142,7 +142,7 @@ impl RandomTable {
             samples.extend(part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path()));
         }
         if matches!(coverage, Coverage::Stale) {
-            // Other rows under the same name: what the marks are about to describe will be gone.
+            // Other rows under the same name: what the indexes are about to describe will be gone.
             for part in late_parts {
                 part.write(&columns, list.as_ref(), [&mut rng, &mut dice, &mut of_lists], folder.path());
             }
@@ -189,7 +189,7 @@ impl RandomTable {
         Self { columns, list, samples, rows, description, folder, twin }
     }
 
-    /// Where rows are as they should be without any mark and with nothing pending.
+    /// Where rows are as they should be without any index and with nothing pending.
     pub fn plain_location(&self) -> &Path {
         self.twin.as_ref().map_or(self.folder.path(), |twin| twin.folder.path())
     }
@@ -322,7 +322,7 @@ fn random_validity(rng: &mut StdRng, rows: usize) -> BooleanArray {
     (0..rows).map(|_| Some(rng.random_bool(share))).collect()
 }
 
-/// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be marked in an empty folder.
+/// Declares indexes of any encoding on some columns and builds them; returns the columns. Nothing can be indexed in an empty folder.
 async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) -> Vec<String> {
     let share = *pick(rng, &[1.0, 1.0, 0.6, 0.3]);
     let files_per_segment = *pick(rng, &["1", "2", "16"]);
@@ -422,7 +422,7 @@ fn describe(columns: &[Column], parts: &[Part], coverage: Coverage, marked: &[St
         })
         .collect();
     format!(
-        "columns: {}; files: {}; marks: {coverage:?} on [{}]",
+        "columns: {}; files: {}; indexes: {coverage:?} on [{}]",
         columns.join(", "),
         parts.join(", "),
         marked.join(", ")

@@ -1,4 +1,4 @@
-//! Which marks to build, which nothing uses, and which order of the data would help.
+//! Which indexes to build, which nothing uses, and which order of the data would help.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,9 @@ use crate::values::fields::indexable;
 
 /// Rows of the pages that a hint suggests.
 const SMALL_PAGE_ROWS: f64 = 2_000.0;
-/// A mark is proposed if it saves this part of what the queries read.
+/// An index is proposed if it saves this part of what the queries read.
 const WORTH: f64 = 0.01;
-/// Another layout is worth a word if it saves this part of what the queries read with all marks.
+/// Another layout is worth a word if it saves this part of what the queries read with all indexes.
 const LAYOUT_WORTH: f64 = 0.2;
 
 /// A query with its conditions weighed.
@@ -160,12 +160,12 @@ impl Advisor<'_> {
         self.queries.iter().zip(reads).map(|(weighed, bytes)| weighed.query.weight * bytes).sum()
     }
 
-    /// Columns that a search or an aggregate could ask a mark of.
+    /// Columns that a search or an aggregate could ask an index of.
     fn columns_asked(&self) -> BTreeSet<String> {
         self.queries.iter().flat_map(|weighed| weighed.query.indexed_columns()).collect()
     }
 
-    /// Takes the mark that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
+    /// Takes the index that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
     fn proposals(&self, marks: &mut BTreeMap<String, Mark>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
         let open = self.columns.keys().filter(|column| !indexed.contains(column));
         let mut open: Vec<(Mark, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
@@ -201,7 +201,7 @@ impl Advisor<'_> {
         proposals
     }
 
-    /// The mark that a column would get.
+    /// The index that a column would get.
     fn candidate(&self, name: &str) -> Option<(Mark, Proposal)> {
         let column = self.columns.get(name)?;
         if let Some(Better { kind, reason, bytes, values }) = &column.better {

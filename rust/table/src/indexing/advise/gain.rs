@@ -1,4 +1,4 @@
-//! What a query reads, with some marks and without.
+//! What a query reads, with some indexes and without.
 //!
 //! ```text
 //! without   columns of conditions and output × the part of the pages that zone maps leave
@@ -62,7 +62,7 @@ impl Column {
     }
 }
 
-/// A mark that exists or could.
+/// An index that exists or could.
 pub(super) struct Mark {
     /// By which its reads are predicted.
     encoding: Encoding,
@@ -126,13 +126,13 @@ impl Costs<'_> {
         columns.into_iter().filter_map(|column| self.parquet.get(column)).map(|bytes| *bytes as f64).sum()
     }
 
-    /// What a search of the marks for a condition reads; none if they cannot answer it.
+    /// What a search of the indexes for a condition reads; none if they cannot answer it.
     fn search(&self, condition: &Condition, marks: &BTreeMap<String, Mark>) -> Option<f64> {
         let searches = condition.searches.as_ref()?;
         searches.iter().map(|(column, shape)| Some(marks.get(column)?.search(*shape))).sum()
     }
 
-    /// Bytes that a query reads without marks.
+    /// Bytes that a query reads without indexes.
     pub(super) fn scan(&self, query: &QueryUse, conditions: &[Condition]) -> f64 {
         let columns = query.output.iter().chain(conditions.iter().flat_map(|condition| &condition.columns));
         self.parquet_bytes(columns) * self.zones(conditions)
@@ -146,7 +146,7 @@ impl Costs<'_> {
         conditions.iter().filter_map(zone).fold(1.0, f64::min)
     }
 
-    /// Bytes that a query reads with these marks, at least.
+    /// Bytes that a query reads with these indexes, at least.
     pub(super) fn with(&self, query: &QueryUse, conditions: &[Condition], marks: &BTreeMap<String, Mark>) -> f64 {
         let mut best = self.scan(query, conditions);
         let mut answered: Vec<(&Condition, f64)> =

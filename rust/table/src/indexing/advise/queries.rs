@@ -15,14 +15,14 @@ pub struct QueryUse {
     pub conditions: Vec<ConditionUse>,
     /// Columns whose values it needs.
     pub output: Vec<String>,
-    /// It only counts, groups or takes extremes, which marks can answer.
+    /// It only counts, groups or takes extremes, which indexes can answer.
     pub aggregated: bool,
     /// How much it counts.
     pub weight: f64,
 }
 
 impl QueryUse {
-    /// Columns and fields that a mark could answer something about.
+    /// Columns and fields that an index could answer something about.
     pub(super) fn indexed_columns(&self) -> Vec<String> {
         let conditions = self.conditions.iter().flat_map(|condition| &condition.columns);
         let leaves = self.conditions.iter().flat_map(|condition| condition.predicate.leaves());

@@ -9,7 +9,7 @@ const SHOWN: usize = 20;
 /// Characters of a query that are shown.
 const TEXT: usize = 60;
 
-/// Which marks to build, and what they would save.
+/// Which indexes to build, and what they would save.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Advice {
     /// Rows of the table.
@@ -18,19 +18,19 @@ pub struct Advice {
     pub sampled_rows: u64,
     /// Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
     pub queries: u64,
-    /// Marks to build, the one that saves most first, each beside those before it.
+    /// Indexes to build, the one that saves most first, each beside those before it.
     pub marks: Vec<Proposal>,
     /// Indexes that nothing in the queries can use.
     pub unused: Vec<String>,
     /// Other layouts of the data that would save much.
     pub layout: Vec<LayoutHint>,
-    /// What each query reads now and with the marks proposed.
+    /// What each query reads now and with the indexes proposed.
     pub gains: Vec<QueryGain>,
     /// Queries that could not be looked at.
     pub problems: Vec<QueryProblem>,
 }
 
-/// A mark to build.
+/// An index to build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Proposal {
     /// Its column.
@@ -56,7 +56,7 @@ pub struct Proposal {
 pub struct LayoutHint {
     /// What to change.
     pub change: String,
-    /// Bytes that all queries read with all marks.
+    /// Bytes that all queries read with all indexes.
     pub bytes_now: u64,
     /// The same with the change.
     pub bytes_after: u64,
@@ -77,7 +77,7 @@ pub struct QueryGain {
     pub text: String,
     /// Bytes that it reads, predicted.
     pub bytes_now: u64,
-    /// The same with the marks proposed.
+    /// The same with the indexes proposed.
     pub bytes_after: u64,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Advice {
         };
         writeln!(f, "{of}, {} rows of which {} were read to predict", self.rows, self.sampled_rows)?;
         if self.marks.is_empty() {
-            writeln!(f, "\nno further mark would save enough to be worth its bytes")?;
+            writeln!(f, "\nno further index would save enough to be worth its bytes")?;
         } else {
             writeln!(f, "\nmarks to build:")?;
             let mark = |mark: &Proposal| {
@@ -117,7 +117,7 @@ impl fmt::Display for Advice {
             write_table(f, &head, &self.marks.iter().map(mark).collect::<Vec<_>>())?;
         }
         if !self.gains.is_empty() {
-            writeln!(f, "\nqueries, MB read now and with these marks:")?;
+            writeln!(f, "\nqueries, MB read now and with these indexes:")?;
             let gain = |gain: &QueryGain| {
                 let text = gain.text.chars().take(TEXT).collect();
                 vec![gain.line.to_string(), text, megabytes(gain.bytes_now), megabytes(gain.bytes_after)]

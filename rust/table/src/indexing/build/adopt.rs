@@ -1,4 +1,4 @@
-//! Data files that were touched and not changed: their marks go on under the new time or tag.
+//! Data files that were touched and not changed: their indexes go on under the new time or tag.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ async fn is_made_from(
                 segment = segment.path,
                 reason = damage.reason.code(),
                 problem = damage.problem,
-                "a mark cannot be used; its touched files are indexed again"
+                "an index file cannot be used; its touched files are indexed again"
             );
             return false;
         }

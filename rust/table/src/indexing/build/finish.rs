@@ -88,7 +88,7 @@ fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
     Ok(())
 }
 
-/// The paths of data files that are still what the tasks read. The others were replaced since: their marks would be of no use, and would take the
+/// The paths of data files that are still what the tasks read. The others were replaced since: their indexes would be of no use, and would take the
 /// place of those that somebody else may have made of the new ones.
 async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<String>> {
     let context = &Context::new(table, &BuildOptions::default())?;

@@ -163,7 +163,7 @@ async fn check_store(store: &Arc<Store>, planned: &Manifest) -> Result<()> {
     }
     Err(Error::not_found(format!(
         "the store {} lacks the manifest {} where a task of the build runs (the newest there is {newest}): all processes that build must see \
-         the same store; put the table, or its marks with the option `store`, on storage that all of them reach",
+         the same store; put the table, or its indexes with the option `store`, on storage that all of them reach",
         store.text(),
         planned.number
     )))

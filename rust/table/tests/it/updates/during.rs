@@ -103,13 +103,13 @@ async fn merge(table: &Arc<Table>) {
     assert!(runs.iter().any(|run| run.passes == 2), "{runs:?}");
 }
 
-/// Rows of the keys that were changed, by whoever has the table open and by others, with marks and without.
+/// Rows of the keys that were changed, by whoever has the table open and by others, with indexes and without.
 async fn seen(table: &Arc<Table>, root: &Path) -> [Option<Row>; 4] {
     let of = |rows: BTreeMap<i64, Row>| [5, 30, 6, 7].map(|key| rows.get(&key).cloned());
     let first = of(rows(table).await);
     assert_eq!(of(rows(&*open(root).await).await), first, "by another process");
     std::fs::remove_dir_all(root.join("_lakemark/marks")).ok();
-    assert_eq!(of(rows(&*open(root).await).await), first, "without marks");
+    assert_eq!(of(rows(&*open(root).await).await), first, "without indexes");
     first
 }
 

@@ -51,7 +51,7 @@ async fn runs_without_a_key_are_not_read_for_it() {
     assert_eq!(touched.len(), 1, "{touched:?}");
 }
 
-/// A filter is a part of a mark: without it runs are looked into, and the answer is the same.
+/// A filter is a part of an index: without it runs are looked into, and the answer is the same.
 #[tokio::test]
 async fn lost_filters_cost_reads_and_no_rows() {
     let folder = folder();

@@ -13,7 +13,7 @@ use super::overtaken::counted;
 use super::{batch, keys, make};
 use crate::layer::{Layer, Log, Lost};
 
-/// A Delta table in an object store, with its marks and changes in a local store.
+/// A Delta table in an object store, with its indexes and changes in a local store.
 struct Remote {
     memory: Arc<dyn ObjectStore>,
     store: tempfile::TempDir,

@@ -339,7 +339,7 @@ async fn keys_that_tell_no_rows_apart_are_refused() {
     assert!(error.to_string().contains("local file system"), "{error}");
 }
 
-/// Law 5: marks may be lost, updates may not.
+/// Law 5: indexes may be lost, updates may not.
 #[tokio::test]
 async fn law_5_damaged_updates_are_errors_and_damaged_marks_are_not() {
     let folder = folder();

@@ -86,7 +86,7 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
         assert_eq!(rows(table).await, expected);
         let snapshot = table.snapshot().await.unwrap();
         assert!(snapshot.files().iter().all(|file| !file.path.starts_with("_lakemark")));
-        // Published files have marks.
+        // Published files have indexes.
         let found = probe(&snapshot, &equals("k", 2)).await;
         assert_eq!(found.report.files_unknown, 0);
         assert_eq!(snapshot.indexes()[0].coverage, 1.0);

@@ -24,11 +24,11 @@ fn without_marks(path: &std::path::Path) {
     }
 }
 
-/// The rows of a table that is marked, and of the same without its marks.
+/// The rows of a table that is indexed, and of the same without its indexes.
 async fn rows_with_and_without_marks(path: &std::path::Path) -> BTreeMap<i64, super::Row> {
     let with = rows(&*open(path).await).await;
     without_marks(path);
-    assert_eq!(rows(&*open(path).await).await, with, "without marks");
+    assert_eq!(rows(&*open(path).await).await, with, "without indexes");
     with
 }
 

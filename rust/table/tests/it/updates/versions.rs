@@ -55,7 +55,7 @@ async fn a_version_of_a_folder_has_the_changes_of_its_runs() {
         let snapshot = old.snapshot().await.unwrap();
         assert_eq!(snapshot.manifest_number(), Some(*version));
     }
-    // Without any mark it is the same.
+    // Without any index it is the same.
     std::fs::remove_dir_all(folder.path().join("_lakemark/marks")).unwrap();
     for (version, expected) in &expected {
         assert_eq!(rows(&at(folder.path(), *version).await.unwrap()).await, *expected, "version {version}");
@@ -172,7 +172,7 @@ async fn a_version_of_a_delta_table_is_deltas() {
         assert_eq!(snapshot.delta_version(), Some(version));
         assert_eq!(snapshot.files().iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), files);
         let found = probe(&snapshot, &equals("k", 3)).await;
-        // Marks are used for the files that they cover: a.parquet was gone when they were built.
+        // Indexes are used for the files that they cover: a.parquet was gone when they were built.
         let unknown = u64::from(version < 2);
         assert_eq!(found.report.files_unknown, unknown, "version {version}");
     }

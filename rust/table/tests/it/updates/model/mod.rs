@@ -3,7 +3,7 @@
 //! ```text
 //! expected   base       what the data files have for those who know nothing of Lakemark
 //!            pending    for each key a row, its absence, or columns that are set
-//! ours       changes, staged rows, flushes, builds, compactions, migrations, publications, vacuums, held snapshots, lost marks
+//! ours       changes, staged rows, flushes, builds, compactions, migrations, publications, vacuums, held snapshots, lost indexes
 //! others     rows       append, overwrite, delete by files and by vectors, merge, optimize
 //!            schema     add (first, too), drop, rename, reorder columns
 //!            restore    a Delta table goes back to an older version
@@ -31,10 +31,10 @@
 //! * The store of a Delta table that was dropped and made anew is an error of a kind as long as something is pending in it.
 //! * A killed process leaves the rows as they were. Which keys it migrated is not known to the model, so that others leave pending keys
 //!   alone until the next whole migration.
-//! * Marks may be lost or damaged at any time.
+//! * Index files may be lost or damaged at any time.
 //!
 //! Rows are compared after one to five operations, after whatever moves or loses something and after each neighbour; by another process,
-//! with marks and without, every 200 operations. Every migration is compared with what the data files then have by the log or the folder.
+//! with indexes and without, every 200 operations. Every migration is compared with what the data files then have by the log or the folder.
 //! `LAKEMARK_MODEL_NEIGHBOURS` names classes of others, `-name` all but one, `none`, `all`. Two more classes are for what we do and look
 //! at: `slices` (of the key range are migrated), `leaks` (a refused call leaves no run).
 

@@ -112,22 +112,22 @@ impl Trial {
         "compact"
     }
 
-    /// Segments and resolutions are marks, which may be lost or damaged at any time.
+    /// Segments and resolutions are index files, which may be lost or damaged at any time.
     pub fn lose_marks(&mut self) -> &'static str {
         let folder = self.root().join("_lakemark/marks");
         self.has_lost_marks = true;
         if self.random.random_bool(0.3) {
             fs::remove_dir_all(folder).ok();
-            return "all marks lost";
+            return "all indexes lost";
         }
         for file in files_below(&folder) {
             match self.random.random_range(0..4) {
                 0 => fs::remove_file(file).unwrap(),
-                1 => fs::write(file, b"no mark at all").unwrap(),
+                1 => fs::write(file, b"no index at all").unwrap(),
                 _ => {}
             }
         }
-        "marks lost or damaged"
+        "index files lost or damaged"
     }
 
     /// A vacuum some time later, as if whatever is held now had been taken just before.
@@ -169,7 +169,7 @@ impl Trial {
         }
     }
 
-    /// Rows as others see them who share nothing with us, with marks and without.
+    /// Rows as others see them who share nothing with us, with indexes and without.
     pub async fn check_apart(&mut self) {
         self.reader = Reader::default();
         let snapshot = open(self.folder.path()).await.snapshot().await.unwrap();

@@ -35,7 +35,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A catalog of tables with marks: {@code spark.sql.catalog.lm=io.lakemark.spark.LakemarkCatalog}.
+ * A catalog of tables with indexes: {@code spark.sql.catalog.lm=io.lakemark.spark.LakemarkCatalog}.
  *
  * <p>A table has one of three names:
  *
@@ -173,7 +173,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     return LakemarkOptions.of(all);
   }
 
-  /** Gives a name to data that are there; {@code option.store} may name the place of the marks. */
+  /** Gives a name to data that are there; {@code option.store} may name the place of the indexes. */
   @Override
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
@@ -239,7 +239,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
             + " change its path or options");
   }
 
-  /** Forgets a name that {@code CREATE TABLE} gave. Data and marks stay. */
+  /** Forgets a name that {@code CREATE TABLE} gave. Data and indexes stay. */
   @Override
   public boolean dropTable(Identifier table) {
     if (table.name().indexOf('/') >= 0) {

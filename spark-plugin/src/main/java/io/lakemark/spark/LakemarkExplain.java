@@ -20,7 +20,7 @@ import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What a query reads of marked tables, for people. Public, because Python calls it. */
+/** What a query reads of indexed tables, for people. Public, because Python calls it. */
 public final class LakemarkExplain {
   private final Map<Scan, ObjectNode> found = new IdentityHashMap<>();
   private final ArrayNode scans = Json.list();

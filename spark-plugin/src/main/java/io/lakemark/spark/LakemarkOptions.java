@@ -12,8 +12,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The options of a read.
  *
  * @param path a folder, file, glob or Delta table
- * @param store where the marks are, or null for {@code _lakemark/} beside the data
- * @param useIndex whether marks are used at all
+ * @param store where the indexes are, or null for {@code _lakemark/} beside the data
+ * @param useIndex whether indexes are used at all
  * @param version the version that is read, or {@link #NEWEST}
  */
 public record LakemarkOptions(String path, String store, boolean useIndex, long version)

@@ -18,8 +18,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <ul>
  *   <li>{@code path}: a folder, file, glob or Delta table;
- *   <li>{@code store}: where the marks are, if not in {@code _lakemark/} beside the data;
- *   <li>{@code use_index}: {@code false} reads as if there were no marks;
+ *   <li>{@code store}: where the indexes are, if not in {@code _lakemark/} beside the data;
+ *   <li>{@code use_index}: {@code false} reads as if there were no indexes;
  *   <li>{@code version}: the version to read; of a Delta table Delta's, else the number of a
  *       manifest, as {@code lakemark history} lists them;
  *   <li>{@code operation}: what a write does with its rows, {@code insert} if nothing is said,

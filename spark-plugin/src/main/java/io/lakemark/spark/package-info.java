@@ -22,7 +22,7 @@
  * </ul>
  *
  * <p>Options: {@code path} (a folder, a file, a glob or a Delta table) and {@code store} (where the
- * marks are, if not in {@code _lakemark/} beside the data). Configuration that a session needs:
+ * indexes are, if not in {@code _lakemark/} beside the data). Configuration that a session needs:
  * {@code spark.jars} (or {@code spark.driver.extraClassPath}) naming the jar of this module;
  * nothing else. The system property {@code lakemark.native.path} names a native library to load
  * instead of the one in the jar.

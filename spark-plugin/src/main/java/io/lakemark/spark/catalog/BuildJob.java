@@ -19,7 +19,7 @@ import scala.runtime.AbstractFunction2;
 import scala.runtime.BoxedUnit;
 
 /**
- * A build of marks as a job of Spark's: the driver plans, one task writes one group of segments,
+ * A build of indexes as a job of Spark's: the driver plans, one task writes one group of segments,
  * and the driver commits all of them at once.
  *
  * <p>Tasks need not know of each other. What is left of those that fail, or that Spark runs twice,

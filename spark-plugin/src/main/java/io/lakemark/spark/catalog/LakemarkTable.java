@@ -38,7 +38,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A table of Parquet files, or a Delta table, with its marks. Holds nothing native: each query pins
+ * A table of Parquet files, or a Delta table, with its indexes. Holds nothing native: each query pins
  * its own state.
  */
 public final class LakemarkTable
@@ -181,7 +181,7 @@ public final class LakemarkTable
   }
 
   private JsonNode change(String verb, Map<String, Object> arguments) {
-    checkIsNewest("its marks");
+    checkIsNewest("its indexes");
     return Maintenance.run(options, verb, arguments);
   }
 

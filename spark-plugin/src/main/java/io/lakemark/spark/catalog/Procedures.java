@@ -28,13 +28,13 @@ public final class Procedures {
   static {
     define(
         "verify",
-        "Derives every mark from the data again and compares.",
+        "Derives every index file from the data again and compares.",
         "",
         "index STRING, files_ok BIGINT, damaged BIGINT, stale BIGINT, problems ARRAY<STRING>",
         report -> objects(report.get("indexes"), Procedures::verdict));
     define(
         "advise",
-        "Says which marks would save most, by a sample of each column.",
+        "Says which indexes would save most, by a sample of each column.",
         "",
         "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
             + " predicted_bytes BIGINT, saved_bytes BIGINT",

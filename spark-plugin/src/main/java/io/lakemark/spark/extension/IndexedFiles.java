@@ -19,7 +19,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Finds the marks of the tables that a scan reads, and asks them. */
+/** Finds the indexes of the tables that a scan reads, and asks them. */
 final class IndexedFiles {
   /** The setting that allows versions of Spark that this was not tested on. */
   static final String UNTESTED_SPARK = "spark.lakemark.untested_spark";
@@ -34,7 +34,7 @@ final class IndexedFiles {
 
   private static final String EXECUTION_ID = "spark.sql.execution.id";
 
-  /** The folder of marks beside the data. */
+  /** The folder of indexes beside the data. */
   private static final String BESIDE = "_lakemark";
 
   private final SparkSession session;
@@ -45,14 +45,14 @@ final class IndexedFiles {
     this.memory = memory;
   }
 
-  /** Whether the session wants marks to be used, and reads columns by their names. */
+  /** Whether the session wants indexes to be used, and reads columns by their names. */
   boolean isOn() {
     return session.conf().get(USE_INDEX, "true").equalsIgnoreCase("true")
         && !session.conf().get(FIELD_IDS, "false").equalsIgnoreCase("true");
   }
 
   /**
-   * Asks the marks of all tables below these paths; nothing if there are none, or if they rule
+   * Asks the indexes of all tables below these paths; nothing if there are none, or if they rule
    * nothing out.
    */
   Optional<PrunedFiles> prune(Seq<Path> paths, ScanFilter filter) {
@@ -84,7 +84,7 @@ final class IndexedFiles {
         RowGroupSelection.of(table.text(), table.store(), filter.request(), filter.columns());
     if (filter.request().isPresent()) {
       LOG.info(
-          "Lakemark: the marks of {} rule out {} of {} row groups",
+          "Lakemark: the indexes of {} rule out {} of {} row groups",
           table.text(),
           choice.rowGroupsSkipped(),
           choice.rowGroupsTotal());
@@ -111,7 +111,7 @@ final class IndexedFiles {
         table.text());
   }
 
-  /** The tables that have marks and could have files below these paths. */
+  /** The tables that have indexes and could have files below these paths. */
   private Set<IndexedRoot> tables(Seq<Path> paths) {
     Configuration hadoop = session.sparkContext().hadoopConfiguration();
     Set<Path> seen = new LinkedHashSet<>();

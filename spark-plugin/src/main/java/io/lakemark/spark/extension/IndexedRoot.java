@@ -3,10 +3,10 @@ package io.lakemark.spark.extension;
 import org.apache.hadoop.fs.Path;
 
 /**
- * A table that has marks.
+ * A table that has indexes.
  *
  * @param root its folder, as a URL
- * @param store where its marks are, or null for beside the data
+ * @param store where its indexes are, or null for beside the data
  */
 record IndexedRoot(Path root, String store) {
   /** The path as people write it. */

@@ -21,8 +21,8 @@ import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Plans scans of Parquet files that have marks: Spark's own strategy does it, over the same files
- * without those that the marks rule out.
+ * Plans scans of Parquet files that have indexes: Spark's own strategy does it, over the same files
+ * without those that the indexes rule out.
  *
  * <p>A strategy and no rule of the optimizer, so that the optimizer, the cache and everything else
  * that compares logical plans sees the relation that the user named.
@@ -54,10 +54,10 @@ final class IndexedScanStrategy extends SparkStrategy {
       }
     } catch (LinkageError e) {
       memory.setBroken();
-      LOG.warn("Lakemark's marks are not used: Spark {} has other classes", session.version(), e);
+      LOG.warn("Lakemark's indexes are not used: Spark {} has other classes", session.version(), e);
     } catch (RuntimeException e) {
       if (memory.addWarned(String.valueOf(e.getMessage()))) {
-        LOG.warn("Lakemark's marks are not used for a scan, which goes on without them", e);
+        LOG.warn("Lakemark's indexes are not used for a scan, which goes on without them", e);
       }
     }
     return none();
@@ -68,7 +68,7 @@ final class IndexedScanStrategy extends SparkStrategy {
     return (Seq<SparkPlan>) (Seq<?>) scala.collection.immutable.Nil$.MODULE$;
   }
 
-  /** The same plan over the files that the marks leave; nothing if they have nothing to say. */
+  /** The same plan over the files that the indexes leave; nothing if they have nothing to say. */
   private Optional<LogicalPlan> withIndexedFiles(LogicalPlan plan) {
     Option<Tuple4<Seq<NamedExpression>, Seq<Expression>, Seq<Expression>, LogicalPlan>> operation =
         ScanOperation$.MODULE$.unapply(plan);
@@ -103,7 +103,7 @@ final class IndexedScanStrategy extends SparkStrategy {
     }
     if (memory.addWarned(version)) {
       LOG.warn(
-          "Lakemark's marks are not used: this was not tested on Spark {}; {}=true uses them",
+          "Lakemark's indexes are not used: this was not tested on Spark {}; {}=true uses them",
           version,
           IndexedFiles.UNTESTED_SPARK);
     }

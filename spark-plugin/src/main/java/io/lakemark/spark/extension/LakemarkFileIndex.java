@@ -49,7 +49,7 @@ final class LakemarkFileIndex implements FileIndex {
       }
       return CollectionConverters.asScala(left).toSeq();
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("Lakemark's marks are not used for a scan, which reads all files", e);
+      LOG.warn("Lakemark's indexes are not used for a scan, which reads all files", e);
       return folders;
     }
   }

@@ -17,7 +17,7 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Spark's Parquet files, of which each split reads the row groups that the marks leave. Reading is
+ * Spark's Parquet files, of which each split reads the row groups that the indexes leave. Reading is
  * Spark's own, range of bytes by range of bytes.
  */
 final class LakemarkParquetFormat extends ParquetFileFormat {

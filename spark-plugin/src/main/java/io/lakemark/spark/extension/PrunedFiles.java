@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
  * @param rowGroupsSkipped how many of them need not be read
  */
 record PrunedFiles(Map<String, PrunedFile> files, long rowGroupsTotal, long rowGroupsSkipped) {
-  /** What the marks say of a file that Spark has listed; nothing if it is not the one they know. */
+  /** What the indexes say of a file that Spark has listed; nothing if it is not the one they know. */
   Optional<PrunedFile> of(FileStatusWithMetadata listed) {
     return of(listed.getPath())
         .filter(
@@ -22,13 +22,13 @@ record PrunedFiles(Map<String, PrunedFile> files, long rowGroupsTotal, long rowG
                 file.size() == listed.getLen() && file.modified() == listed.getModificationTime());
   }
 
-  /** What the marks say of the file that they know under a path. */
+  /** What the indexes say of the file that they know under a path. */
   Optional<PrunedFile> of(Path path) {
     return Optional.ofNullable(files.get(path.toString()));
   }
 
   @Override
   public String toString() {
-    return rowGroupsSkipped + " of " + rowGroupsTotal + " row groups skipped by marks";
+    return rowGroupsSkipped + " of " + rowGroupsTotal + " row groups skipped by the index";
   }
 }

@@ -90,7 +90,7 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
       warnOnce(now, split);
       return List.of(whole);
     } catch (IOException | RuntimeException | LinkageError e) {
-      LOG.warn("Lakemark's marks are not used for {}, which is read whole", split.filePath(), e);
+      LOG.warn("Lakemark's indexes are not used for {}, which is read whole", split.filePath(), e);
       return List.of(whole);
     }
   }
@@ -116,7 +116,7 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
   private static void warnOnce(FileStatus now, PartitionedFile split) {
     if (HAS_WARNED.compareAndSet(false, true)) {
       LOG.warn(
-          "Lakemark's marks are not used for {}, which is read whole: {} bytes modified at {} were"
+          "Lakemark's indexes are not used for {}, which is read whole: {} bytes modified at {} were"
               + " listed, and {} bytes modified at {} are there now. This is logged once",
           split.filePath(),
           split.fileSize(),

@@ -47,7 +47,7 @@ record SelectedRowGroups(int count, long rows, BitSet kept) implements Serializa
 
   /**
    * The parts of a split that have the row groups to be read, and no others unless opening the file
-   * again costs more. The whole split if the file is not the one that the marks know.
+   * again costs more. The whole split if the file is not the one that the indexes know.
    *
    * @param split the split
    * @param groups what the footer says

@@ -1,9 +1,9 @@
 /**
  * Existing Spark code, unchanged: an opt-in extension of a session under which Spark's own scans of
- * Parquet use the marks that lie beside the data.
+ * Parquet use the indexes that lie beside the data.
  *
  * <p>{@link io.lakemark.spark.extension.LakemarkExtension} puts a strategy before Spark's. For a
- * scan of Parquet files with a filter, the marks are asked while the query is planned, and Spark's
+ * scan of Parquet files with a filter, the indexes are asked while the query is planned, and Spark's
  * own strategy plans the scan as ever, but over a file index that leaves files out and a file
  * format that reads some row groups of the others. Filters stay with Spark; nothing above the scan
  * knows. Whatever fails leaves the plan as Spark makes it.

@@ -5,7 +5,7 @@ import io.lakemark.spark.LakemarkOptions;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Requests about a table's marks and changes, which the native library answers. */
+/** Requests about a table's indexes and changes, which the native library answers. */
 public final class Maintenance {
   private Maintenance() {}
 

@@ -40,7 +40,7 @@ final class AggregateTranslator {
     this.tableSchema = tableSchema;
   }
 
-  /** The question; empty if it holds anything that the marks could not answer. */
+  /** The question; empty if it holds anything that the indexes could not answer. */
   Optional<String> request(Aggregation aggregation) {
     ArrayNode groups = NODES.arrayNode();
     for (Expression group : aggregation.groupByExpressions()) {

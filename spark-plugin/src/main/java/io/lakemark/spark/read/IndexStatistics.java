@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What the marks know of the columns of a scan, for Spark's optimizer.
+ * What the indexes know of the columns of a scan, for Spark's optimizer.
  *
  * @param min the least value, as Spark holds it
  * @param max the greatest
@@ -29,7 +29,7 @@ record IndexStatistics(
     implements ColumnStatistics {
 
   /**
-   * Asks the marks of every column that is read. Only the cost-based optimizer looks at columns, so
+   * Asks the indexes of every column that is read. Only the cost-based optimizer looks at columns, so
    * that nothing is asked while {@code spark.sql.cbo.enabled} is off.
    */
   static Map<NamedReference, ColumnStatistics> of(

@@ -16,7 +16,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * Rows that are there before anything runs: counts and other aggregates that the marks gave, and
+ * Rows that are there before anything runs: counts and other aggregates that the indexes gave, and
  * reports.
  *
  * @param schema their columns

@@ -38,11 +38,11 @@ public final class LakemarkMetrics {
 
     @Override
     public String description() {
-      return "row groups skipped by marks";
+      return "row groups skipped by the index";
     }
   }
 
-  /** Rows that the marks chose for sure. */
+  /** Rows that the indexes chose for sure. */
   public static final class RowsExact extends CustomSumMetric {
     /** Made by Spark, by reflection. */
     public RowsExact() {}
@@ -54,11 +54,11 @@ public final class LakemarkMetrics {
 
     @Override
     public String description() {
-      return "rows certain by marks";
+      return "exact rows by the index";
     }
   }
 
-  /** Rows that are in no data file yet, of which the marks know nothing. */
+  /** Rows that are in no data file yet, of which the indexes know nothing. */
   public static final class RowsBuffered extends CustomSumMetric {
     /** Made by Spark, by reflection. */
     public RowsBuffered() {}
@@ -74,7 +74,7 @@ public final class LakemarkMetrics {
     }
   }
 
-  /** Bytes of marks that were read to plan the scan. */
+  /** Bytes of index files that were read to plan the scan. */
   public static final class IndexBytes extends CustomSumMetric {
     /** Made by Spark, by reflection. */
     public IndexBytes() {}
@@ -86,7 +86,7 @@ public final class LakemarkMetrics {
 
     @Override
     public String description() {
-      return "bytes of marks read";
+      return "bytes of index files read";
     }
   }
 }

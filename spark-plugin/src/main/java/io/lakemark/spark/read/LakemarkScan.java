@@ -27,7 +27,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>When a join has read the keys of its other side, Spark hands them over, and the scan is
  * planned once more, of the same state of the table. The join goes on testing every row, so that it
- * is right to read more than the rows with these keys, be it because the marks cannot tell or
+ * is right to read more than the rows with these keys, be it because the indexes cannot tell or
  * because reading is cheaper. Each set of keys takes the place of the one before: two parts of a
  * plan may share a scan.
  */

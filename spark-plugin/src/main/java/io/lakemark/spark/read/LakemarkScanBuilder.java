@@ -25,11 +25,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Decides how much of a query the marks answer.
+ * Decides how much of a query the indexes answer.
  *
- * <p>The table is pinned once for the whole query. A filter that the marks answer for every row is
- * taken off Spark; otherwise the marks only narrow what is read, and Spark evaluates all filters
- * again. Aggregates are answered here, whole, if no filter is left to Spark and the marks know
+ * <p>The table is pinned once for the whole query. A filter that the indexes answer for every row is
+ * taken off Spark; otherwise the indexes only narrow what is read, and Spark evaluates all filters
+ * again. Aggregates are answered here, whole, if no filter is left to Spark and the indexes know
  * every row. Pending rows, which are in no data file yet, are asked themselves.
  */
 public final class LakemarkScanBuilder
@@ -142,7 +142,7 @@ public final class LakemarkScanBuilder
     return true;
   }
 
-  /** Spark asks twice for the same aggregates; the marks are asked once. */
+  /** Spark asks twice for the same aggregates; the indexes are asked once. */
   @Override
   public boolean supportCompletePushDown(Aggregation wanted) {
     if (lastAggregation != wanted) {
@@ -228,7 +228,7 @@ public final class LakemarkScanBuilder
                 .flatMap(learned -> pinned.planAgain(asked, wanted, learned)));
   }
 
-  /** The columns that are read whose values the marks can be asked for. */
+  /** The columns that are read whose values the indexes can be asked for. */
   private List<String> filterColumns(ScanPlan plan) {
     return Arrays.stream(columns.fields())
         .filter(column -> PredicateTranslator.isComparable(column.dataType()))

@@ -85,20 +85,20 @@ public final class NativeTable implements AutoCloseable {
   }
 
   /**
-   * Whether the marks alone tell which rows a filter chooses, so that nothing need be evaluated
+   * Whether the index alone tell which rows a filter chooses, so that nothing need be evaluated
    * again.
    */
   boolean isExact(String filter) {
     return handle.call(address -> NativeLibrary.isExact(address, filter));
   }
 
-  /** The number of rows that a filter chooses, if the marks alone know it. */
+  /** The number of rows that a filter chooses, if the index alone know it. */
   OptionalLong count(String filter) {
     long rows = handle.call(address -> NativeLibrary.count(address, filter));
     return rows < 0 ? OptionalLong.empty() : OptionalLong.of(rows);
   }
 
-  /** Aggregates over the rows that a filter chooses, if the marks alone know them. */
+  /** Aggregates over the rows that a filter chooses, if the index alone know them. */
   Optional<LakemarkLocalRows> aggregate(String filter, String request) {
     return handle.call(
         address -> {

@@ -45,7 +45,7 @@ final class PredicateTranslator {
   /** The filter that chooses every row. */
   static final String ALL_ROWS = "{\"op\":\"true\"}";
 
-  /** More values of a list are not worth their way to the marks. */
+  /** More values of a list are not worth their way to the indexes. */
   private static final int MOST_VALUES = 1 << 20;
 
   private static final JsonNodeFactory NODES = JsonNodeFactory.instance;
@@ -150,7 +150,7 @@ final class PredicateTranslator {
     return node.orElseGet(() -> unknown(expression));
   }
 
-  /** The first rows of an order, as the marks are asked for them; empty if they cannot know. */
+  /** The first rows of an order, as the indexes are asked for them; empty if they cannot know. */
   Optional<ObjectNode> first(SortOrder[] orders, int rows) {
     if (orders.length == 0) {
       return Optional.empty();

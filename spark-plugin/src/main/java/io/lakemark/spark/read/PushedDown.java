@@ -8,7 +8,7 @@ import java.util.List;
  * What Spark gave to the scan of a table.
  *
  * @param table the table as plans name it
- * @param filters conditions that the marks were asked; Spark tests them again unless it was told
+ * @param filters conditions that the indexes were asked; Spark tests them again unless it was told
  *     not to
  * @param aggregates what is computed instead of rows
  * @param limit how many rows are enough; none if it is negative

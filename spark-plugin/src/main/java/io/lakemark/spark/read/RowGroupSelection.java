@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What a reader of a table's own Parquet files may leave out, as the marks know it. Such a reader
+ * What a reader of a table's own Parquet files may leave out, as the indexes know it. Such a reader
  * sees neither pending changes nor what migrations have not published.
  *
  * @param missesBuffered whether the table has pending changes
@@ -30,7 +30,7 @@ public record RowGroupSelection(
     Map<String, PrunedFile> files) {
 
   /**
-   * A file as the marks know it; one of the same path that differs is another file, to be read
+   * A file as the indexes know it; one of the same path that differs is another file, to be read
    * whole.
    *
    * @param size bytes
@@ -42,11 +42,11 @@ public record RowGroupSelection(
   public record PrunedFile(long size, long modified, int rowGroups, long rows, BitSet kept) {}
 
   /**
-   * The part of filters, all of which must hold, that marks could answer.
+   * The part of filters, all of which must hold, that indexes could answer.
    *
    * @param columns the columns that the filters may name
    * @param predicates the filters
-   * @return what to ask; nothing if no mark could tell anything about the filters
+   * @return what to ask; nothing if no index could tell anything about the filters
    */
   public static Optional<String> request(StructType columns, List<Predicate> predicates) {
     PredicateTranslator translator = new PredicateTranslator(columns);
@@ -55,10 +55,10 @@ public record RowGroupSelection(
   }
 
   /**
-   * Asks the marks of a table.
+   * Asks the indexes of a table.
    *
    * @param path the table's root
-   * @param store where its marks are, or null for {@code _lakemark/} beside the data
+   * @param store where its indexes are, or null for {@code _lakemark/} beside the data
    * @param request of {@link #request}; without one only what the reader misses is told
    * @param columns the columns that the question may name, with the types that the reader gives
    *     them

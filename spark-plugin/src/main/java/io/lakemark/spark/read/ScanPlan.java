@@ -19,9 +19,9 @@ import java.util.Set;
  * @param scan what all tasks share, opaque here
  * @param splits one per task
  * @param rowsBuffered rows of the splits that are in no data file yet
- * @param indexedColumns those of the columns of which the marks know something
+ * @param indexedColumns those of the columns of which the indexes know something
  * @param unknown what the table has that Spark does not know, if the rows are to be changed
- * @param report what the marks said and what it cost, with the names that reports have everywhere
+ * @param report what the indexes said and what it cost, with the names that reports have everywhere
  * @param reportText the same for people
  */
 record ScanPlan(
@@ -66,7 +66,7 @@ record ScanPlan(
         root.get("reportText").asText());
   }
 
-  /** Row groups of the files that the marks know. */
+  /** Row groups of the files that the indexes know. */
   long rowGroupsTotal() {
     return report.get("row_groups_total").asLong();
   }
@@ -81,7 +81,7 @@ record ScanPlan(
     return report.get("rows_certain").asLong();
   }
 
-  /** Bytes of marks that were read for it. */
+  /** Bytes of index files that were read for it. */
   long indexBytes() {
     return report.get("index_bytes").asLong();
   }
@@ -104,7 +104,7 @@ record ScanPlan(
         scan, List.copyOf(kept), rowsBuffered, indexedColumns, unknown, report, reportText);
   }
 
-  /** Rows that the tasks give, if the marks know. */
+  /** Rows that the tasks give, if the indexes know. */
   OptionalLong rows() {
     boolean known = splits.stream().allMatch(s -> s.rows() != LakemarkInputPartition.UNKNOWN_ROWS);
     return known
@@ -134,7 +134,7 @@ record ScanPlan(
     List<String> marks = new ArrayList<>();
     report.get("leaves").forEach(leaf -> marks.add(source(leaf)));
     if (!marks.isEmpty()) {
-      line.append(", marks: ").append(marks).append(", index bytes: ").append(indexBytes());
+      line.append(", indexes: ").append(marks).append(", index bytes: ").append(indexBytes());
     }
     return line.toString();
   }

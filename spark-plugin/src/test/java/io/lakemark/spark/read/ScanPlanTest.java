@@ -65,7 +65,7 @@ class ScanPlanTest {
     assertEquals(Set.of("k", "s"), plan.indexedColumns());
     assertEquals(
         new UnknownColumns(List.of("extra"), List.of("place.street")), plan.limited(10).unknown());
-    assertEquals("what the marks said", plan.reportText());
+    assertEquals("what the indexes said", plan.reportText());
     assertEquals(7, plan.limited(10).rowsBuffered());
     assertArrayEquals(new byte[0], attachment(plan, 0, 0));
     assertArrayEquals(new byte[] {7, 8}, attachment(plan, 1, 0));
@@ -77,7 +77,7 @@ class ScanPlanTest {
   void aLineTellsWhatIsReadAndWhy() {
     assertEquals(
         "splits: 3, row groups skipped: 5 of 8, rows certain: 30, rows pending: 7,"
-            + " files skipped: 1 of 4, marks: [k by by_k, s by by_s (file_not_covered),"
+            + " files skipped: 1 of 4, indexes: [k by by_k, s by by_s (file_not_covered),"
             + " f(s): expression_not_supported], index bytes: 99",
         parse(PLAN.formatted("10")).line());
   }
