@@ -273,7 +273,11 @@ def test_data_frames_that_do_not_fit(spark: SparkSession, folder: Path) -> None:
             "has no value for id",
         ),
         (lambda: save(ours, folder, operation="replace"), "InvalidInput", "must be insert, upsert, update or delete"),
-        (lambda: save(ours, folder, opertaion="upsert"), "InvalidInput", "no option opertaion of a write"),
+        (
+            lambda: save(ours, folder, opertaion="upsert"),
+            "InvalidInput",
+            "there are path, store, use_index, version, operation, txn_app_id and txn_version",
+        ),
         (lambda: save(ours, folder, txn_app_id="x"), "InvalidInput", "go together"),
         (lambda: save(ours, folder, txn_app_id="x", txn_version=-1), "InvalidInput", "whole number from 0 on"),
         (lambda: save(ours, folder, version=1), "InvalidInput", "name it without a version"),

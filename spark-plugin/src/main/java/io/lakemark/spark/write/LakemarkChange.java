@@ -2,6 +2,7 @@ package io.lakemark.spark.write;
 
 import io.lakemark.spark.LakemarkException;
 import java.io.Serializable;
+import java.util.List;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Set;
@@ -52,8 +53,8 @@ public record LakemarkChange(
   private static final String SETTING = "spark.lakemark.";
 
   /** Options in lower case, as {@link CaseInsensitiveStringMap} has them. */
-  private static final Set<String> KNOWN =
-      Set.of("path", "store", "use_index", "version", OPERATION, APPLICATION, NUMBER);
+  private static final List<String> KNOWN =
+      List.of("path", "store", "use_index", "version", OPERATION, APPLICATION, NUMBER);
 
   /**
    * What a write says; an option that is not known may be a slip that would change much.
@@ -67,8 +68,10 @@ public record LakemarkChange(
     if (!unknown.isEmpty()) {
       throw new LakemarkException.InvalidInput(
           String.format(
-              "there is no option %s of a write; there are %s, %s and %s",
-              String.join(", ", unknown), OPERATION, APPLICATION, NUMBER));
+              "there is no option %s of a write; there are %s and %s",
+              String.join(", ", unknown),
+              String.join(", ", KNOWN.subList(0, KNOWN.size() - 1)),
+              KNOWN.get(KNOWN.size() - 1)));
     }
     Operation operation = Operation.of(options.getOrDefault(OPERATION, "insert"));
     if (options.containsKey(APPLICATION) || options.containsKey(NUMBER)) {
