@@ -102,7 +102,7 @@ def main() -> None:
     """Generates, indexes, asks, reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--queries", default="", help="only these, such as 'few count,many page'")
     parser.add_argument("--results", type=Path, default=measure.RESULTS)
     given = parser.parse_args()

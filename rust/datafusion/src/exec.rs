@@ -9,4 +9,5 @@ pub(crate) mod aggregate;
 pub(crate) mod build_keys;
 pub(crate) mod dynamic;
 pub(crate) mod facts;
+pub(crate) mod index_only;
 pub(crate) mod scan;

@@ -126,7 +126,7 @@ fn gaps_are_left_out_and_cut_no_split() {
     let (meta, row_groups) = (meta("f", 600 * MB), vec![1000; 12]);
     let rows = InputRows::Known { row_groups: &row_groups, chosen };
     let planned = pack(sizes(128, 2), &[Input { home: Home::Table, meta: &meta, constants: None, rows }]);
-    let Part::Known { file_rows, rows, count, .. } = piece(&planned[0].pieces[0]).part else { panic!("known rows") };
+    let Part::Known { file_rows, rows, count, .. } = piece(&planned[0].inputs[0]).part else { panic!("known rows") };
     assert_eq!((file_rows, count, planned[0].bytes / MB), (12_000, 4, 0));
     assert_eq!(rows, Rows::encode(&RowSet::from_rows(vec![500, 501, 4000, 7999], 8000)));
 }

@@ -41,7 +41,9 @@ pub(crate) async fn store_of(scan: &ScanSpec, home: Home) -> Result<Arc<dyn Obje
     let Stores { data, runs } = stores_of(scan, home).await?;
     match home {
         Home::Table => Ok(data),
-        Home::Store => runs.ok_or_else(|| NativeError::internal("a table without a place for a store has buffered rows")),
+        Home::Store => {
+            runs.ok_or_else(|| NativeError::internal("a table without a place for a store has buffered rows"))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options};
+use arrow::compute::{CastOptions, cast_with_options, sort};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
@@ -46,6 +46,8 @@ use crate::read::reader::Footers;
 
 /// If keys have this share of the values of a column, they leave out too few rows to be worth their search.
 const NEARLY_ALL: f64 = 0.85;
+/// To encode and to sort so many keys takes longer than to estimate by their number alone what a search for them would save.
+const MANY_KEYS: usize = 16_384;
 
 /// Nanoseconds to read a row and to look up that it has no match, and to search for a scattered key: measured with 100,000,000 rows, of which a
 /// packed tree has the keys.
@@ -100,17 +102,19 @@ pub(crate) struct Narrowing {
 
 impl Prober {
     /// Probes with the filters as they are now, and with the keys of joins in the place of theirs; none if they say nothing that an index knows.
+    /// Values in place of rows may take so many bytes of memory.
     pub(crate) async fn narrow(
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
         keys: &HashMap<u64, Arc<BuildKeys>>,
         output: &Schema,
+        most_bytes: u64,
     ) -> Result<Option<Narrowing>> {
         let (mut keyed, mut known, mut enough) = (Vec::new(), Vec::new(), None);
         for filter in filters {
             let keys = filter.expression_id().and_then(|filter| keys.get(&filter));
             let asked = match keys {
-                Some(keys) => self.keyed(filter, keys, output).await?,
+                Some(keys) => self.keyed(filter, keys, output, filters.len() == 1).await?,
                 None => Asked::Filter { enough: None },
             };
             keys.iter().for_each(|keys| keys.told_one());
@@ -128,7 +132,7 @@ impl Prober {
         if matches!(predicate, Predicate::Const(Truth::True)) || predicate.leaves().is_empty() {
             return Ok(None);
         }
-        if let Some(narrowing) = self.told_alone(&predicate, output).await? {
+        if let Some(narrowing) = self.told_alone(&predicate, output, most_bytes).await? {
             return Ok(Some(narrowing));
         }
         // Nobody asks for the same thousands of keys once more.
@@ -152,10 +156,10 @@ impl Prober {
     }
 
     /// Nothing is left to read where the index tells all values alone.
-    async fn told_alone(&self, asked: &Predicate, output: &Schema) -> Result<Option<Narrowing>> {
+    async fn told_alone(&self, asked: &Predicate, output: &Schema, most_bytes: u64) -> Result<Option<Narrowing>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let Some(nothing) = Narrowing::to_nothing(&self.snapshot) else { return Ok(None) };
-        let tally = self.snapshot.tally_alone(leaf).await.map_err(to_engine)?;
+        let tally = self.snapshot.tally_alone(leaf, most_bytes).await.map_err(to_engine)?;
         Ok(tally.map(|Tally { parts, index_reads, index_bytes, .. }| {
             let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
             Narrowing { report, told: parts, ..nothing }
@@ -179,8 +183,14 @@ impl Prober {
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
-    /// That the columns of a join's filter have one of the keys.
-    async fn keyed(&self, filter: &Arc<dyn PhysicalExpr>, keys: &BuildKeys, output: &Schema) -> Result<Asked> {
+    /// That the columns of a join's filter have one of the keys. Beside other filters also keys that save nothing alone are asked for.
+    async fn keyed(
+        &self,
+        filter: &Arc<dyn PhysicalExpr>,
+        keys: &BuildKeys,
+        output: &Schema,
+        is_alone: bool,
+    ) -> Result<Asked> {
         let enough = self.reads_little(filter, keys, output).await?;
         if enough.is_some() {
             return Ok(Asked::Filter { enough });
@@ -204,10 +214,10 @@ impl Prober {
         let mut each = Vec::new();
         for ((name, held), place) in names.iter().zip(&values).zip(places) {
             // What the index tells in place of rows is worth it with any keys.
-            if !self.may_be_told(output) && self.are_nearly_all(name, keys, place).await? {
+            if !self.may_be_told(output) && self.leave_too_much(name, keys, place, is_alone).await? {
                 continue;
             }
-            let Some(points) = encode_literals(held) else { continue };
+            let Some(points) = encode_literals(&sorted(held)?) else { continue };
             let text = format!("{} is one of {} keys", column::shown(name), held.len());
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
@@ -236,12 +246,20 @@ impl Prober {
         Ok(None)
     }
 
-    /// Whether nearly every value of a column is among the keys, so that to sort and to find these would leave nearly all rows.
-    async fn are_nearly_all(&self, column: &str, keys: &BuildKeys, place: usize) -> Result<bool> {
+    /// Whether the keys leave so many rows, by their number alone, that to sort and to find them would save nothing.
+    async fn leave_too_much(&self, column: &str, keys: &BuildKeys, place: usize, is_alone: bool) -> Result<bool> {
         let Ok(Some(values)) = self.snapshot.distinct_values(column).await else { return Ok(false) };
         let nearly_all = values as f64 * NEARLY_ALL;
         let Some((sample, rows)) = keys.sample(place)? else { return Ok(false) };
-        Ok(rows as f64 >= nearly_all && different(&sample, rows)? >= nearly_all)
+        let are_many = is_alone && rows >= MANY_KEYS;
+        if !are_many && (rows as f64) < nearly_all {
+            return Ok(false);
+        }
+        let different = different(&sample, rows)?;
+        if different >= nearly_all {
+            return Ok(true);
+        }
+        Ok(are_many && matches!(self.snapshot.may_be_worth(column, different, &self.reading).await, Ok(false)))
     }
 
     /// Whether an index may know a column of a filter.
@@ -261,6 +279,11 @@ impl Prober {
         let is_whole = Arc::ptr_eq(plain, expr) || data_type.is_integer();
         (is_whole && !data_type.is_floating()).then(|| (name.clone(), data_type))
     }
+}
+
+/// Keys that are sorted far sooner as values of their type than once they are encoded, which keeps their order.
+fn sorted(keys: &ArrayRef) -> Result<ArrayRef> {
+    Ok(if keys.data_type().is_primitive() { sort(keys, None)? } else { Arc::clone(keys) })
 }
 
 /// The keys as values of a column; those that its type does not have are in no row. None of keys of another kind.

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow::compute::{SortOptions, cast, take};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -36,12 +36,13 @@ use datafusion::physical_plan::{
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{ProbeReport, TallyPart, TopRequest};
+use lakemark_table::{ProbeReport, TopRequest};
 use tokio::sync::OnceCell;
 
 use crate::exec::build_keys::BuildKeys;
 use crate::exec::dynamic::{Prober, is_known_late};
 use crate::exec::facts::Facts;
+use crate::exec::index_only::{IndexOnlyRows, most_bytes};
 use crate::expr::projection::{self, Wanted, have_lambdas, reads_columns, reads_files};
 use crate::expr::zone_maps::touches_floats;
 use crate::read::damage::NamedRows;
@@ -102,8 +103,8 @@ struct Inner {
     certain: Option<Arc<dyn ExecutionPlan>>,
     checked: Option<Arc<dyn ExecutionPlan>>,
     pending: Vec<Arc<dyn ExecutionPlan>>,
-    /// Values of the only column, each with the number of its rows, that the index tells in place of others.
-    told: Vec<TallyPart>,
+    /// Rows that the index gives in place of others.
+    index_only: IndexOnlyRows,
 }
 
 impl Inner {
@@ -187,21 +188,26 @@ impl LakemarkScanExec {
 
     fn planned(&self) -> Inner {
         let ScanParts { certain, checked, pending, .. } = self.parts.clone();
-        Inner { certain, checked, pending, told: Vec::new() }
+        Inner { certain, checked, pending, index_only: IndexOnlyRows::default() }
     }
 
     /// The scans inside, cut down to the rows that the filters let through as they are now, and to those that come first if others are not wanted.
-    async fn narrow(&self) -> Result<Inner> {
+    async fn narrow(&self, context: &TaskContext) -> Result<Inner> {
         let mut inner = self.planned();
         let Some(prober) = &self.parts.prober else { return Ok(inner) };
         let mut narrowings = Vec::new();
         if !self.filters.is_empty() {
-            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.named).await?);
+            let most_bytes = most_bytes(context);
+            narrowings.extend(prober.narrow(&self.filters, &self.keys, &self.parts.named, most_bytes).await?);
         }
         if let Some(request) = &self.first_rows {
             narrowings.extend(prober.first_rows(request).await?);
         }
         for mut narrowing in narrowings {
+            let told = narrowing.told.iter().flat_map(|part| &part.rows).sum();
+            if !inner.index_only.hold(std::mem::take(&mut narrowing.told), context) {
+                continue;
+            }
             let mut apply = |plan: &Arc<dyn ExecutionPlan>| narrowing.apply(plan, &self.parts.footers);
             inner.certain = inner.certain.as_ref().map(&mut apply).transpose()?;
             inner.checked = inner.checked.as_ref().map(&mut apply).transpose()?;
@@ -209,8 +215,7 @@ impl LakemarkScanExec {
             count(&self.metrics, "dynamic_row_groups_pruned", narrowing.row_groups);
             count(&self.metrics, "index_reads", narrowing.report.index_reads);
             count(&self.metrics, "index_bytes", narrowing.report.index_bytes);
-            count(&self.metrics, "rows_told", narrowing.told.iter().flat_map(|part| &part.rows).sum());
-            inner.told.append(&mut narrowing.told);
+            count(&self.metrics, "rows_told", told);
         }
         Ok(inner)
     }
@@ -419,13 +424,12 @@ impl ExecutionPlan for LakemarkScanExec {
             let (scan, schema) = (self.clone(), Arc::clone(&schema));
             let partitions = self.properties.output_partitioning().partition_count();
             let rows = stream::once(async move {
-                let inner = scan.narrowed.get_or_try_init(|| scan.narrow()).await?;
+                let inner = scan.narrowed.get_or_try_init(|| scan.narrow(&context)).await?;
                 let mut streams = opened(inner, partition, &context, &schema, &baseline)?;
                 let batch_rows = context.session_config().batch_size();
-                for part in &inner.told {
-                    let told = told_rows(part, (partition, partitions), &schema, batch_rows)?;
+                for rows in inner.index_only.batches((partition, partitions), &schema, batch_rows)? {
                     let baseline = baseline.clone();
-                    streams.push(told.map(move |batch| Ok(batch?.record_output(&baseline))).boxed());
+                    streams.push(rows.map(move |batch| Ok(batch?.record_output(&baseline))).boxed());
                 }
                 Ok::<_, DataFusionError>(stream::iter(streams).flatten())
             });
@@ -596,32 +600,6 @@ fn counted_rows(schema: &SchemaRef, rows: u64, batch_rows: usize) -> impl Stream
         let options = RecordBatchOptions::new().with_row_count(usize::try_from(rows).ok());
         Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), Vec::new(), &options)?)
     }))
-}
-
-/// Batches of a column: each value as often as it has rows. Of all rows they are the share of one partition among so many.
-fn told_rows(
-    part: &TallyPart,
-    (partition, partitions): (usize, usize),
-    schema: &SchemaRef,
-    batch_rows: usize,
-) -> Result<impl Stream<Item = Result<RecordBatch>> + use<>> {
-    let (Some(field), [values]) = (schema.fields().first(), part.values.as_slice()) else {
-        return internal_err!("rows that are told have one column");
-    };
-    let (values, schema) = (cast(values, field.data_type())?, Arc::clone(schema));
-    let all = usize::try_from(part.rows.iter().sum::<u64>()).unwrap_or(usize::MAX);
-    let share = all.div_ceil(partitions.max(1));
-    let rows = part.rows.clone().into_iter().zip(0u32..);
-    let mut places = rows
-        .flat_map(|(rows, value)| std::iter::repeat_n(value, usize::try_from(rows).unwrap_or(usize::MAX)))
-        .skip(partition.saturating_mul(share))
-        .take(share);
-    let next = move || {
-        let places: UInt32Array = places.by_ref().take(batch_rows.max(1)).collect();
-        (!places.is_empty())
-            .then(|| Ok(RecordBatch::try_new(Arc::clone(&schema), vec![take(&values, &places, None)?])?))
-    };
-    Ok(stream::iter(std::iter::from_fn(next)))
 }
 
 /// The same batch under the table's own schema, whose metadata and nullability files need not share.

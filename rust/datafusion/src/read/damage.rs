@@ -77,6 +77,9 @@ impl Stream for NamedRows {
     }
 }
 
+/// What the reader says where the values of a batch have more bytes than offsets of 32 bits can count.
+const TOO_LONG: &str = "index overflow decoding byte array";
+
 /// An error of a scan, with the file's name if its bytes are the cause.
 pub(crate) fn named(error: DataFusionError, file: &str) -> DataFusionError {
     if let Some(ours) = ours_in(&error) {
@@ -84,6 +87,11 @@ pub(crate) fn named(error: DataFusionError, file: &str) -> DataFusionError {
     }
     let Some(kind) = kind_of_reading(&error) else { return error };
     let text = error.strip_backtrace();
+    if text.contains(TOO_LONG) {
+        let problem =
+            "has rows whose values take 2 GiB in one batch; SET datafusion.execution.batch_size to fewer rows";
+        return to_engine(Error::new(ErrorKind::Unsupported, format!("the data file {file} {problem}")));
+    }
     to_engine(match kind {
         ErrorKind::Corrupt => damaged(file, text),
         ErrorKind::Conflict => {

@@ -1,16 +1,20 @@
 //! Small tables with tricky values, and ways to ask them.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use bytes::Bytes;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::{IndexAggregateExec, LakemarkScanExec, LakemarkSession};
 use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::TrackedWrite;
 use tempfile::TempDir;
 
 /// Rows per file, in row groups of [`GROUP_ROWS`].
@@ -70,6 +74,16 @@ pub fn write(path: &Path, batch: &RecordBatch) -> u64 {
     writer.write(batch).unwrap();
     writer.close().unwrap();
     std::fs::metadata(path).unwrap().len()
+}
+
+/// Writes the footer of a data file anew, as another writer may have written it.
+pub fn with_footer(path: &Path, change: impl FnOnce(ParquetMetaData) -> ParquetMetaData) {
+    let bytes = Bytes::from(std::fs::read(path).unwrap());
+    let policy = PageIndexPolicy::Required;
+    let metadata = ParquetMetaDataReader::new().with_page_index_policy(policy).parse_and_finish(&bytes).unwrap();
+    let mut file = TrackedWrite::new(File::create(path).unwrap());
+    file.write_all(&bytes).unwrap();
+    ParquetMetaDataWriter::new_with_tracked(file, &change(metadata)).finish().unwrap();
 }
 
 /// A folder of `files` data files.

@@ -8,9 +8,10 @@ use datafusion::datasource::MemTable;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::SessionContext;
 use lakemark_datafusion::{LakemarkScanExec, LakemarkSession};
+use parquet::file::statistics::Statistics;
 use tempfile::TempDir;
 
-use crate::fixture::{mark, ran, rows, scans, write};
+use crate::fixture::{mark, ran, rows, scans, with_footer, write};
 
 /// Names of the tables, rows of each, and where its columns `x` and `y` begin.
 const TABLES: [(&str, i64, i64, i64); 4] =
@@ -214,5 +215,37 @@ async fn datafusion_alone_still_takes_the_filter_of_another_table() {
             "{sql}: DataFusion has mended this; see whether docs/limits.md and `PositionalPushdown` can go"
         );
         assert_eq!(found, wrong, "{sql}");
+    }
+}
+
+/// A footer may say nothing of NULLs; the engine takes that for none.
+#[tokio::test]
+async fn a_footer_that_counts_no_nulls_is_no_promise_that_there_are_none() {
+    let folder = TempDir::new().unwrap();
+    let of = |keys: Vec<Option<i64>>| {
+        RecordBatch::try_from_iter_with_nullable([("k", Arc::new(Int64Array::from(keys)) as ArrayRef, true)])
+    };
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    write(&a.join("f.parquet"), &of((0..2000).map(Some).collect()).unwrap());
+    write(&b.join("f.parquet"), &of((0..20).map(Some).chain([None]).collect()).unwrap());
+    with_footer(&b.join("f.parquet"), |metadata| {
+        let said = Statistics::int64(Some(0), Some(19), None, None, false);
+        let group = metadata.row_group(0).clone();
+        let chunk = group.column(0).clone().into_builder().set_statistics(said).build().unwrap();
+        let group = group.into_builder().set_column_metadata(vec![chunk]).build().unwrap();
+        metadata.into_builder().set_row_groups(vec![group]).set_column_index(None).build()
+    });
+    let session = LakemarkSession::new();
+    for (name, folder, kind) in
+        [("a", &a, "LAKEMARK"), ("b", &b, "LAKEMARK"), ("pa", &a, "PARQUET"), ("pb", &b, "PARQUET")]
+    {
+        let sql = format!("CREATE EXTERNAL TABLE {name} STORED AS {kind} LOCATION '{}/'", folder.display());
+        session.sql(&sql).await.unwrap();
+    }
+    for a in ["a", "pa"] {
+        for b in ["b", "pb"] {
+            let sql = format!("SELECT k FROM {a} WHERE k NOT IN (SELECT k FROM {b})");
+            assert_eq!(rows(&session, &sql).await, Vec::<String>::new(), "{sql}");
+        }
     }
 }

@@ -20,6 +20,7 @@ mod differential;
 mod dynamic;
 mod engine;
 mod exact_casts;
+mod extremes;
 mod fixture;
 mod floats;
 mod in_lists;

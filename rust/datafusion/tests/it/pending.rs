@@ -11,9 +11,11 @@ use datafusion::prelude::SessionConfig;
 use lakemark_datafusion::{LakemarkSession, QueryOptions};
 use lakemark_table::{BuildOptions, Change, Operation, Table, WriteOptions};
 use parquet::arrow::ArrowWriter;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
-use crate::fixture::{both, metric, open, ran, rows, session};
+use crate::fixture::{both, metric, open, ran, rows, session, with_footer};
 
 /// Rows of the one row group of a file.
 const ROWS: i64 = 100_000;
@@ -265,4 +267,32 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     assert_eq!(given, 12_000);
     let held = metric(&plan, "pending_bytes_held") as u64;
     assert!(held > pending.row_group_bytes / 2 && held <= memory, "{held} of {memory} bytes were held");
+}
+
+/// Rows that are left out by their numbers are numbered by the row group's own, which a footer may repeat.
+#[tokio::test]
+async fn law_3_row_groups_are_numbered_by_their_place() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("f.parquet");
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(5_000)).build();
+    let rows_of_file = batch(0..10_000, "first");
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), rows_of_file.schema(), Some(properties)).unwrap();
+    writer.write(&rows_of_file).unwrap();
+    writer.close().unwrap();
+    with_footer(&path, |metadata| {
+        let again = |group: &RowGroupMetaData| group.clone().into_builder().set_ordinal(0).build().unwrap();
+        let groups = metadata.row_groups().iter().map(again).collect();
+        metadata.into_builder().set_row_groups(groups).build()
+    });
+    keyed(folder.path(), &[]).await;
+    let session = session(folder.path()).await;
+    rows(&session, "DELETE FROM t WHERE id % 10 = 3 AND id < 2000").await;
+    assert!(closes_gaps(&session, "SELECT id, name FROM t").await);
+    let expected: Vec<String> = (0..10_000).filter(|id| id % 10 != 3 || *id >= 2000).map(|id| id.to_string()).collect();
+    let mut found = rows(&session, "SELECT id FROM t ORDER BY id").await;
+    assert_eq!(found.len(), expected.len());
+    assert!(found == expected);
+    found = rows(&session, "SELECT id FROM (SELECT id, name FROM t) WHERE name LIKE 'first%' ORDER BY id").await;
+    assert!(found == expected);
 }

@@ -73,6 +73,12 @@ impl Weight {
     pub fn plus(self, other: Self) -> Self {
         Self { rows: self.rows + other.rows, bytes: self.bytes + other.bytes, postings: self.postings + other.postings }
     }
+
+    /// A share of it.
+    #[must_use]
+    pub fn times(self, share: f64) -> Self {
+        Self { rows: self.rows * share, bytes: self.bytes * share, postings: self.postings * share }
+    }
 }
 
 impl<'a> Estimate<'a> {

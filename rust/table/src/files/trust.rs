@@ -35,7 +35,24 @@ pub type Caught = Arc<[u32]>;
 /// A schema that Arrow does not have.
 pub fn amended(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
     // Damaged types are panics of whoever makes Arrow's of them.
-    guarded(|| -> Result<ParquetMetaData> { Ok(with_row_count(believed(with_moments(metadata)?, caught)?)) })?
+    guarded(|| -> Result<ParquetMetaData> {
+        Ok(with_places(with_row_count(believed(with_moments(metadata)?, caught)?))?)
+    })?
+}
+
+/// The number of a row group is its place. Rows are numbered by it, where a footer may say anything.
+fn with_places(metadata: ParquetMetaData) -> Result<ParquetMetaData> {
+    let groups = || metadata.row_groups().iter().enumerate();
+    let is_right = |(place, group): (usize, &RowGroupMetaData)| group.ordinal().map(usize::try_from) == Some(Ok(place));
+    if groups().all(|(_, group)| group.ordinal().is_none()) || groups().all(is_right) {
+        return Ok(metadata);
+    }
+    let named = |(place, group): (usize, &RowGroupMetaData)| match i16::try_from(place) {
+        Ok(place) => group.clone().into_builder().set_ordinal(place).build(),
+        Err(_) => Ok(group.clone()),
+    };
+    let groups = groups().map(named).collect::<Result<Vec<_>, _>>()?;
+    Ok(metadata.into_builder().set_row_groups(groups).build())
 }
 
 /// The rows of a file are those of its row groups.
@@ -90,7 +107,7 @@ fn believed(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData
     let is_page_kept = |leaf: usize, index: &ColumnIndexMetaData| {
         let column = schema.column(leaf);
         let is_ordered = is_ordered_without_order(&column) || (has_order(leaf) && !is_undefined(&column));
-        is_ordered && !is_caught(leaf) && !writer.is_wrong_about(&column) && !has_odd_floats(index)
+        is_ordered && !is_caught(leaf) && !writer.is_wrong_about(&column) && !has_odd_floats(index, &column)
     };
     let pages = metadata.column_index().into_iter().flatten();
     let all_pages_kept = pages
@@ -284,16 +301,23 @@ fn without_bounds(said: &Statistics) -> Statistics {
 
 /// Whether floats of 16 bits have NaN as a bound, or a zero that may stand for the other one.
 fn has_odd_halves(said: &Statistics, column: &ColumnDescriptor) -> bool {
-    let is_odd = |bytes: Option<&[u8]>, zero: u16| {
-        let half = bytes.and_then(|bytes| bytes.try_into().ok()).map(u16::from_le_bytes);
-        half.is_some_and(|half| half & 0x7fff > 0x7c00 || half == zero)
-    };
+    is_half(column)
+        && (said.min_bytes_opt().is_some_and(|min| is_odd_half(min, 0))
+            || said.max_bytes_opt().is_some_and(|max| is_odd_half(max, 0x8000)))
+}
+
+fn is_half(column: &ColumnDescriptor) -> bool {
     matches!(column.logical_type_ref(), Some(LogicalType::Float16))
-        && (is_odd(said.min_bytes_opt(), 0) || is_odd(said.max_bytes_opt(), 0x8000))
+}
+
+/// Whether a bound of 16 bits is NaN, or the zero that may stand for the other one.
+fn is_odd_half(bound: &[u8], zero: u16) -> bool {
+    let half = bound.try_into().map(u16::from_le_bytes);
+    half.is_ok_and(|half| half & 0x7fff > 0x7c00 || half == zero)
 }
 
 /// Whether a page of floats has NaN as a bound, or a zero that may stand for the other one.
-fn has_odd_floats(index: &ColumnIndexMetaData) -> bool {
+fn has_odd_floats(index: &ColumnIndexMetaData, column: &ColumnDescriptor) -> bool {
     macro_rules! any_odd {
         ($index:expr) => {{
             let mut mins = $index.min_values_iter().flatten();
@@ -305,6 +329,10 @@ fn has_odd_floats(index: &ColumnIndexMetaData) -> bool {
     match index {
         ColumnIndexMetaData::FLOAT(index) => any_odd!(index),
         ColumnIndexMetaData::DOUBLE(index) => any_odd!(index),
+        ColumnIndexMetaData::FIXED_LEN_BYTE_ARRAY(index) if is_half(column) => {
+            index.min_values_iter().flatten().any(|min| is_odd_half(min, 0))
+                || index.max_values_iter().flatten().any(|max| is_odd_half(max, 0x8000))
+        }
         _ => false,
     }
 }

@@ -19,8 +19,11 @@ use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter};
 
-/// More values are not held in memory for it: they take about 100 bytes each while they are read.
+/// More values are not held in memory for it: they take about 100 bytes each while they are read. Of texts each may have 4,096 bytes.
 const MOST_VALUES: u64 = 1 << 22;
+const MOST_TEXTS: u64 = 1 << 18;
+/// Bytes of memory that a value takes.
+const VALUE_BYTES: u64 = 100;
 /// Nanoseconds to read and decode a leaf of a packed tree, and to give one of its keys; to read a row of one column and to look it up in the
 /// hash table of a join. Measured with 100,000,000 rows.
 const LEAF: u64 = 8_000;
@@ -31,16 +34,17 @@ const CHEAP_LEAVES: usize = 16;
 
 impl Snapshot {
     /// Counts the rows that pass a test of one column by their values, if the index alone tells that of every file: none was deleted or
-    /// replaced, none has a value that the index does not know, and values are not so many that rows are as quickly read.
+    /// replaced, none has a value that the index does not know, and values are not so many that rows are as quickly read, or that they take more
+    /// than `most_bytes` of memory.
     ///
     /// # Errors
     /// A task failed. What is wrong with a segment is logged, and nothing is told then.
-    pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf) -> BoxFuture<'a, Result<Option<Tally>>> {
-        Box::pin(tally_alone(self, leaf))
+    pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf, most_bytes: u64) -> BoxFuture<'a, Result<Option<Tally>>> {
+        Box::pin(tally_alone(self, leaf, most_bytes))
     }
 }
 
-async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf) -> Result<Option<Tally>> {
+async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<Tally>> {
     let Test::Ranges(ranges) = &leaf.test else { return Ok(None) };
     if snapshot.files().iter().any(|file| file.deleted.is_some()) {
         return Ok(None);
@@ -53,7 +57,9 @@ async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf) -> Result<Option<Tally>> 
     if !constants.is_empty() || covered != wanted.len() || !covers.iter().all(is_whole) {
         return Ok(None);
     }
-    let Some(planned) = planned(covers, ranges).await? else { return Ok(None) };
+    let is_text = !data_type.is_primitive();
+    let most_values = (most_bytes / VALUE_BYTES).min(if is_text { MOST_TEXTS } else { MOST_VALUES });
+    let Some(planned) = planned(covers, ranges, most_values).await? else { return Ok(None) };
     let jobs = planned.into_iter().map(|(cover, groups)| {
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
         async move { count(cover, groups, &data_type, &counter).await }
@@ -71,7 +77,7 @@ fn is_whole(cover: &Cover) -> bool {
 }
 
 /// What is to be read of each segment; none if reading rows is no worse, or if it would be too much to hold.
-async fn planned(covers: Vec<Cover>, ranges: &KeyRanges) -> Result<Option<Vec<(Cover, Groups)>>> {
+async fn planned(covers: Vec<Cover>, ranges: &KeyRanges, most_values: u64) -> Result<Option<Vec<(Cover, Groups)>>> {
     let jobs = covers.into_iter().map(|cover| {
         let ranges = ranges.clone();
         async move {
@@ -83,7 +89,7 @@ async fn planned(covers: Vec<Cover>, ranges: &KeyRanges) -> Result<Option<Vec<(C
     let mut values = 0u64;
     let is_worth = planned.iter().all(|(cover, groups)| {
         values = values.saturating_add(groups.value_limit());
-        values <= MOST_VALUES && is_worth_reading(cover, groups)
+        values <= most_values && is_worth_reading(cover, groups)
     });
     Ok(is_worth.then_some(planned))
 }

@@ -19,9 +19,10 @@
 use futures::{StreamExt, stream};
 use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
 use lakemark_index::bitmap::{Estimate, Weight};
-use lakemark_index::{Leaf, Predicate, Truth};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
 
 use super::CORES;
+use crate::error::Result;
 use crate::options::Reading;
 use crate::snapshot::Snapshot;
 use crate::store::segments::{ReadCounter, Segment};
@@ -76,6 +77,8 @@ const PLAN_RUN: f64 = 50.0;
 const SET_ROW: f64 = 0.15;
 /// From this share of the rows on a set is a bitmap.
 const BITMAP_SHARE: f64 = 1.0 / 32.0;
+/// To sort a value that is asked for, to encode it, and to make a range of it.
+const ENCODE_VALUE: f64 = 200.0;
 /// To evaluate a condition for a row.
 const TEST: f64 = 1.5;
 /// How far a batch of the reader reaches, also one of rows that were found, if these are enough: a LIMIT ends after a whole one.
@@ -163,6 +166,27 @@ pub(crate) struct Choice {
     pub shares: Vec<Option<f64>>,
     /// The share of the rows found by the other searches that all conditions left out are true of, likely.
     pub share_left: Option<f64>,
+}
+
+impl Snapshot {
+    /// Whether a search for so many different values of a column, whichever they are, may be cheaper than to read all rows. It is as if each value
+    /// was there and had as many rows as the others, so that nothing is known of values that no row has. True if no index knows the column.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub async fn may_be_worth(&self, column: &str, values: f64, reading: &Reading) -> Result<bool> {
+        let Some(known) = self.distinct_values(column).await? else { return Ok(true) };
+        let leaf = Leaf { column: column.to_owned(), test: Test::Ranges(KeyRanges::none()), text: String::new() };
+        let Some((none, _)) = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await else {
+            return Ok(true);
+        };
+        let share = (values / (known as f64).max(1.0)).min(1.0);
+        let guesses = [Some(Guess { passing: none.all.times(share), ..none })];
+        let predicate = Predicate::Leaf(leaf);
+        let question = Question { predicate: &predicate, guesses: &guesses, reading, cores: *CORES as f64 };
+        let (parts, cost) = (question.parts(), |searched, parts: &[Part]| question.cost(parts, searched, none.rows));
+        Ok(values * ENCODE_VALUE + cost(1, &parts) < cost(0, &parts))
+    }
 }
 
 /// Weighs the searches of a predicate's leaves.

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
-use lakemark_table::{BuildOptions, Change, FileProbe, IndexSpec, Operation, Snapshot, Table, Tally, WriteOptions};
+use lakemark_table::{
+    BuildOptions, Change, Columns, FileProbe, IndexSpec, Operation, Reading, Snapshot, Table, Tally, WriteOptions,
+};
 use parquet::arrow::ArrowWriter;
 
 use crate::fixture::{certain, int_key, open, probe, segments};
@@ -87,7 +89,7 @@ fn test_of(ranges: KeyRanges) -> Leaf {
 }
 
 async fn alone(snapshot: &Snapshot, ranges: &KeyRanges) -> Option<BTreeMap<i64, u64>> {
-    snapshot.tally_alone(&test_of(ranges.clone())).await.unwrap().map(|tally| counts(&tally))
+    snapshot.tally_alone(&test_of(ranges.clone()), u64::MAX).await.unwrap().map(|tally| counts(&tally))
 }
 
 fn counts(tally: &Tally) -> BTreeMap<i64, u64> {
@@ -213,4 +215,28 @@ async fn nothing_is_told_alone_where_a_deletion_vector_hides_a_row() {
     assert!(alone(&table.snapshot().await.unwrap(), &few).await == Some(counted(0..2 * ROWS, key, &few)));
     lake.commit(&[Lake::removes("f0.parquet"), lake.adds_without("f0.parquet", &[3, 23])]);
     assert_eq!(alone(&table.snapshot().await.unwrap(), &few).await, None);
+}
+
+#[tokio::test]
+async fn the_number_of_keys_alone_says_whether_a_search_may_be_worth_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in ["key", "bitmap"] {
+        let folder = folder.path().join(kind);
+        std::fs::create_dir(&folder).unwrap();
+        let snapshot = indexed(&folder, kind, key).await.snapshot().await.unwrap();
+        let columns = Columns { count: 1.0, decode: 4.0 };
+        let reading = Reading { output: columns, filter: columns, limit: None, told: None, above: 0.0 };
+        let values = snapshot.distinct_values("key").await.unwrap().unwrap() as f64;
+        for (column, values, expected) in [
+            ("key", 5.0, true),
+            ("key", values / 10.0, false),
+            ("key", values / 2.0, false),
+            ("key", values * 3.0, false),
+            // No index knows.
+            ("n", values / 2.0, true),
+        ] {
+            let found = snapshot.may_be_worth(column, values, &reading).await.unwrap();
+            assert_eq!(found, expected, "{kind}: {values} values of {column}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{TallyPart, TallyRequest, Telling};
+use lakemark_table::{TallyRequest, Telling};
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -30,6 +30,7 @@ use super::rest::{Told, rest_of};
 use super::states::{of_bounds, of_values};
 use crate::error::to_engine;
 use crate::exec::facts::{Facts, has_rows};
+use crate::exec::index_only::bytes_of;
 
 /// Gives the states of a partial aggregate: from the index where it can tell, from its input elsewhere.
 #[derive(Debug)]
@@ -215,13 +216,6 @@ fn nothing_told(memory: &MemoryReservation) -> (Vec<RecordBatch>, Vec<bool>) {
     memory.free();
     Default::default()
 }
-
-/// What values and their numbers of rows take.
-fn bytes_of(part: &TallyPart) -> usize {
-    let values: usize = part.values.iter().map(|values| values.get_array_memory_size()).sum();
-    values + size_of_val(part.rows.as_slice())
-}
-
 impl DisplayAs for IndexAggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<_> = self.question.columns.iter().map(|name| column::shown(name)).collect();

@@ -91,6 +91,8 @@ fn is_other_order(part: &Arc<dyn PhysicalExpr>, input: Option<&Schema>) -> bool 
 enum Order {
     Numbers,
     Times,
+    /// Of points in time, which clocks of a zone show twice.
+    Instants,
     Texts,
     Bytes,
     /// Of this type alone.
@@ -102,7 +104,8 @@ fn order_of(data_type: &DataType) -> Order {
         DataType::Dictionary(_, value) => order_of(value),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Order::Texts,
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Order::Bytes,
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Order::Times,
+        DataType::Timestamp(_, Some(_)) => Order::Instants,
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None) => Order::Times,
         number if number.is_numeric() => Order::Numbers,
         _ => Order::Own,
     }

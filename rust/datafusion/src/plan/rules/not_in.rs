@@ -16,11 +16,14 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::UnionExec;
@@ -111,8 +114,16 @@ fn keeps(join: &HashJoinExec, column: usize) -> Option<usize> {
     }
 }
 
-/// Whether statistics of a leaf say that a column has no NULL.
+/// Whether statistics of a leaf say that a column has no NULL. Rows in memory were counted; of a file the engine takes a number that its footer
+/// lacks for none.
 fn has_no_null(leaf: &Plan, column: usize) -> bool {
+    let is_in_memory = leaf.is::<EmptyExec>()
+        || leaf
+            .downcast_ref::<DataSourceExec>()
+            .is_some_and(|scan| scan.data_source().downcast_ref::<MemorySourceConfig>().is_some());
+    if !is_in_memory {
+        return false;
+    }
     let Ok(statistics) = StatisticsContext::new().compute(leaf.as_ref(), &StatisticsArgs::new()) else { return false };
     statistics.column_statistics.get(column).is_some_and(|column| column.null_count == Precision::Exact(0))
 }
