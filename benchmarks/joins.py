@@ -91,7 +91,7 @@ def generate(folder: Path, rows: int) -> None:
             pq.write_table(table, folder / name / "part-000.parquet")
 
 
-def mark(folder: Path, store: Path) -> None:
+def create_indexes(folder: Path, store: Path) -> None:
     """Makes the index on the keys of the facts."""
     table = lakemark.Table(folder / "facts", store=store / "facts")
     if not table.indexes:
@@ -109,7 +109,7 @@ def main() -> None:
     folder = CACHE / f"joins-{given.rows}"
     generate(folder, given.rows)
     store = {name: folder.with_name(f"{folder.name}-{name}") for name in (PLAIN, ALL)}
-    mark(folder, store[ALL])
+    create_indexes(folder, store[ALL])
     asks: dict[str, Callable[[str], Any]] = {
         ENGINE: session(folder, "PARQUET"),
         AGAIN: session(folder, "PARQUET"),

@@ -107,7 +107,7 @@ def write_table(folder: Path, rows: int, compression: str) -> None:
     done.touch()
 
 
-def mark(folder: Path) -> None:
+def create_indexes(folder: Path) -> None:
     """Indexes the filter columns anew."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)
@@ -300,7 +300,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = CACHE / "never-worse"
     write_table(folder, given.rows, given.compression)
-    mark(folder)
+    create_indexes(folder)
     asked = drawn_queries(given.random) if given.random else queries()
     results = ask_all(
         folder, given.rounds, (query for query in asked if given.filter in query.filter), use_cache=not given.random

@@ -41,7 +41,7 @@ import ssb
 import tpc
 from kept import kept
 from pyspark.errors import PySparkException
-from spark_formats import EXTENSION, FORMATS, known_as, marked
+from spark_formats import EXTENSION, FORMATS, indexed, known_as
 from suites import FACT_ROWS, is_condition
 from updates_spark import session
 
@@ -66,13 +66,13 @@ LOOKUPS = 20
 DAYS, PRODUCTS = 1000, 10_000
 PLANNED_FILES, PLANNED_ROWS = 10_000, 100
 # What the queries of TPC-H filter by.
-TPCH_MARKS = {
+TPCH_INDEXES = {
     "lineitem": ("l_shipdate", "l_discount", "l_quantity", "l_returnflag", "l_shipmode"),
     "orders": ("o_orderdate", "o_orderstatus"),
     "customer": ("c_mktsegment",),
     "part": ("p_brand", "p_size", "p_container"),
 }
-SSB_MARKS = {
+SSB_INDEXES = {
     "lineorder": ("lo_orderdate", "lo_custkey", "lo_suppkey", "lo_partkey", "lo_discount", "lo_quantity"),
     "dates": ("d_year", "d_yearmonthnum"),
     "customer": ("c_city", "c_nation", "c_region"),
@@ -134,7 +134,7 @@ def counts(formats: Formats, rows: int) -> dict[str, Query]:
     """The Set Query Benchmark."""
     folder = CACHE / f"sqb-{rows}"
     sqb_table.write_table(folder, rows)
-    marked(folder, sqb_table.COLUMNS, using="bitmap")
+    indexed(folder, sqb_table.COLUMNS, using="bitmap")
     formats.know("bench", folder)
     texts = {name: sql.replace('"', "`") for name, sql in sqb_table.queries().items()}
     return {name: lambda kind, sql=sql: sql.replace("FROM bench", f"FROM {kind}_bench") for name, sql in texts.items()}
@@ -144,7 +144,7 @@ def lookups(formats: Formats, rows: int) -> dict[str, Query]:
     """Rows by a key that stands in no order."""
     folder = CACHE / f"spark-lookups-{rows}"
     write_files(folder, rows, lambda part: {"key": keys_table.permuted(part, rows)})
-    marked(folder, ["key"], using="key")
+    indexed(folder, ["key"], using="key")
     formats.know("rows", folder)
     keys = np.random.default_rng(3).integers(0, rows, LOOKUPS)
     queries: dict[str, Query] = {
@@ -162,7 +162,7 @@ def joins(formats: Formats, rows: int) -> dict[str, Query]:
     folder = CACHE / f"spark-facts-{rows}"
     each_day = max(rows // DAYS, 1)
     write_files(folder, rows, lambda part: {"day": part // each_day, "product": part * 7919 % 99_991 % PRODUCTS})
-    marked(folder, ["day", "product"])
+    indexed(folder, ["day", "product"])
     formats.know("facts", folder)
     days, products = np.arange(-(-rows // each_day)), np.arange(PRODUCTS)
     for name, dimension in (
@@ -204,13 +204,13 @@ def tpch_queries(formats: Formats, scale: float) -> dict[str, Query]:
     """TPC-H."""
     folder = CACHE / f"tpch-{scale:g}"
     texts = {f"Q{number}": sql for number, sql in enumerate(tpc.generate("tpch", folder, scale), 1)}
-    return of_tables(formats, folder, tpc.tables(folder), TPCH_MARKS, texts)
+    return of_tables(formats, folder, tpc.tables(folder), TPCH_INDEXES, texts)
 
 
 def ssb_queries(formats: Formats, scale: float) -> dict[str, Query]:
     """The Star Schema Benchmark."""
     folder = CACHE / f"ssb-{scale:g}"
-    return of_tables(formats, folder, ssb.TABLES, SSB_MARKS, ssb.generate(folder, scale))
+    return of_tables(formats, folder, ssb.TABLES, SSB_INDEXES, ssb.generate(folder, scale))
 
 
 def tpcds_queries(formats: Formats, scale: float) -> dict[str, Query]:
@@ -218,12 +218,12 @@ def tpcds_queries(formats: Formats, scale: float) -> dict[str, Query]:
     folder = CACHE / f"tpcds-{scale:g}"
     texts = {f"Q{number}": sql for number, sql in enumerate(tpc.generate("tpcds", folder, scale), 1)}
     tables = tpc.tables(folder)
-    marks = {}
+    indexes = {}
     for name in tables:
         table = lakemark.Table(folder / name)
         is_fact = table.info().rows > FACT_ROWS
-        marks[name] = tuple(column for column in table.schema.names if not is_fact or is_condition(column))
-    queries = of_tables(formats, folder, tables, marks, texts)
+        indexes[name] = tuple(column for column in table.schema.names if not is_fact or is_condition(column))
+    queries = of_tables(formats, folder, tables, indexes, texts)
     return {name: query for name, query in queries.items() if is_taken(formats.spark, name, query("parquet"))}
 
 
@@ -238,14 +238,14 @@ def is_taken(spark: SparkSession, name: str, sql: str) -> bool:
 
 
 def of_tables(
-    formats: Formats, folder: Path, tables: Sequence[str], marks: dict[str, tuple[str, ...]], texts: dict[str, str]
+    formats: Formats, folder: Path, tables: Sequence[str], indexes: dict[str, tuple[str, ...]], texts: dict[str, str]
 ) -> dict[str, Query]:
     """Queries of several tables, which are views with the names that the queries have for them."""
     # Two benchmarks may have tables of one name.
     of = folder.name.split("-", maxsplit=1)[0]
     for table in tables:
-        if table in marks:
-            marked(folder / table, marks[table])
+        if table in indexes:
+            indexed(folder / table, indexes[table])
         formats.know(f"{of}_{table}", folder / table)
 
     def text(kind: str, sql: str) -> str:
@@ -264,7 +264,7 @@ def planning(spark: SparkSession, rounds: int) -> dict[str, float]:
         for number in range(PLANNED_FILES if is_missing else 0):
             key = keys_table.permuted(np.arange(number * PLANNED_ROWS, (number + 1) * PLANNED_ROWS), rows)
             pq.write_table(pa.table({"key": key, "value": key * 3}), folder / f"part-{number:05}.parquet")
-    marked(folder, ["key"], using="key")
+    indexed(folder, ["key"], using="key")
     seconds: dict[str, list[float]] = {"lakemark": [], "parquet": [], "lakemark, planned": []}
     spark.conf.set("spark.lakemark.use_index", "false")
     for turn in range(rounds + 1):

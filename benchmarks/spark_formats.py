@@ -59,7 +59,7 @@ def linked(folder: Path, place: Path) -> None:
         (place / file.name).hardlink_to(file)
 
 
-def marked(folder: Path, columns: Sequence[str], using: str = "auto") -> None:
+def indexed(folder: Path, columns: Sequence[str], using: str = "auto") -> None:
     """Indexes on the columns, made anew."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     table = lakemark.Table(folder)

@@ -75,16 +75,16 @@ def store_bytes(folder: Path) -> int:
 
 def engines_of_lakemark(folder: Path) -> dict[str, Callable[[str], int]]:
     """Lakemark in the ways that it can be asked: each takes the SQL text and returns the count."""
-    marked, forgetful, unmarked = lakemark.connect(), lakemark.connect(), lakemark.connect()
+    indexed, forgetful, unindexed = lakemark.connect(), lakemark.connect(), lakemark.connect()
     forgetful.sql("SET lakemark.use_cache = false")
-    unmarked.sql("SET lakemark.use_index = false")
-    for session in (marked, forgetful, unmarked):
+    unindexed.sql("SET lakemark.use_index = false")
+    for session in (indexed, forgetful, unindexed):
         session.table(folder, name="bench")
     counting = lakemark.Table(folder)
     return {
-        "lakemark": lambda sql: marked.sql(sql).to_arrow().column("n")[0].as_py(),
+        "lakemark": lambda sql: indexed.sql(sql).to_arrow().column("n")[0].as_py(),
         "lakemark, cache off": lambda sql: forgetful.sql(sql).to_arrow().column("n")[0].as_py(),
-        "lakemark, indexes off": lambda sql: unmarked.sql(sql).to_arrow().column("n")[0].as_py(),
+        "lakemark, indexes off": lambda sql: unindexed.sql(sql).to_arrow().column("n")[0].as_py(),
         # Without SQL around the condition, as Lance is asked.
         "lakemark, count()": lambda sql: counting.count(sql.split(" WHERE ", 1)[1]),
         "lakemark, count(), cache off": lambda sql: counting.count(sql.split(" WHERE ", 1)[1], use_cache=False),

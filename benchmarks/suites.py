@@ -102,7 +102,7 @@ def judge(folder: Path) -> Ask:
     return lambda sql: connection.execute(sql).to_arrow_table()
 
 
-def mark_all(folder: Path, store: Path) -> None:
+def index_all(folder: Path, store: Path) -> None:
     """Lets `auto` choose an index for every column of the dimensions, and for the keys of the facts."""
     for name in tpc.tables(folder):
         table = lakemark.Table(folder / name, store=store / name)
@@ -120,17 +120,17 @@ def is_condition(column: str) -> bool:
     return column.endswith(("_sk", "key")) or column in (*clicks.FILTERED, *ssb.FILTERED, *tpc.FILTERED)
 
 
-def mark_proposed(folder: Path, store: Path, queries: Sequence[str]) -> None:
+def index_proposed(folder: Path, store: Path, queries: Sequence[str]) -> None:
     """Makes the indexes that `advise` proposes for the queries."""
     session = lakemark.connect()
     tables = {name: session.table(folder / name, name, store=store / name) for name in tpc.tables(folder)}
     if any(table.indexes for table in tables.values()):
         return
     for name, advice in session.advise(queries).items():
-        for mark in advice.marks:
-            options = {"encoding": mark.encoding} if mark.kind == "bitmap" else {}
-            tables[name].create_index(mark.column, mark.kind, build=False, **options)
-        if advice.marks:
+        for index in advice.indexes:
+            options = {"encoding": index.encoding} if index.kind == "bitmap" else {}
+            tables[name].create_index(index.column, index.kind, build=False, **options)
+        if advice.indexes:
             tables[name].build(progress=False)
 
 
@@ -138,9 +138,9 @@ def asks_of(folder: Path, queries: Mapping[str, str], chosen: Sequence[str]) -> 
     """The chosen ways to read the tables, by name."""
     stores = {name: folder.with_name(f"{folder.name}-{name}") for name in OURS}
     if PROPOSED in chosen:
-        mark_proposed(folder, stores[PROPOSED], list(queries.values()))
+        index_proposed(folder, stores[PROPOSED], list(queries.values()))
     if ALL in chosen:
-        mark_all(folder, stores[ALL])
+        index_all(folder, stores[ALL])
     opened: dict[str, Callable[[], Ask]] = {
         ENGINE: lambda: session(folder, "PARQUET"),
         AGAIN: lambda: session(folder, "PARQUET"),

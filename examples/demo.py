@@ -189,7 +189,7 @@ def compare(title: str, answers: dict[str, tuple[Asked, Asked]], *, scans: bool)
             print("  " + "-" * (sum(widths) + 2 * (len(widths) - 1)))
 
 
-def mark(folder: Path) -> None:
+def create_indexes(folder: Path) -> None:
     """Declares the indexes and builds them, with the shell's verbs."""
     shutil.rmtree(folder / "_lakemark", ignore_errors=True)
     start = time.perf_counter()
@@ -236,7 +236,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = write_flights(arguments.folder)
     print(f"flights that left New York in 2013: {len(list(folder.glob('*.parquet')))} Parquet files in {folder}")
-    mark(folder)
+    create_indexes(folder)
     run_shell(folder)
     if not arguments.no_spark:
         run_spark(folder)

@@ -111,7 +111,7 @@ class Advice:
     rows: int
     sampled_rows: int
     queries: int
-    marks: list[Proposal]
+    indexes: list[Proposal]
     unused: list[str]
     layout: list[LayoutHint]
     gains: list[QueryGain]
@@ -123,7 +123,7 @@ class Advice:
         """Makes advice from its JSON form and its text."""
         values = json.loads(text)
         return cls(
-            marks=[Proposal(**mark) for mark in values.pop("marks")],
+            indexes=[Proposal(**index) for index in values.pop("indexes")],
             layout=[LayoutHint(**hint) for hint in values.pop("layout")],
             gains=[QueryGain(**gain) for gain in values.pop("gains")],
             problems=[QueryProblem(**problem) for problem in values.pop("problems")],
@@ -152,17 +152,17 @@ class Advice:
         ]
         rows = [
             [
-                mark.column,
-                mark.kind,
-                mark.encoding,
-                f"{mark.values:,}",
-                _pictures.human_bytes(mark.predicted_bytes),
-                _pictures.human_bytes(mark.saved_bytes),
-                mark.reason,
+                index.column,
+                index.kind,
+                index.encoding,
+                f"{index.values:,}",
+                _pictures.human_bytes(index.predicted_bytes),
+                _pictures.human_bytes(index.saved_bytes),
+                index.reason,
             ]
-            for mark in self.marks
+            for index in self.indexes
         ]
-        marks = (
+        indexes = (
             _pictures.html_table(columns, rows, more=False) if rows else "<p>no further index is worth its bytes</p>"
         )
         bars = "".join(
@@ -178,4 +178,4 @@ class Advice:
         notes = [("no query can use", ", ".join(self.unused))] if self.unused else []
         notes += [("layout", hint.change) for hint in self.layout]
         notes += [(f"line {problem.line}", problem.problem) for problem in self.problems]
-        return marks + bars + (_pictures.definitions(notes) if notes else "")
+        return indexes + bars + (_pictures.definitions(notes) if notes else "")

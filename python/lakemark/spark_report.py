@@ -55,19 +55,19 @@ class SparkScan:
     rows: int | None
     bytes: int
     rows_pending: int
-    marks: ExplainReport | None = field(default=None)
+    index_report: ExplainReport | None = field(default=None)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SparkScan:
         """Makes a scan from its JSON form."""
         report, text = values.pop("report"), values.pop("report_text")
-        marks = None if report is None else ExplainReport.from_json(json.dumps(report), text)
-        return cls(marks=marks, **values)
+        index_report = None if report is None else ExplainReport.from_json(json.dumps(report), text)
+        return cls(index_report=index_report, **values)
 
     def to_dict(self) -> dict[str, Any]:
         """The scan as plain Python values."""
         values = asdict(self)
-        values["marks"] = None if self.marks is None else self.marks.to_dict()
+        values["index_report"] = None if self.index_report is None else self.index_report.to_dict()
         return values
 
     def _pairs(self) -> list[tuple[str, str]]:
@@ -87,22 +87,22 @@ class SparkScan:
         return [(name, value) for name, value in pairs if value]
 
     def _bars(self) -> list[tuple[str, list[Part]]]:
-        if self.marks is None:
+        if self.index_report is None:
             return []
-        marks = self.marks
+        index_report = self.index_report
         return [
             (
                 "files",
                 [
-                    Part("read", marks.files_total - marks.files_pruned, _READ),
-                    Part("skipped", marks.files_pruned, _SKIPPED),
+                    Part("read", index_report.files_total - index_report.files_pruned, _READ),
+                    Part("skipped", index_report.files_pruned, _SKIPPED),
                 ],
             ),
             (
                 "row groups",
                 [
-                    Part("read", marks.row_groups_total - marks.row_groups_pruned, _READ),
-                    Part("skipped", marks.row_groups_pruned, _SKIPPED),
+                    Part("read", index_report.row_groups_total - index_report.row_groups_pruned, _READ),
+                    Part("skipped", index_report.row_groups_pruned, _SKIPPED),
                 ],
             ),
         ]
@@ -113,12 +113,12 @@ class SparkScan:
         lines = [f"scan of {self.table}"]
         lines += [f"  {name + ':':<{width}} {value}" for name, value in pairs]
         lines += [f"  {drawn}" for title, parts in self._bars() if (drawn := _pictures.text_bar(title, parts))]
-        if self.marks is not None:
-            lines += ["  what the index said:", *(f"  {line}" for line in str(self.marks).splitlines())]
+        if self.index_report is not None:
+            lines += ["  what the index said:", *(f"  {line}" for line in str(self.index_report).splitlines())]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        drawn = "" if self.marks is None else self.marks._repr_html_()
+        drawn = "" if self.index_report is None else self.index_report._repr_html_()
         return f"<h4>scan of {escape(self.table)}</h4>{_pictures.definitions(self._pairs())}{drawn}"
 
 

@@ -74,7 +74,7 @@ def plain(tmp_path: Path) -> Judged:
 
 
 @pytest.fixture
-def marked(plain: Judged) -> Judged:
+def indexed(plain: Judged) -> Judged:
     """The same with indexes on `city`, `id` and `day`."""
     for column in ("city", "id", "day"):
         plain.table.create_index(column, using="bitmap", name=f"by_{column}", progress=False)

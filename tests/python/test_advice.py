@@ -36,7 +36,7 @@ def sales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
+def test_queries_say_which_indexes_to_build(sales: Path, tmp_path: Path) -> None:
     table = lakemark.Table(sales, store=tmp_path / "marks")
     table.create_index("kind", progress=False)
     advice = table.advise(
@@ -47,21 +47,21 @@ def test_queries_say_which_marks_to_build(sales: Path, tmp_path: Path) -> None:
         ]
     )
     assert (advice.rows, advice.sampled_rows, advice.queries) == (ROWS, ROWS, 2)
-    assert sorted(mark.column for mark in advice.marks) == ["customer", "shop"]
+    assert sorted(index.column for index in advice.indexes) == ["customer", "shop"]
     assert advice.unused == ["kind_bitmap"]
     assert [problem.line for problem in advice.problems] == [3]
     assert "nothing" in advice.problems[0].problem
     assert all(gain.bytes_after < gain.bytes_now / 2 for gain in advice.gains)
     assert "indexes to build:" in str(advice)
-    assert json.loads(json.dumps(advice.to_dict()))["marks"][0]["column"] == advice.marks[0].column
+    assert json.loads(json.dumps(advice.to_dict()))["indexes"][0]["column"] == advice.indexes[0].column
     html = advice._repr_html_()
     assert html.count("<svg") == 2
     assert "line 3" in html
-    for mark in advice.marks:
-        index = table.create_index(mark.column, encoding=mark.encoding, progress=False)
-        assert index.bytes == pytest.approx(mark.predicted_bytes, rel=0.15)
-        assert index.predicted_bytes == pytest.approx(index.bytes, rel=0.15)
-    assert table.advise("SELECT count(*) FROM sales WHERE shop = 7").marks == []
+    for proposal in advice.indexes:
+        index = table.create_index(proposal.column, encoding=proposal.encoding, progress=False)
+        assert index.bytes == pytest.approx(proposal.predicted_bytes, rel=0.15)
+        assert proposal.predicted_bytes == pytest.approx(index.bytes, rel=0.15)
+    assert table.advise("SELECT count(*) FROM sales WHERE shop = 7").indexes == []
     # An index over several columns is of use to a query that asks for the first of them.
     for columns in (["shop", "id"], ["id", "shop"]):
         table.create_index(columns, progress=False)
@@ -83,21 +83,21 @@ def test_the_tables_of_a_session_are_advised_by_their_joins(sales: Path, tmp_pat
     advice = session.advise([joined.format("sales"), "SELECT nothing FROM sales", joined.format("again")])
     # One table under two names is advised once.
     assert sorted(advice) == ["customers", "sales"]
-    assert [mark.column for mark in advice["sales"].marks] == ["customer"]
+    assert [index.column for index in advice["sales"].indexes] == ["customer"]
     assert advice["sales"].queries == 2
     assert [[problem.line for problem in of.problems] for of in advice.values()] == [[2], [2]]
     assert "nothing" in advice["sales"].problems[0].problem
     # All customers leave all sales: nothing is gained by an index.
     everything = session.advise("SELECT sum(price) FROM sales s JOIN customers c ON s.customer = c.customer")
-    assert everything["sales"].marks == []
+    assert everything["sales"].indexes == []
 
 
 def test_without_queries_every_column_is_looked_at(sales: Path, tmp_path: Path) -> None:
     table = lakemark.Table(sales, store=tmp_path / "marks")
     advice = table.advise()
     assert (advice.queries, advice.gains, advice.unused) == (0, [], [])
-    assert "customer" in [mark.column for mark in advice.marks]
-    saved = [mark.saved_bytes for mark in advice.marks]
+    assert "customer" in [index.column for index in advice.indexes]
+    saved = [index.saved_bytes for index in advice.indexes]
     assert saved == sorted(saved, reverse=True)
     assert table.indexes == []
 

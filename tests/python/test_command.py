@@ -30,27 +30,27 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_count_prints_the_number_alone(marked: Judged) -> None:
-    done = command("count", marked.folder, "city = 'Oslo'")
-    assert (done.returncode, done.stdout) == (0, str(marked.count("city = 'Oslo'")) + "\n")
+def test_count_prints_the_number_alone(indexed: Judged) -> None:
+    done = command("count", indexed.folder, "city = 'Oslo'")
+    assert (done.returncode, done.stdout) == (0, str(indexed.count("city = 'Oslo'")) + "\n")
 
 
-def test_explain_as_json_is_what_the_library_says(marked: Judged) -> None:
-    done = command("explain", marked.folder, "city = 'Oslo'", "--format", "json")
+def test_explain_as_json_is_what_the_library_says(indexed: Judged) -> None:
+    done = command("explain", indexed.folder, "city = 'Oslo'", "--format", "json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     for key in ("rows_certain", "rows_uncertain", "files_total", "row_groups_pruned"):
-        assert printed[key] == getattr(marked.table.explain("city = 'Oslo'"), key)
+        assert printed[key] == getattr(indexed.table.explain("city = 'Oslo'"), key)
 
 
-def test_sql_answers(marked: Judged) -> None:
-    table = f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{marked.folder}'"
+def test_sql_answers(indexed: Judged) -> None:
+    table = f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{indexed.folder}'"
     done = command("sql", "-c", table, "-c", "SELECT count(*) AS n FROM t WHERE city = 'Rom'", "--format", "csv")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-2:] == ["n", str(marked.count("city = 'Rom'"))]
+    assert done.stdout.split()[-2:] == ["n", str(indexed.count("city = 'Rom'"))]
 
 
-def test_marks_made_by_the_command_serve_the_library(plain: Judged) -> None:
+def test_indexes_made_by_the_command_serve_the_library(plain: Judged) -> None:
     assert command("index", "create", plain.folder, "--on", "city", "--using", "bitmap", "--name", "c").returncode == 0
     assert command("index", "build", plain.folder).returncode == 0
     assert [(index.name, index.coverage) for index in plain.table.indexes] == [("c", 1.0)]

@@ -17,9 +17,9 @@ def values(context: datafusion.SessionContext, query: str) -> list[tuple[object,
 
 
 @pytest.fixture
-def context(marked: Judged) -> datafusion.SessionContext:
+def context(indexed: Judged) -> datafusion.SessionContext:
     context = datafusion.SessionContext()
-    context.register_table("t", marked.table)
+    context.register_table("t", indexed.table)
     return context
 
 
@@ -35,8 +35,8 @@ def context(marked: Judged) -> datafusion.SessionContext:
         "SELECT id FROM t WHERE city IS NULL ORDER BY id LIMIT 3",
     ],
 )
-def test_answers_are_what_duckdb_says(marked: Judged, context: datafusion.SessionContext, query: str) -> None:
-    assert values(context, query) == marked.judge.execute(query).fetchall()
+def test_answers_are_what_duckdb_says(indexed: Judged, context: datafusion.SessionContext, query: str) -> None:
+    assert values(context, query) == indexed.judge.execute(query).fetchall()
 
 
 def test_filters_arrive_at_our_scan(context: datafusion.SessionContext) -> None:
@@ -46,13 +46,13 @@ def test_filters_arrive_at_our_scan(context: datafusion.SessionContext) -> None:
     assert "FilterExec" not in text
 
 
-def test_a_new_file_is_seen_by_the_next_statement(marked: Judged, context: datafusion.SessionContext) -> None:
-    (marked.folder / "part-8.parquet").write_bytes((marked.folder / "part-1.parquet").read_bytes())
-    assert values(context, "SELECT count(*) FROM t WHERE city = 'Oslo'") == [(marked.count("city = 'Oslo'"),)]
+def test_a_new_file_is_seen_by_the_next_statement(indexed: Judged, context: datafusion.SessionContext) -> None:
+    (indexed.folder / "part-8.parquet").write_bytes((indexed.folder / "part-1.parquet").read_bytes())
+    assert values(context, "SELECT count(*) FROM t WHERE city = 'Oslo'") == [(indexed.count("city = 'Oslo'"),)]
 
 
-def test_an_error_of_ours_is_an_error_there(marked: Judged, context: datafusion.SessionContext) -> None:
-    path = marked.folder / "part-8.parquet"
+def test_an_error_of_ours_is_an_error_there(indexed: Judged, context: datafusion.SessionContext) -> None:
+    path = indexed.folder / "part-8.parquet"
     path.write_bytes(b"PAR1 no PAR1")
     with pytest.raises(Exception, match=r"part-8\.parquet"):
         values(context, "SELECT count(amount) FROM t")

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_delta_table_is_marked_and_queried(folder: Path) -> None:
+def test_a_delta_table_is_indexed_and_queried(folder: Path) -> None:
     table = lakemark.Table(folder)
     index = table.create_index("kind", using="bitmap", progress=False)
     assert (index.coverage, index.rows) == (1.0, 250)

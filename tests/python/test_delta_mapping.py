@@ -136,7 +136,7 @@ def test_every_column_has_the_name_that_the_table_shows(mapped: Path) -> None:
         ("city = 'Wien' AND place['x'] > 5", lambda row: row["city"] == "Wien" and row["place"]["x"] > 5),
     ],
 )
-def test_answers_are_the_same_with_and_without_marks(mapped: Path, condition: str, is_right: Any) -> None:
+def test_answers_are_the_same_with_and_without_indexes(mapped: Path, condition: str, is_right: Any) -> None:
     expected = [row for row in ALL if is_right(row)]
     assert expected
     table = lakemark.Table(mapped)

@@ -105,7 +105,7 @@ def test_scheduled_build_without_tables_is_wrong_usage(command: Path, tmp_path: 
     assert "usage" in done.stderr
 
 
-def test_demo_gives_the_same_rows_with_and_without_marks(tmp_path: Path) -> None:
+def test_demo_gives_the_same_rows_with_and_without_indexes(tmp_path: Path) -> None:
     done = run([sys.executable, ROOT / "examples" / "demo.py", "--no-spark", "--folder", tmp_path / "flights"])
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -73,17 +73,17 @@ def test_a_column_that_is_not_there(plain: Judged) -> None:
         plain.table.scan(columns=["town"])
 
 
-def test_an_index_that_exists(marked: Judged) -> None:
+def test_an_index_that_exists(indexed: Judged) -> None:
     with pytest.raises(lakemark.AlreadyExistsError, match="by_city"):
-        marked.table.create_index("city", name="by_city", progress=False)
-    assert len(marked.table.indexes) == 3
+        indexed.table.create_index("city", name="by_city", progress=False)
+    assert len(indexed.table.indexes) == 3
 
 
-def test_an_index_that_does_not(marked: Judged) -> None:
+def test_an_index_that_does_not(indexed: Judged) -> None:
     with pytest.raises(lakemark.NotFoundError, match="by_moon"):
-        marked.table.drop_index("by_moon")
+        indexed.table.drop_index("by_moon")
     with pytest.raises(lakemark.NotFoundError, match="by_moon"):
-        marked.table.build(index="by_moon", progress=False)
+        indexed.table.build(index="by_moon", progress=False)
 
 
 def test_an_option_and_a_kind_nobody_knows(plain: Judged) -> None:
@@ -144,10 +144,10 @@ def test_arguments_of_the_wrong_type_are_type_errors(plain: Judged) -> None:
         plain.table.scan(limit=-1).to_arrow()
 
 
-def test_the_last_snapshot_answers_after_every_failure(marked: Judged) -> None:
-    expected = marked.count("city = 'Oslo'")
+def test_the_last_snapshot_answers_after_every_failure(indexed: Judged) -> None:
+    expected = indexed.count("city = 'Oslo'")
     for bad in ({"columns": "nope"}, {"columns": "city", "name": "by_city"}, {"columns": "city", "using": "x"}):
         with pytest.raises(lakemark.LakemarkError):
-            marked.table.create_index(**bad, progress=False)  # type: ignore[arg-type]
-    assert marked.table.count("city = 'Oslo'") == expected
-    assert marked.table.explain("city = 'Oslo'").rows_certain == expected
+            indexed.table.create_index(**bad, progress=False)  # type: ignore[arg-type]
+    assert indexed.table.count("city = 'Oslo'") == expected
+    assert indexed.table.explain("city = 'Oslo'").rows_certain == expected

@@ -88,11 +88,11 @@ def test_other_threads_run_while_a_build_does(large: lakemark.Table) -> None:
     assert len([at for at in ticks if at < began + seconds]) > min(10, seconds / 0.05)
 
 
-def test_threads_can_share_a_table(marked: Judged) -> None:
-    expected = marked.count("city = 'Oslo'")
+def test_threads_can_share_a_table(indexed: Judged) -> None:
+    expected = indexed.count("city = 'Oslo'")
     found: list[int] = []
     threads = [
-        threading.Thread(target=lambda: found.extend(marked.table.count("city = 'Oslo'") for _ in range(10)))
+        threading.Thread(target=lambda: found.extend(indexed.table.count("city = 'Oslo'") for _ in range(10)))
         for _ in range(4)
     ]
     for thread in threads:
@@ -120,7 +120,7 @@ _IN_THE_CHILD = {
 }
 
 
-def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(marked: Judged) -> None:
+def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(indexed: Judged) -> None:
     script = textwrap.dedent(
         f"""
         import os, signal, sys, lakemark, pyarrow as pa
@@ -163,7 +163,7 @@ def test_a_forked_child_gets_an_error_instead_of_waiting_for_ever(marked: Judged
     )
     path = os.pathsep.join(sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", script, str(marked.folder)],
+        [sys.executable, "-c", script, str(indexed.folder)],
         env={**os.environ, "PYTHONPATH": path},
         timeout=120,
         check=False,

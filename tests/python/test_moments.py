@@ -84,7 +84,7 @@ def test_wide_timestamps_are_the_moments_that_pyarrow_reads(tmp_path: Path, zone
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions_on_wide_timestamps_are_the_same_with_and_without_marks(tmp_path: Path, condition: str) -> None:
+def test_conditions_on_wide_timestamps_are_the_same_with_and_without_indexes(tmp_path: Path, condition: str) -> None:
     write_wide(tmp_path / "a.parquet")
     table = lakemark.Table(tmp_path)
     table.create_index("t", progress=False)

@@ -112,7 +112,7 @@ def test_the_server_honours_conditional_puts(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("local_store", [False, True])
-def test_a_table_in_a_bucket_is_marked_and_queried(
+def test_a_table_in_a_bucket_is_indexed_and_queried(
     bucket: Bucket, plain: Judged, tmp_path: Path, local_store: bool
 ) -> None:
     bucket.upload(plain.folder, "orders")
@@ -242,7 +242,7 @@ def test_the_command_takes_credentials_of_the_environment_and_options(bucket: Bu
     assert (done.returncode, json.loads(done.stdout)["manifests_kept"]) == (0, 2), done.stderr
 
 
-def test_sql_reads_and_marks_a_table_in_a_bucket(bucket: Bucket, plain: Judged) -> None:
+def test_sql_reads_and_indexes_a_table_in_a_bucket(bucket: Bucket, plain: Judged) -> None:
     bucket.upload(plain.folder, "orders")
     options = ", ".join(f"'lakemark.storage.{key}' '{value}'" for key, value in bucket.options.items())
     session = lakemark.connect()

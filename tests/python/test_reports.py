@@ -21,66 +21,68 @@ def svgs(html: str) -> list[ET.Element]:
     return [ET.fromstring("<svg" + piece.split("</svg>")[0] + "</svg>") for piece in pieces]  # noqa: S314 - ours
 
 
-def test_explain_says_which_index_answered_what(marked: Judged) -> None:
+def test_explain_says_which_index_answered_what(indexed: Judged) -> None:
     condition = "city = 'Oslo' AND amount > 100"
-    report = marked.table.explain(condition)
+    report = indexed.table.explain(condition)
     by_column = {leaf.column: leaf for leaf in report.leaves}
     assert by_column["city"].index == "by_city"
-    assert by_column["city"].rows == marked.count("city = 'Oslo'")
+    assert by_column["city"].rows == indexed.count("city = 'Oslo'")
     assert by_column["amount"].index is None
     assert by_column["amount"].reason == "no_index"
     assert (report.rows_total, report.rows_certain) == (4000, 0)
-    assert report.rows_uncertain == marked.count("city = 'Oslo'")
+    assert report.rows_uncertain == indexed.count("city = 'Oslo'")
     assert report.files_total == 4
     assert report.index_reads > 0
     assert report.index_bytes > 0
 
 
-def test_explain_counts_what_is_skipped(marked: Judged) -> None:
-    report = marked.table.explain("id BETWEEN 1000 AND 1099")
+def test_explain_counts_what_is_skipped(indexed: Judged) -> None:
+    report = indexed.table.explain("id BETWEEN 1000 AND 1099")
     assert report.rows_certain == 100
     assert report.files_pruned == 3
     assert report.row_groups_total - report.row_groups_pruned == 1
     assert report.coverage == 1.0
 
 
-def test_explain_of_a_count_reads_less_than_of_a_scan_and_nothing_is_read_of_what_is_remembered(marked: Judged) -> None:
+def test_explain_of_a_count_reads_less_than_of_a_scan_and_nothing_is_read_of_what_is_remembered(
+    indexed: Judged,
+) -> None:
     condition = "city = 'Oslo'"
-    marked.table.explain(condition, use_cache=False)  # opens the segments
-    scan, count = (marked.table.explain(condition, count=count, use_cache=False) for count in (False, True))
-    assert scan.rows_certain == count.rows_certain == marked.count(condition)
+    indexed.table.explain(condition, use_cache=False)  # opens the segments
+    scan, count = (indexed.table.explain(condition, count=count, use_cache=False) for count in (False, True))
+    assert scan.rows_certain == count.rows_certain == indexed.count(condition)
     assert 0 < count.index_bytes < scan.index_bytes
     both = "city = 'Oslo' AND id < 2000"
-    expected = marked.count(both)
+    expected = indexed.count(both)
     for _ in range(2):
-        assert marked.table.count(both) == marked.table.count(both, use_cache=False) == expected
-    assert marked.table.explain(both, count=True).index_bytes == 0
-    assert marked.table.explain(both, count=True, use_cache=False).index_bytes > 0
+        assert indexed.table.count(both) == indexed.table.count(both, use_cache=False) == expected
+    assert indexed.table.explain(both, count=True).index_bytes == 0
+    assert indexed.table.explain(both, count=True, use_cache=False).index_bytes > 0
 
 
-def test_explain_without_marks_scans_everything(plain: Judged) -> None:
+def test_explain_without_indexes_scans_everything(plain: Judged) -> None:
     report = plain.table.explain("city = 'Oslo'")
     assert (report.coverage, report.files_total, report.files_unknown) == (0.0, 4, 4)
     assert report.leaves[0].reason == "no_index"
 
 
-def test_explain_as_values_and_as_json(marked: Judged) -> None:
-    report = marked.table.explain("city = 'Oslo' OR id < 7")
+def test_explain_as_values_and_as_json(indexed: Judged) -> None:
+    report = indexed.table.explain("city = 'Oslo' OR id < 7")
     values = report.to_dict()
-    assert values["rows_certain"] == marked.count("city = 'Oslo' OR id < 7")
+    assert values["rows_certain"] == indexed.count("city = 'Oslo' OR id < 7")
     assert [leaf["column"] for leaf in values["leaves"]] == ["city", "id"]
     assert "_text" not in values
     assert json.loads(json.dumps(values)) == values
 
 
-def test_explain_as_text(marked: Judged) -> None:
-    text = str(marked.table.explain("city = 'Oslo'"))
+def test_explain_as_text(indexed: Judged) -> None:
+    text = str(indexed.table.explain("city = 'Oslo'"))
     assert "by_city" in text
-    assert str(marked.count("city = 'Oslo'")) in text.replace(",", "")
+    assert str(indexed.count("city = 'Oslo'")) in text.replace(",", "")
 
 
-def test_explain_draws_what_was_skipped(marked: Judged) -> None:
-    report = marked.table.explain("id BETWEEN 1000 AND 1099")
+def test_explain_draws_what_was_skipped(indexed: Judged) -> None:
+    report = indexed.table.explain("id BETWEEN 1000 AND 1099")
     html = report._repr_html_()
     assert "by_id" in html
     pictures = svgs(html)
@@ -92,31 +94,31 @@ def test_explain_draws_what_was_skipped(marked: Judged) -> None:
     assert [title.text for title in pictures[2].iter("title")][1] == "certain: 100 of 4,000"
 
 
-def test_text_from_a_predicate_is_escaped_in_pictures(marked: Judged) -> None:
-    html = marked.table.explain("city = '<img src=x>'")._repr_html_()
+def test_text_from_a_predicate_is_escaped_in_pictures(indexed: Judged) -> None:
+    html = indexed.table.explain("city = '<img src=x>'")._repr_html_()
     assert "<img" not in html
     assert "&lt;img" in html
 
 
-def test_build_and_verify_reports_draw_themselves(marked: Judged) -> None:
-    marked.table.drop_index("by_city")
-    marked.table.create_index("city", using="bitmap", name="again", build=False)
-    report = marked.table.build(progress=False)
+def test_build_and_verify_reports_draw_themselves(indexed: Judged) -> None:
+    indexed.table.drop_index("by_city")
+    indexed.table.create_index("city", using="bitmap", name="again", build=False)
+    report = indexed.table.build(progress=False)
     assert str(report).startswith("again: 4,000 rows of 4 files indexed into")
     assert "<td>4,000</td>" in report._repr_html_()
-    verdict = marked.table.verify()
+    verdict = indexed.table.verify()
     assert [picture.get("aria-label") for picture in svgs(verdict._repr_html_())] == ["by_id", "by_day", "again"]
 
 
-def test_info_draws_itself_and_so_does_the_table(marked: Judged) -> None:
-    html = marked.table.info()._repr_html_()
+def test_info_draws_itself_and_so_does_the_table(indexed: Judged) -> None:
+    html = indexed.table.info()._repr_html_()
     assert "<td>4,000</td>" in html
     assert "index by_day" in html
-    assert marked.table._repr_html_().count("<tr>") == html.count("<tr>")
+    assert indexed.table._repr_html_().count("<tr>") == html.count("<tr>")
 
 
-def test_reports_are_values_that_cannot_be_changed(marked: Judged) -> None:
-    index = marked.table.indexes[0]
+def test_reports_are_values_that_cannot_be_changed(indexed: Judged) -> None:
+    index = indexed.table.indexes[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
         index.rows = 0  # type: ignore[misc]
-    assert index == lakemark.Table(marked.folder).indexes[0]
+    assert index == lakemark.Table(indexed.folder).indexes[0]

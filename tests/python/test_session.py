@@ -23,9 +23,9 @@ def values(rows: lakemark.Rows) -> list[tuple[object, ...]]:
     return [tuple(row.values()) for row in rows.to_arrow().to_pylist()]
 
 
-def test_queries_over_a_marked_table_are_what_duckdb_says(marked: Judged) -> None:
+def test_queries_over_a_indexed_table_are_what_duckdb_says(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     for query in (
         "SELECT count(*) FROM t",
         "SELECT count(*) FROM t WHERE city = 'Oslo' OR city IS NULL",
@@ -34,38 +34,38 @@ def test_queries_over_a_marked_table_are_what_duckdb_says(marked: Judged) -> Non
         "SELECT count(*) FROM t AS a JOIN t AS b ON a.id = b.id WHERE a.city = 'Oslo' AND b.id < 100",
         "SELECT min(amount), max(amount), sum(amount) FROM t WHERE day = DATE '2024-03-01'",
     ):
-        assert values(session.sql(query)) == marked.judge.execute(query).fetchall()
+        assert values(session.sql(query)) == indexed.judge.execute(query).fetchall()
 
 
-def test_table_names_itself_after_its_folder(marked: Judged) -> None:
+def test_table_names_itself_after_its_folder(indexed: Judged) -> None:
     session = lakemark.connect()
-    table = session.table(marked.folder)
+    table = session.table(indexed.folder)
     assert isinstance(table, lakemark.Table)
     assert values(session.sql("SELECT count(*) FROM orders")) == [(4000,)]
-    session.table(marked.folder, name="other")
-    assert values(session.sql("SELECT count(*) FROM other WHERE city = 'Wien'")) == [(marked.count("city = 'Wien'"),)]
+    session.table(indexed.folder, name="other")
+    assert values(session.sql("SELECT count(*) FROM other WHERE city = 'Wien'")) == [(indexed.count("city = 'Wien'"),)]
 
 
-def test_register_takes_arrow_streams_and_replaces_what_had_the_name(marked: Judged) -> None:
+def test_register_takes_arrow_streams_and_replaces_what_had_the_name(indexed: Judged) -> None:
     session = lakemark.connect()
     session.register("t", pa.table({"id": [1, 2, 3]}))
     assert values(session.sql("SELECT sum(id) FROM t")) == [(6,)]
-    session.register("t", marked.table)
-    session.register("wanted", marked.table.scan("id IN (5, 6)", columns=["id"]))
+    session.register("t", indexed.table)
+    session.register("wanted", indexed.table.scan("id IN (5, 6)", columns=["id"]))
     found = values(session.sql("SELECT t.id, t.city FROM t JOIN wanted ON t.id = wanted.id ORDER BY 1"))
-    assert found == marked.rows(["id", "city"], "id IN (5, 6)")
+    assert found == indexed.rows(["id", "city"], "id IN (5, 6)")
 
 
-def test_register_refuses_what_is_no_table(marked: Judged) -> None:
+def test_register_refuses_what_is_no_table(indexed: Judged) -> None:
     session = lakemark.connect()
-    assert marked.table is not None
+    assert indexed.table is not None
     with pytest.raises((TypeError, ValueError)):
         session.register("t", 7)  # type: ignore[arg-type]
 
 
-def test_names_are_exact_in_python_and_folded_in_sql(marked: Judged) -> None:
+def test_names_are_exact_in_python_and_folded_in_sql(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("Orders", marked.table)
+    session.register("Orders", indexed.table)
     assert values(session.sql('SELECT count(*) FROM "Orders"')) == [(4000,)]
     with pytest.raises(lakemark.LakemarkError, match="orders"):
         session.sql("SELECT count(*) FROM Orders")
@@ -88,36 +88,36 @@ def test_our_statements_work_and_happen_once(plain: Judged) -> None:
     assert plain.table.indexes == []
 
 
-def test_marks_can_be_switched_off(marked: Judged) -> None:
+def test_indexes_can_be_switched_off(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     session.sql("SET lakemark.use_index = false")
-    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(marked.count("city = 'Oslo'"),)]
+    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(indexed.count("city = 'Oslo'"),)]
 
 
-def test_explain_analyze_shows_once_and_as_often_as_asked(marked: Judged) -> None:
+def test_explain_analyze_shows_once_and_as_often_as_asked(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     plan = session.sql("EXPLAIN ANALYZE SELECT amount FROM t WHERE city = 'Oslo'")
     assert "Lakemark" in plan.to_arrow().to_pylist()[0]["plan"]
     assert "Lakemark" in repr(plan)
 
 
-def test_results_become_data_frames(marked: Judged) -> None:
+def test_results_become_data_frames(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     frame = session.sql("SELECT id, city, day FROM t WHERE id < 3 ORDER BY id").to_pandas()
     assert isinstance(frame, pd.DataFrame)
     assert frame["id"].tolist() == [0, 1, 2]
     assert frame["city"].tolist() == [None, "Rom", "Wien"]
 
 
-def test_a_new_file_is_seen_by_the_next_statement(marked: Judged) -> None:
+def test_a_new_file_is_seen_by_the_next_statement(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("t", marked.table)
-    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(marked.count("city = 'Oslo'"),)]
-    (marked.folder / "part-8.parquet").write_bytes((marked.folder / "part-1.parquet").read_bytes())
-    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(marked.count("city = 'Oslo'"),)]
+    session.register("t", indexed.table)
+    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(indexed.count("city = 'Oslo'"),)]
+    (indexed.folder / "part-8.parquet").write_bytes((indexed.folder / "part-1.parquet").read_bytes())
+    assert values(session.sql("SELECT count(*) FROM t WHERE city = 'Oslo'")) == [(indexed.count("city = 'Oslo'"),)]
 
 
 def test_parameters_stand_for_values_in_queries_and_in_changes(tmp_path: Path) -> None:

@@ -28,55 +28,55 @@ def rows_of(rows: lakemark.Rows) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("use_index", [True, False])
-def test_summaries_are_what_duckdb_says(marked: Judged, condition: str | None, use_index: bool) -> None:
+def test_summaries_are_what_duckdb_says(indexed: Judged, condition: str | None, use_index: bool) -> None:
     where = f"WHERE {condition or 'true'}"
     for columns in (["city"], ["city", "day"], ["paid", "city"], ["id"]):
         names = ", ".join(columns)
-        expected = judged_rows(marked, f"SELECT {names}, count(*) FROM t {where} GROUP BY {names}")
-        assert rows_of(marked.table.group_count(columns, condition, use_index=use_index)) == expected, columns
+        expected = judged_rows(indexed, f"SELECT {names}, count(*) FROM t {where} GROUP BY {names}")
+        assert rows_of(indexed.table.group_count(columns, condition, use_index=use_index)) == expected, columns
     for column in ("city", "id", "day", "amount"):
-        expected = judged_rows(marked, f"SELECT min({column}), max({column}) FROM t {where}")
-        assert rows_of(marked.table.min_max(column, condition, use_index=use_index)) == expected, column
+        expected = judged_rows(indexed, f"SELECT min({column}), max({column}) FROM t {where}")
+        assert rows_of(indexed.table.min_max(column, condition, use_index=use_index)) == expected, column
         if column in ("id", "amount"):
-            expected = judged_rows(marked, f"SELECT sum({column})::DOUBLE, avg({column}) FROM t {where}")[0]
-            totals = rows_of(marked.table.sum_mean(column, condition, use_index=use_index))[0]
+            expected = judged_rows(indexed, f"SELECT sum({column})::DOUBLE, avg({column}) FROM t {where}")[0]
+            totals = rows_of(indexed.table.sum_mean(column, condition, use_index=use_index))[0]
             assert totals == pytest.approx(expected), column
-        number = judged_rows(marked, f"SELECT count(DISTINCT {column}) FROM t {where}")[0][0]
-        assert marked.table.count_distinct(column, condition, use_index=use_index) == number, column
+        number = judged_rows(indexed, f"SELECT count(DISTINCT {column}) FROM t {where}")[0][0]
+        assert indexed.table.count_distinct(column, condition, use_index=use_index) == number, column
 
 
-def test_files_without_marks_are_added(marked: Judged) -> None:
-    write_orders(marked.folder, range(9, 10))
-    expected = judged_rows(marked, "SELECT city, count(*) FROM t GROUP BY city")
-    assert rows_of(marked.table.group_count("city")) == expected
-    assert rows_of(marked.table.min_max("id")) == judged_rows(marked, "SELECT min(id), max(id) FROM t")
-    assert marked.table.count_distinct("id") == judged_rows(marked, "SELECT count(DISTINCT id) FROM t")[0][0]
+def test_files_without_indexes_are_added(indexed: Judged) -> None:
+    write_orders(indexed.folder, range(9, 10))
+    expected = judged_rows(indexed, "SELECT city, count(*) FROM t GROUP BY city")
+    assert rows_of(indexed.table.group_count("city")) == expected
+    assert rows_of(indexed.table.min_max("id")) == judged_rows(indexed, "SELECT min(id), max(id) FROM t")
+    assert indexed.table.count_distinct("id") == judged_rows(indexed, "SELECT count(DISTINCT id) FROM t")[0][0]
 
 
-def test_results_have_names_and_types(marked: Judged) -> None:
-    counts = marked.table.group_count("city").to_arrow()
+def test_results_have_names_and_types(indexed: Judged) -> None:
+    counts = indexed.table.group_count("city").to_arrow()
     assert counts.column_names == ["city", "count"]
     assert str(counts.schema.field("count").type) == "int64"
-    extremes = marked.table.min_max("day").to_arrow()
+    extremes = indexed.table.min_max("day").to_arrow()
     assert extremes.column_names == ["min", "max"]
     assert [str(field.type) for field in extremes.schema] == ["date32[day]", "date32[day]"]
 
 
-def test_the_plan_names_the_operator_that_asked_the_index(marked: Judged) -> None:
+def test_the_plan_names_the_operator_that_asked_the_index(indexed: Judged) -> None:
     session = lakemark.connect()
-    session.register("orders", marked.table)
+    session.register("orders", indexed.table)
     text = str(session.sql("EXPLAIN SELECT city, count(*) FROM orders GROUP BY city").to_arrow().to_pylist())
     assert "IndexAggregateExec: columns=[city]" in text
 
 
-def test_mistakes_are_typed(marked: Judged) -> None:
+def test_mistakes_are_typed(indexed: Judged) -> None:
     with pytest.raises(lakemark.NotFoundError, match="its columns are id, city"):
-        marked.table.group_count("town")
+        indexed.table.group_count("town")
     with pytest.raises(lakemark.NotFoundError):
-        marked.table.min_max("City")
+        indexed.table.min_max("City")
     with pytest.raises(lakemark.InvalidInputError):
-        marked.table.sum_mean("city")
+        indexed.table.sum_mean("city")
     with pytest.raises(lakemark.InvalidInputError):
-        marked.table.group_count([])
+        indexed.table.group_count([])
     with pytest.raises(lakemark.InvalidInputError):
-        marked.table.count_distinct("city", "town = 1")
+        indexed.table.count_distinct("city", "town = 1")

@@ -48,7 +48,7 @@ def scanned(judged: Judged, condition: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_count_and_scan_are_what_duckdb_says_with_and_without_marks(plain: Judged, condition: str) -> None:
+def test_count_and_scan_are_what_duckdb_says_with_and_without_indexes(plain: Judged, condition: str) -> None:
     expected = plain.count(condition)
     rows = plain.rows(COLUMNS, condition)
     assert len(rows) == expected
@@ -61,46 +61,46 @@ def test_count_and_scan_are_what_duckdb_says_with_and_without_marks(plain: Judge
     assert scanned(plain, condition) == rows
 
 
-def test_marks_can_be_left_out(marked: Judged) -> None:
-    assert marked.table.explain("city = 'Oslo'").coverage == 1.0
-    assert marked.table.explain("city = 'Oslo'", use_index=False).coverage == 0.0
-    assert marked.table.scan("id < 3", columns=["id"], use_index=False).to_arrow()["id"].to_pylist() == [0, 1, 2]
+def test_indexes_can_be_left_out(indexed: Judged) -> None:
+    assert indexed.table.explain("city = 'Oslo'").coverage == 1.0
+    assert indexed.table.explain("city = 'Oslo'", use_index=False).coverage == 0.0
+    assert indexed.table.scan("id < 3", columns=["id"], use_index=False).to_arrow()["id"].to_pylist() == [0, 1, 2]
 
 
-def test_count_without_a_condition_counts_every_row(marked: Judged) -> None:
-    assert marked.table.count() == 4000
+def test_count_without_a_condition_counts_every_row(indexed: Judged) -> None:
+    assert indexed.table.count() == 4000
 
 
-def test_a_data_file_that_was_written_over_with_its_time_set_back_is_seen(marked: Judged) -> None:
-    expected = marked.count("city = 'Oslo' AND id < 2000")
-    report = marked.table.explain("city = 'Oslo' AND id < 2000")
+def test_a_data_file_that_was_written_over_with_its_time_set_back_is_seen(indexed: Judged) -> None:
+    expected = indexed.count("city = 'Oslo' AND id < 2000")
+    report = indexed.table.explain("city = 'Oslo' AND id < 2000")
     assert (report.rows_certain, report.rows_uncertain) == (expected, 0)
-    assert marked.table.count("city = 'Oslo' AND id < 2000") == expected
-    for path in marked.folder.glob("*.parquet"):
+    assert indexed.table.count("city = 'Oslo' AND id < 2000") == expected
+    for path in indexed.folder.glob("*.parquet"):
         times = path.stat()
         path.write_bytes(bytes(times.st_size))
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     # Nobody can set back the time at which the system saw the change.
     with pytest.raises(lakemark.CorruptError, match="part-0"):
-        marked.table.count("city = 'Oslo' AND id < 2000")
+        indexed.table.count("city = 'Oslo' AND id < 2000")
 
 
-def test_scan_chooses_columns_in_the_order_asked(marked: Judged) -> None:
-    found = marked.table.scan("id = 8", columns=["day", "id"]).to_arrow()
+def test_scan_chooses_columns_in_the_order_asked(indexed: Judged) -> None:
+    found = indexed.table.scan("id = 8", columns=["day", "id"]).to_arrow()
     assert found.column_names == ["day", "id"]
-    assert [tuple(row.values()) for row in found.to_pylist()] == marked.rows(["day", "id"], "id = 8")
+    assert [tuple(row.values()) for row in found.to_pylist()] == indexed.rows(["day", "id"], "id = 8")
 
 
-def test_scan_stops_at_the_limit(marked: Judged) -> None:
-    found = marked.table.scan("city = 'Oslo'", limit=17).to_arrow()
+def test_scan_stops_at_the_limit(indexed: Judged) -> None:
+    found = indexed.table.scan("city = 'Oslo'", limit=17).to_arrow()
     assert found.num_rows == 17
     assert set(found["city"].to_pylist()) == {"Oslo"}
-    assert marked.table.scan(limit=0).to_arrow().num_rows == 0
+    assert indexed.table.scan(limit=0).to_arrow().num_rows == 0
 
 
-def test_scan_refuses_a_bare_string_of_columns(marked: Judged) -> None:
+def test_scan_refuses_a_bare_string_of_columns(indexed: Judged) -> None:
     with pytest.raises(lakemark.InvalidInputError, match=r"\['city'\]"):
-        marked.table.scan(columns="city")
+        indexed.table.scan(columns="city")
 
 
 def test_create_index_returns_the_index_with_its_coverage(plain: Judged) -> None:
@@ -126,21 +126,21 @@ def test_a_declared_index_covers_nothing_until_it_is_built(plain: Judged) -> Non
     assert plain.table.indexes[0].coverage == 1.0
 
 
-def test_a_second_build_has_nothing_to_do(marked: Judged) -> None:
-    report = marked.table.build(progress=False)
+def test_a_second_build_has_nothing_to_do(indexed: Judged) -> None:
+    report = indexed.table.build(progress=False)
     assert (report.segments, report.rows, report.bytes_written) == (0, 0, 0)
     assert str(report) == "nothing to build: the indexes cover every file"
 
 
-def test_build_takes_up_a_new_file_and_counts_are_right_before_and_after(marked: Judged) -> None:
-    late = marked.table.scan("id < 500").to_arrow().cast(pq.read_schema(marked.folder / "part-0.parquet"))
-    pq.write_table(late, marked.folder / "part-9.parquet")
-    expected = marked.count("city = 'Oslo'")
-    assert marked.table.count("city = 'Oslo'") == expected
-    assert [index.coverage for index in marked.table.indexes] == [0.8, 0.8, 0.8]
-    assert marked.table.build(progress=False).files == 1
-    assert [index.coverage for index in marked.table.indexes] == [1.0, 1.0, 1.0]
-    assert marked.table.count("city = 'Oslo'") == expected
+def test_build_takes_up_a_new_file_and_counts_are_right_before_and_after(indexed: Judged) -> None:
+    late = indexed.table.scan("id < 500").to_arrow().cast(pq.read_schema(indexed.folder / "part-0.parquet"))
+    pq.write_table(late, indexed.folder / "part-9.parquet")
+    expected = indexed.count("city = 'Oslo'")
+    assert indexed.table.count("city = 'Oslo'") == expected
+    assert [index.coverage for index in indexed.table.indexes] == [0.8, 0.8, 0.8]
+    assert indexed.table.build(progress=False).files == 1
+    assert [index.coverage for index in indexed.table.indexes] == [1.0, 1.0, 1.0]
+    assert indexed.table.count("city = 'Oslo'") == expected
 
 
 def test_build_can_be_told_which_index_how_much_memory_and_how_many_threads(plain: Judged) -> None:
@@ -167,21 +167,21 @@ def test_an_error_in_the_progress_function_stops_the_build_and_is_raised(plain: 
     assert plain.table.count("city = 'Oslo'") == plain.count("city = 'Oslo'")
 
 
-def test_drop_index_takes_it_away(marked: Judged) -> None:
-    assert marked.table.drop_index("by_city") is True
-    assert [index.name for index in marked.table.indexes] == ["by_id", "by_day"]
-    assert marked.table.drop_index("by_city", if_exists=True) is False
-    assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+def test_drop_index_takes_it_away(indexed: Judged) -> None:
+    assert indexed.table.drop_index("by_city") is True
+    assert [index.name for index in indexed.table.indexes] == ["by_id", "by_day"]
+    assert indexed.table.drop_index("by_city", if_exists=True) is False
+    assert indexed.table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")
 
 
-def test_if_not_exists_leaves_the_index_as_it_is(marked: Judged) -> None:
-    before = marked.table.indexes[0]
-    again = marked.table.create_index("city", using="bitmap", name="by_city", if_not_exists=True, progress=False)
+def test_if_not_exists_leaves_the_index_as_it_is(indexed: Judged) -> None:
+    before = indexed.table.indexes[0]
+    again = indexed.table.create_index("city", using="bitmap", name="by_city", if_not_exists=True, progress=False)
     assert again == before
 
 
-def test_verify_is_true_for_what_was_built(marked: Judged) -> None:
-    report = marked.table.verify()
+def test_verify_is_true_for_what_was_built(indexed: Judged) -> None:
+    report = indexed.table.verify()
     assert report
     assert [(verdict.name, verdict.files_ok) for verdict in report.indexes] == [
         ("by_city", 4),
@@ -192,35 +192,35 @@ def test_verify_is_true_for_what_was_built(marked: Judged) -> None:
 
 
 @pytest.mark.filterwarnings("default::lakemark.LakemarkWarning")
-def test_verify_finds_a_damaged_mark_and_answers_stay_right(marked: Judged) -> None:
-    segment = max(marked.folder.glob("_lakemark/marks/*.lmx"), key=lambda path: path.stat().st_size)
+def test_verify_finds_a_damaged_index_and_answers_stay_right(indexed: Judged) -> None:
+    segment = max(indexed.folder.glob("_lakemark/marks/*.lmx"), key=lambda path: path.stat().st_size)
     damaged = bytearray(segment.read_bytes())
     damaged[len(damaged) // 3] ^= 0xFF
     segment.write_bytes(damaged)
-    report = lakemark.Table(marked.folder).verify()
+    report = lakemark.Table(indexed.folder).verify()
     assert not report
     assert sum(len(verdict.damaged) for verdict in report.indexes) == 1
     assert "damaged" in str(report)
     for condition in CONDITIONS:
-        assert lakemark.Table(marked.folder).count(condition) == marked.count(condition)
+        assert lakemark.Table(indexed.folder).count(condition) == indexed.count(condition)
 
 
-def test_a_missing_mark_is_a_warning_and_the_answer_is_right(marked: Judged) -> None:
-    for segment in marked.folder.glob("_lakemark/marks/*.lmx"):
+def test_a_missing_index_is_a_warning_and_the_answer_is_right(indexed: Judged) -> None:
+    for segment in indexed.folder.glob("_lakemark/marks/*.lmx"):
         segment.unlink()
     with pytest.warns(lakemark.LakemarkWarning):
-        assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+        assert indexed.table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")
 
 
-def test_removing_the_store_only_forgets_the_marks(marked: Judged) -> None:
-    shutil.rmtree(marked.folder / "_lakemark")
-    table = lakemark.Table(marked.folder)
+def test_removing_the_store_only_forgets_the_indexes(indexed: Judged) -> None:
+    shutil.rmtree(indexed.folder / "_lakemark")
+    table = lakemark.Table(indexed.folder)
     assert table.indexes == []
-    assert table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+    assert table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")
 
 
-def test_schema_names_types_and_nullability(marked: Judged) -> None:
-    schema = marked.table.schema
+def test_schema_names_types_and_nullability(indexed: Judged) -> None:
+    schema = indexed.table.schema
     assert schema.names == COLUMNS
     assert len(schema) == 5
     assert schema["id"].type == "Int64"
@@ -232,27 +232,27 @@ def test_schema_names_types_and_nullability(marked: Judged) -> None:
         schema["nope"]
 
 
-def test_snapshot_describes_the_pinned_state(marked: Judged) -> None:
-    snapshot = marked.table.snapshot
+def test_snapshot_describes_the_pinned_state(indexed: Judged) -> None:
+    snapshot = indexed.table.snapshot
     assert sorted(snapshot.files) == [f"part-{n}.parquet" for n in range(4)]
-    assert snapshot.bytes == sum(path.stat().st_size for path in marked.folder.glob("*.parquet"))
+    assert snapshot.bytes == sum(path.stat().st_size for path in indexed.folder.glob("*.parquet"))
     assert (snapshot.delta_version, snapshot.rows_hidden, snapshot.partition_columns) == (None, 0, [])
     assert snapshot.rows == 4000
     assert snapshot.manifest is not None
     assert snapshot.manifest > 0
 
 
-def test_info_sums_it_up(marked: Judged) -> None:
-    info = marked.table.info()
+def test_info_sums_it_up(indexed: Judged) -> None:
+    info = indexed.table.info()
     assert (info.format, info.columns, info.files, info.rows) == ("parquet", 5, 4, 4000)
     assert info.index_bytes == sum(index.bytes for index in info.indexes)
-    assert info.index_bytes == sum(path.stat().st_size for path in marked.folder.glob("_lakemark/marks/*.lmx"))
+    assert info.index_bytes == sum(path.stat().st_size for path in indexed.folder.glob("_lakemark/marks/*.lmx"))
     text = str(info)
     assert "4,000" in text
     assert "bitmap (equality) on city, 100% covered" in text
 
 
-def test_marks_can_live_elsewhere_and_the_table_stays_clean(plain: Judged, tmp_path: Path) -> None:
+def test_indexes_can_live_elsewhere_and_the_table_stays_clean(plain: Judged, tmp_path: Path) -> None:
     table = lakemark.Table(plain.folder, store=tmp_path / "marks")
     table.create_index("city", using="bitmap", progress=False)
     assert not (plain.folder / "_lakemark").exists()

@@ -658,12 +658,12 @@ KEYS = 4400
 class Twins:
     """A table of ours and one of DuckDB's, which get the same changes."""
 
-    def __init__(self, marked: Judged, seed: int) -> None:
+    def __init__(self, indexed: Judged, seed: int) -> None:
         self.rng = random.Random(seed)  # noqa: S311 - no secret
         self.judge = duckdb.connect()
-        self.judge.execute(f"CREATE TABLE t AS SELECT * FROM '{marked.folder}/*.parquet'")
+        self.judge.execute(f"CREATE TABLE t AS SELECT * FROM '{indexed.folder}/*.parquet'")
         self.judge.execute("ALTER TABLE t ADD PRIMARY KEY (id)")
-        self.table = lakemark.Table(marked.folder)
+        self.table = lakemark.Table(indexed.folder)
         self.table.declare_key("id", progress=False, cache_bytes=1 << 20, page_bytes=512)
         self.session = lakemark.connect()
         self.session.register("t", self.table)
@@ -726,8 +726,8 @@ class Twins:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_random_changes_are_what_duckdb_makes_of_them(marked: Judged, seed: int) -> None:
-    twins = Twins(marked, seed)
+def test_random_changes_are_what_duckdb_makes_of_them(indexed: Judged, seed: int) -> None:
+    twins = Twins(indexed, seed)
     conditions = ["city = 'Oslo'", "id < 700", "day = DATE '2024-01-09'", "city IS NULL", "paid", "amount > 7"]
     for step in range(120):
         twins.rng.choice([twins.insert, twins.upsert, twins.update, twins.delete, twins.statement])()

@@ -38,39 +38,39 @@ def files(store: Path) -> set[str]:
     return {str(path.relative_to(store)) for path in store.rglob("*") if path.is_file()}
 
 
-def test_a_touched_file_keeps_its_marks_and_the_next_build_takes_it_over(marked: Judged) -> None:
-    touch(marked.folder / "part-2.parquet")
+def test_a_touched_file_keeps_its_indexes_and_the_next_build_takes_it_over(indexed: Judged) -> None:
+    touch(indexed.folder / "part-2.parquet")
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     shown = session.sql("SHOW INDEXES FROM t").to_arrow().to_pydict()
     assert shown["files_covered"] == [3, 3, 3]
-    assert [index.coverage for index in marked.table.indexes] == [0.75] * 3
+    assert [index.coverage for index in indexed.table.indexes] == [0.75] * 3
     # Its indexes are of use all the same: hashes prove them.
-    assert marked.table.explain("city = 'Oslo'").coverage == 1.0
-    expected = marked.count("city = 'Oslo' AND id > 2000")
-    assert marked.table.count("city = 'Oslo' AND id > 2000") == expected
-    marks = files(marked.folder / "_lakemark" / "marks")
-    report = marked.table.build(progress=False)
+    assert indexed.table.explain("city = 'Oslo'").coverage == 1.0
+    expected = indexed.count("city = 'Oslo' AND id > 2000")
+    assert indexed.table.count("city = 'Oslo' AND id > 2000") == expected
+    indexes = files(indexed.folder / "_lakemark" / "marks")
+    report = indexed.table.build(progress=False)
     assert (report.adopted, report.files, report.segments) == (1, 0, 0)
-    assert files(marked.folder / "_lakemark" / "marks") == marks
-    assert [index.coverage for index in marked.table.indexes] == [1.0] * 3
-    assert marked.table.count("city = 'Oslo' AND id > 2000") == expected
+    assert files(indexed.folder / "_lakemark" / "marks") == indexes
+    assert [index.coverage for index in indexed.table.indexes] == [1.0] * 3
+    assert indexed.table.count("city = 'Oslo' AND id > 2000") == expected
     assert "took over 1 touched files" in str(report)
 
 
-def test_the_command_tells_what_it_took_over(marked: Judged) -> None:
+def test_the_command_tells_what_it_took_over(indexed: Judged) -> None:
     for part in range(4):
-        touch(marked.folder / f"part-{part}.parquet")
-    done = command("index", "build", marked.folder, "--quiet")
+        touch(indexed.folder / f"part-{part}.parquet")
+    done = command("index", "build", indexed.folder, "--quiet")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         0,
         "took over 4 touched files: their bytes are those that were indexed",
     ), done.stderr
 
 
-def test_a_copy_without_times_is_taken_over(marked: Judged, tmp_path: Path) -> None:
+def test_a_copy_without_times_is_taken_over(indexed: Judged, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(marked.folder, copy, copy_function=shutil.copyfile)
+    shutil.copytree(indexed.folder, copy, copy_function=shutil.copyfile)
     table = lakemark.Table(copy)
     assert [index.files_covered for index in table.indexes] == [0, 0, 0]
     assert table.build(progress=False).adopted == 4
@@ -78,67 +78,67 @@ def test_a_copy_without_times_is_taken_over(marked: Judged, tmp_path: Path) -> N
     assert table.verify().ok
 
 
-def test_a_vacuum_removes_what_is_old_and_unused(marked: Judged) -> None:
-    store = marked.folder / "_lakemark"
-    marked.table.drop_index("by_day")
+def test_a_vacuum_removes_what_is_old_and_unused(indexed: Judged) -> None:
+    store = indexed.folder / "_lakemark"
+    indexed.table.drop_index("by_day")
     orphan = store / "marks" / "00000000-0000-4000-8000-000000000001.lmx"
     orphan.write_bytes(b"left by a crash")
     before = files(store)
-    assert marked.table.vacuum().removed == []
+    assert indexed.table.vacuum().removed == []
     make_old(store)
-    dry = marked.table.vacuum(dry_run=True)
+    dry = indexed.table.vacuum(dry_run=True)
     assert dry.dry_run
     assert files(store) == before
     assert "would remove 7 files" in str(dry)
-    report = marked.table.vacuum()
+    report = indexed.table.vacuum()
     assert (report.removed, report.bytes) == (dry.removed, dry.bytes)
     assert {waste.path for waste in report.removed} == before - files(store)
     assert (report.manifests_kept, report.segments_kept) == (1, 2)
     assert not orphan.exists()
     condition = "city = 'Oslo' AND id > 2000"
-    assert marked.table.count(condition) == marked.count(condition)
-    assert lakemark.Table(marked.folder).explain(condition).coverage == 1.0
-    assert marked.table.vacuum().removed == []
+    assert indexed.table.count(condition) == indexed.count(condition)
+    assert lakemark.Table(indexed.folder).explain(condition).coverage == 1.0
+    assert indexed.table.vacuum().removed == []
 
 
-def test_the_age_of_a_vacuum_is_at_least_an_hour(marked: Judged) -> None:
-    before = files(marked.folder)
-    make_old(marked.folder / "_lakemark")
+def test_the_age_of_a_vacuum_is_at_least_an_hour(indexed: Judged) -> None:
+    before = files(indexed.folder)
+    make_old(indexed.folder / "_lakemark")
     for age in (timedelta(minutes=59), timedelta(0), timedelta(days=-1)):
         with pytest.raises(lakemark.InvalidInputError, match="at least 1h"):
-            marked.table.vacuum(older_than=age)
-    assert marked.table.vacuum(older_than=timedelta(days=30)).removed == []
-    assert files(marked.folder) == before
-    done = command("vacuum", marked.folder, "--older-than", "30m")
+            indexed.table.vacuum(older_than=age)
+    assert indexed.table.vacuum(older_than=timedelta(days=30)).removed == []
+    assert files(indexed.folder) == before
+    done = command("vacuum", indexed.folder, "--older-than", "30m")
     assert done.returncode == 2
-    done = command("vacuum", marked.folder, "--older-than", "2w", "--dry-run")
+    done = command("vacuum", indexed.folder, "--older-than", "2w", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "would remove 0 files, 0 bytes; 6 manifests and 3 segments stay\n")
-    done = command("vacuum", marked.folder, "--older-than", "1h", "--format", "json")
+    done = command("vacuum", indexed.folder, "--older-than", "1h", "--format", "json")
     assert (done.returncode, len(json.loads(done.stdout)["removed"])) == (0, 5), done.stderr
 
 
-def test_segments_that_are_gone_or_damaged_are_built_again(marked: Judged) -> None:
-    marks = marked.folder / "_lakemark" / "marks"
-    gone, damaged, *_ = sorted(marks.iterdir())
+def test_segments_that_are_gone_or_damaged_are_built_again(indexed: Judged) -> None:
+    indexes = indexed.folder / "_lakemark" / "marks"
+    gone, damaged, *_ = sorted(indexes.iterdir())
     gone.unlink()
     data = bytearray(damaged.read_bytes())
     data[90] ^= 1
     damaged.write_bytes(data)
     session = lakemark.connect()
-    session.register("t", marked.table)
+    session.register("t", indexed.table)
     shown = session.sql("SHOW INDEXES FROM t").to_arrow().to_pydict()
     assert sorted(shown["files_covered"]) == [0, 4, 4]
-    assert sorted(index.coverage for index in marked.table.indexes) == [0.0, 1.0, 1.0]
+    assert sorted(index.coverage for index in indexed.table.indexes) == [0.0, 1.0, 1.0]
     with pytest.warns(lakemark.LakemarkWarning, match="missing or cut off"):
-        report = marked.table.build(progress=False)
+        report = indexed.table.build(progress=False)
     assert (report.repaired, report.segments, report.files) == (1, 1, 4)
     assert "1 segments were missing or damaged" in str(report)
-    assert [index.coverage for index in marked.table.indexes] == [1.0, 1.0, 1.0]
-    assert not marked.table.verify().ok
-    told = command("index", "verify", marked.folder)
+    assert [index.coverage for index in indexed.table.indexes] == [1.0, 1.0, 1.0]
+    assert not indexed.table.verify().ok
+    told = command("index", "verify", indexed.folder)
     assert (told.returncode, "--verify` builds the damaged segments again" in told.stderr) == (1, True), told.stderr
-    done = command("index", "build", marked.folder, "--verify", "--quiet")
+    done = command("index", "build", indexed.folder, "--verify", "--quiet")
     assert (done.returncode, done.stdout.splitlines()[-1][:38]) == (0, "1 segments were missing or damaged: wh"), done
-    assert marked.table.build(progress=False, verify=True).repaired == 0
-    assert marked.table.verify().ok
-    assert marked.table.count("city = 'Oslo'") == marked.count("city = 'Oslo'")
+    assert indexed.table.build(progress=False, verify=True).repaired == 0
+    assert indexed.table.verify().ok
+    assert indexed.table.count("city = 'Oslo'") == indexed.count("city = 'Oslo'")

@@ -221,16 +221,16 @@ def draw_table(rng: random.Random, folder: Path) -> Drawn:
 
 def damage(rng: random.Random, folder: Path) -> None:
     """Spoils a byte of an index, or removes it; what it said is not known then."""
-    marks = sorted((folder / "_lakemark" / "marks").rglob("*.lmx"))
-    if not marks:
+    indexes = sorted((folder / "_lakemark" / "marks").rglob("*.lmx"))
+    if not indexes:
         return
-    mark = rng.choice(marks)
+    index = rng.choice(indexes)
     if rng.random() < 0.3:
-        mark.unlink()
+        index.unlink()
         return
-    content = bytearray(mark.read_bytes())
+    content = bytearray(index.read_bytes())
     content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    mark.write_bytes(bytes(content))
+    index.write_bytes(bytes(content))
 
 
 # ---- predicates

@@ -76,7 +76,7 @@ def add_file(folder: Path, part: int) -> None:
     pq.write_table(table, folder / f"part-{part}.parquet", row_group_size=ROW_GROUP_ROWS, write_page_index=True)
 
 
-def mark(folder: Path, *columns: str) -> None:
+def create_indexes(folder: Path, *columns: str) -> None:
     table = lakemark.Table(folder)
     for column in columns:
         table.create_index(column, using="bitmap", build=False)

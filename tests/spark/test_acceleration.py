@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 import lakemark
 import test_corpus
 from corpus import cases
-from spark_tables import add_file, delete_by_vector, mark, plan_of, rows, write_delta, write_folder
+from spark_tables import add_file, create_indexes, delete_by_vector, plan_of, rows, write_delta, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,14 +74,14 @@ def write_scattered(folder: Path, files: int = FILES) -> Path:
 @pytest.fixture(scope="module")
 def scattered_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_scattered(tmp_path_factory.mktemp("scattered") / "t")
-    mark(folder, "k", "name")
+    create_indexes(folder, "k", "name")
     return folder
 
 
 @pytest.fixture(scope="module")
 def typed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("typed") / "t")
-    mark(folder, *(name for name in rows(0, 1).column_names if name not in ("tags", "place")))
+    create_indexes(folder, *(name for name in rows(0, 1).column_names if name not in ("tags", "place")))
     return folder
 
 
@@ -167,7 +167,7 @@ def test_a_lookup_reads_one_row_group_of_one_file(
         ("part = 1", FILES * GROUPS),
     ],
 )
-def test_row_groups_that_the_marks_leave_are_read(
+def test_row_groups_that_the_indexes_leave_are_read(
     spark: SparkSession, fast: SparkSession, scattered_folder: Path, condition: str, groups: int
 ) -> None:
     # Opening costs nothing, so that no row group is read along.
@@ -179,7 +179,7 @@ def test_row_groups_that_the_marks_leave_are_read(
 
 def test_row_groups_in_small_gaps_are_read_along(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t", files=1)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     # In the third and the seventh row group.
     condition = f"k IN ({250 * 1237 % ALL_ROWS}, {650 * 1237 % ALL_ROWS})"
     ours, theirs = (session.read.parquet(str(folder)).where(condition) for session in (fast, spark))
@@ -195,7 +195,7 @@ def test_the_corpus(spark: SparkSession, fast: SparkSession, tmp_path: Path, sta
     asked = [case for case in cases.CASES if case.columns <= set(source.columns) and "spark" not in case.differs]
     asked = asked[::every]
     assert len(asked) > 400 // every
-    folder = test_corpus.marked(state, source, tmp_path / state)
+    folder = test_corpus.indexed(state, source, tmp_path / state)
     ours = test_corpus.answers(fast.read.parquet(str(folder)), asked)
     assert ours == test_corpus.answers(spark.read.parquet(str(folder)), asked)
     assert skipped(fast.read.parquet(str(folder)).where("id = 1")) is not None
@@ -266,7 +266,7 @@ def asked_together(table: DataFrame) -> DataFrame:
 def test_names_are_sensitive_to_case_if_spark_is(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     table = pa.table({"k": range(1000), "K": range(1000, 0, -1)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
-    mark(tmp_path, "k", "K")
+    create_indexes(tmp_path, "k", "K")
     with settings((spark, fast), {"spark.sql.caseSensitive": "true"}):
         for condition in ("k = 5", "K = 5", "k = 5 AND K = 995"):
             ours, theirs = (session.read.parquet(str(tmp_path)).where(condition) for session in (fast, spark))
@@ -282,7 +282,7 @@ def test_fields_of_structs(spark: SparkSession, fast: SparkSession, tmp_path: Pa
     ]
     of = pa.struct([("x", pa.int32()), ("in", pa.struct([("s", pa.string())]))])
     pq.write_table(pa.table({"place": pa.array(values, of)}), tmp_path / "a.parquet", row_group_size=100)
-    mark(tmp_path, "place.x", "place.in.s")
+    create_indexes(tmp_path, "place.x", "place.in.s")
     for condition in (
         "place.x = 7",
         "place.X > 7",
@@ -300,7 +300,7 @@ def test_fields_of_structs(spark: SparkSession, fast: SparkSession, tmp_path: Pa
 
 def test_a_schema_of_the_users_own(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t")
-    mark(folder, "k", "name")
+    create_indexes(folder, "k", "name")
     for schema, condition in (
         ("ID BIGINT, K BIGINT", "k = 1237"),
         ("id BIGINT, K BIGINT", "K IS NOT NULL"),
@@ -325,7 +325,7 @@ def test_unusual_names_of_columns_and_folders(spark: SparkSession, fast: SparkSe
         frame.write.mode("append").option("parquet.enable.dictionary", "false").partitionBy("ort").parquet(
             str(tmp_path / "t ä")
         )
-    mark(tmp_path / "t ä", "a.b", "größe (m)")
+    create_indexes(tmp_path / "t ä", "a.b", "größe (m)")
     for condition in (
         "`a.b` = 1237",
         "`größe (m)` = 'n01237'",
@@ -345,7 +345,7 @@ def test_partitioned_folders(spark: SparkSession, fast: SparkSession, tmp_path: 
         folder = tmp_path / f"year={2020 + part}" / f"zone={'ab'[part % 2]}"
         folder.mkdir(parents=True)
         pq.write_table(scattered(part % 3), folder / "x.parquet", row_group_size=GROUP_ROWS, use_dictionary=False)
-    mark(tmp_path, "k")
+    create_indexes(tmp_path, "k")
     paths = [str(tmp_path), f"{tmp_path}/year=2021", f"{tmp_path}/*/zone=a", f"{tmp_path}/year=2020/zone=a/x.parquet"]
     for path in paths:
         for condition in ("k = 1237", "k < 3", "k > 10 AND k < 2"):
@@ -362,7 +362,7 @@ def test_partitioned_folders(spark: SparkSession, fast: SparkSession, tmp_path: 
 
 def test_tables_of_the_session_catalog(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     try:
         spark.sql(f"CREATE TABLE external USING parquet LOCATION '{folder}'")
         spark.sql(f"CREATE TABLE managed USING parquet AS SELECT * FROM parquet.`{folder}`")
@@ -376,7 +376,7 @@ def test_tables_of_the_session_catalog(spark: SparkSession, fast: SparkSession, 
         )
         for name in ("managed", "parted", "buckets"):
             (location,) = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").where("col_name = 'Location'").collect()
-            mark_at(location.data_type, "k")
+            index_at(location.data_type, "k")
         for name in ("external", "managed", "parted", "buckets"):
             for query in (
                 f"SELECT * FROM {name} WHERE k = 1237",
@@ -396,7 +396,7 @@ def test_tables_of_the_session_catalog(spark: SparkSession, fast: SparkSession, 
             spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
-def mark_at(location: str, *columns: str) -> None:
+def index_at(location: str, *columns: str) -> None:
     table = lakemark.Table(location)
     for column in columns:
         table.create_index(column, using="bitmap", build=False)
@@ -408,10 +408,10 @@ def test_defaults_of_columns_that_files_lack(spark: SparkSession, fast: SparkSes
         spark.sql("CREATE TABLE defaults (k INT) USING parquet")
         spark.sql("INSERT INTO defaults SELECT id FROM range(1000)")
         (location,) = spark.sql("DESCRIBE TABLE EXTENDED defaults").where("col_name = 'Location'").collect()
-        mark_at(location.data_type, "k")
+        index_at(location.data_type, "k")
         spark.sql("ALTER TABLE defaults ADD COLUMNS (v INT DEFAULT 42)")
         spark.sql("INSERT INTO defaults SELECT id, id FROM range(40, 45)")
-        mark_at(location.data_type, "v")
+        index_at(location.data_type, "v")
         for condition in ("v = 42", "v IS NULL", "v IS NOT NULL AND k = 5", "k = 44"):
             query = f"SELECT * FROM defaults WHERE {condition}"
             assert collected(fast.sql(query)) == collected(spark.sql(query)), condition
@@ -450,7 +450,7 @@ def test_joins_subqueries_and_the_rest_of_sql(
             assert "skipped by indexes" in plan_of(ours), query
 
 
-def test_a_running_query_asks_the_marks_once(
+def test_a_running_query_asks_the_indexes_once(
     spark: SparkSession, fast: SparkSession, scattered_folder: Path, tmp_path: Path
 ) -> None:
     for name in ("a", "b"):
@@ -466,7 +466,7 @@ def test_a_running_query_asks_the_marks_once(
 
 def test_cached_data(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     table = fast.read.parquet(str(folder)).cache()
     assert table.where("k = 1237").collect() == spark.read.parquet(str(folder)).where("k = 1237").collect()
     assert "InMemoryTableScan" in plan_of(table.where("k = 1237"))
@@ -525,7 +525,7 @@ def test_functions_of_users(spark: SparkSession, fast: SparkSession, scattered_f
 
 def test_files_that_came_after_the_build_are_read(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "id", "k")
+    create_indexes(folder, "id", "k")
     add_file(folder, 2)
     fast.range(5000, 5003).selectExpr("id", "7 AS k").write.mode("append").parquet(str(folder))
     ours, theirs = (session.read.parquet(str(folder)).where("k = 7 OR id = 2500") for session in (fast, spark))
@@ -538,7 +538,7 @@ def test_a_file_that_was_replaced_or_touched_since_spark_listed_it(
     spark: SparkSession, fast: SparkSession, tmp_path: Path
 ) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "id")
+    create_indexes(folder, "id")
     before = fast.read.parquet(str(folder))
     path = folder / "part-0.parquet"
     times = path.stat()
@@ -574,7 +574,7 @@ def test_a_file_that_is_replaced_after_planning_is_read_whole(
         return path.stat()
 
     listed = write(table)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     # Row 1 is in the first row group now, and in the last one later.
     planned = fast.read.parquet(str(folder)).where("k = 1237")
     assert skipped(planned) == (GROUPS - 1, GROUPS)
@@ -587,10 +587,10 @@ def test_a_file_that_is_replaced_after_planning_is_read_whole(
 
 
 @pytest.mark.parametrize("harm", ["segments", "manifest", "no indexes", "no index"])
-def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, tmp_path: Path, harm: str) -> None:
+def test_damaged_indexes_cost_time_only(spark: SparkSession, fast: SparkSession, tmp_path: Path, harm: str) -> None:
     folder = write_folder(tmp_path / "t", files=2)
     if harm != "no index":
-        mark(folder, "id")
+        create_indexes(folder, "id")
     store = folder / "_lakemark"
     if harm == "segments":
         for path in (store / "marks").iterdir():
@@ -607,7 +607,7 @@ def test_damaged_marks_cost_time_only(spark: SparkSession, fast: SparkSession, t
 
 def test_pending_changes_are_not_seen_and_told_of_once(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "id", "k", "city")
+    create_indexes(folder, "id", "k", "city")
     table = lakemark.Table(folder, key="id")
     table.delete([17])
     table.update([{"id": 18, "city": "Bergen", "k": 5}])
@@ -641,7 +641,7 @@ def test_a_scan_without_a_filter_tells_of_pending_changes_too(
 
 def test_a_folder_that_was_migrated_and_not_published(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=3)
-    mark(folder, "id", "city")
+    create_indexes(folder, "id", "city")
     table = lakemark.Table(folder, key="id")
     table.update([{"id": 17, "city": "Bergen"}, {"id": 1500, "city": "Bergen"}])
     table.delete([18])
@@ -668,7 +668,7 @@ def without_numbers(frame: DataFrame) -> str:
 
 def test_a_delta_table_is_left_alone(spark: SparkSession, fast: SparkSession, tmp_path: Path) -> None:
     write_delta(tmp_path / "t")
-    mark(tmp_path / "t", "id")
+    create_indexes(tmp_path / "t", "id")
     delete_by_vector(tmp_path / "t", 2023, [3, 5])
     ours, theirs = (session.read.parquet(str(tmp_path / "t")).where("id = 3") for session in (fast, spark))
     # Plain Parquet knows nothing of deleted rows.
@@ -676,7 +676,7 @@ def test_a_delta_table_is_left_alone(spark: SparkSession, fast: SparkSession, tm
     assert without_numbers(ours) == without_numbers(theirs)
 
 
-def test_tables_without_marks_have_the_plans_of_spark(
+def test_tables_without_indexes_have_the_plans_of_spark(
     spark: SparkSession, fast: SparkSession, tmp_path: Path, scattered_folder: Path
 ) -> None:
     folder = str(write_folder(tmp_path / "t", files=1))
@@ -689,7 +689,7 @@ def test_tables_without_marks_have_the_plans_of_spark(
         assert without_numbers(ours) == without_numbers(theirs)
 
 
-def test_marks_in_another_place(fast: SparkSession, tmp_path: Path) -> None:
+def test_indexes_in_another_place(fast: SparkSession, tmp_path: Path) -> None:
     folder = write_scattered(tmp_path / "t")
     table = lakemark.Table(folder, store=tmp_path / "store")
     table.create_index("k", using="bitmap")
@@ -714,7 +714,7 @@ def test_whatever_fails_is_told_once_and_leaves_sparks_plan(
     told = [line for line in lines() if "not used for a scan" in line]
     assert len(told) == 1
     # Pending changes without a manifest are an error for Lakemark, and none for Spark.
-    mark(folder, "k")
+    create_indexes(folder, "k")
     lakemark.Table(folder, key="id").delete([5])
     shutil.rmtree(folder / "_lakemark" / "manifest")
     assert fast.read.parquet(str(folder)).where("k = 1237").count() == 1

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_tables import add_file, delete_by_vector, mark, plan_of, same_rows, write_delta, write_folder
+from spark_tables import add_file, create_indexes, delete_by_vector, plan_of, same_rows, write_delta, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def is_answered(frame: DataFrame) -> bool:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("aggregates") / "t")
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     return folder
 
 
@@ -78,7 +78,7 @@ def both(spark: SparkSession, folder: Path, sql: str) -> tuple[DataFrame, DataFr
 
 
 @pytest.mark.parametrize("sql", ANSWERED)
-def test_aggregates_come_from_the_marks(spark: SparkSession, folder: Path, sql: str) -> None:
+def test_aggregates_come_from_the_indexes(spark: SparkSession, folder: Path, sql: str) -> None:
     ours, theirs = both(spark, folder, sql)
     assert is_answered(ours), plan_of(ours)
     assert ours.dtypes == theirs.dtypes
@@ -103,9 +103,9 @@ def test_values_are_those_that_were_written(spark: SparkSession, folder: Path) -
     assert {row[0]: tuple(row[1:]) for row in ours.collect()} == expected
 
 
-def test_a_file_without_marks_leaves_all_of_it_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_without_indexes_leaves_all_of_it_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     sql = "SELECT city, count(*), sum(k) FROM {t} GROUP BY city"
     assert is_answered(both(spark, folder, sql)[0])
     add_file(folder, 2)
@@ -117,7 +117,7 @@ def test_a_file_without_marks_leaves_all_of_it_to_spark(spark: SparkSession, tmp
 def test_deleted_rows_are_not_in_aggregates(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "delta"
     write_delta(folder)
-    mark(folder, "kind", "id")
+    create_indexes(folder, "kind", "id")
     delete_by_vector(folder, 2023, [0, 3, 5, 77])
     ours = spark.read.format("lakemark").load(str(folder))
     ours.createOrReplaceTempView("ours")
@@ -136,7 +136,7 @@ def test_a_sum_that_is_too_large_fails_as_sparks_own_does(spark: SparkSession, t
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"big": pa.array([2**63 - 1] * 4, pa.int64())}), folder / "big.parquet")
-    mark(folder, "big")
+    create_indexes(folder, "big")
     ours, theirs = both(spark, folder, "SELECT sum(big) FROM {t}")
     failures = []
     for frame in (ours, theirs):
@@ -151,7 +151,7 @@ def test_a_declared_type_is_never_answered_by_values_of_another(spark: SparkSess
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"k": pa.array([2, 10], pa.int32())}), folder / "k.parquet")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     declared = spark.read.format("lakemark").schema("k STRING").load(str(folder))
     with pytest.raises(Exception, match="load the table again"):
         declared.selectExpr("min(k)").collect()

@@ -51,7 +51,7 @@ def build(spark: SparkSession, folder: Path, more: str = "") -> dict[str, object
     return report(spark.sql(f"CALL lm.system.build(table => '{folder}'{more})"))
 
 
-def marks(folder: Path) -> set[str]:
+def indexes(folder: Path) -> set[str]:
     return {path.name for path in (folder / "_lakemark" / "marks").glob("*")}
 
 
@@ -93,7 +93,7 @@ def test_a_build_is_one_job_with_a_task_for_each_segment(spark: SparkSession, fo
     assert len(jobs.new()) == 1, "where there is nothing to build there is no job"
 
 
-def test_marks_are_those_that_python_builds(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+def test_indexes_are_those_that_python_builds(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     other = write_folder(tmp_path / "other", files=5)
     for each in (folder, other):
         declare(each, "k", files_per_segment=2)
@@ -125,12 +125,12 @@ def test_create_index_builds_by_a_job(spark: SparkSession, folder: Path) -> None
 def test_only_what_is_not_covered_is_read(spark: SparkSession, folder: Path) -> None:
     declare(folder, "k")
     assert build(spark, folder)["files"] == 5
-    before = marks(folder)
+    before = indexes(folder)
     add_file(folder, 5)
     add_file(folder, 6)
     later = build(spark, folder)
     assert (later["files"], later["rows"], later["segments"]) == (2, 2 * ROWS_PER_FILE, 1)
-    assert before < marks(folder)
+    assert before < indexes(folder)
     assert lakemark.Table(folder).indexes[0].coverage == 1.0
 
 
@@ -199,7 +199,7 @@ def test_a_build_that_fails_leaves_no_manifest_and_no_segments(spark: SparkSessi
     assert "LakemarkException$Corrupt" in told
     assert "part-4.parquet" in told
     # A task that ends in the very moment leaves a file that no manifest names, for a vacuum.
-    wait_for(lambda: len(marks(folder)) <= 1)
+    wait_for(lambda: len(indexes(folder)) <= 1)
     assert manifests(folder) == before
     assert lakemark.Table(folder).indexes[0].coverage == 0.0
 
@@ -249,7 +249,7 @@ def test_a_job_that_is_cancelled_stops_its_tasks_and_leaves_nothing(spark: Spark
     caller.join(60)
     assert len(told) == 1
     assert "cancelled" in told[0]
-    wait_for(lambda: marks(large) == set())
+    wait_for(lambda: indexes(large) == set())
     assert [str(job.status()) for job in jobs.new()] == ["FAILED"]
     assert lakemark.Table(large).indexes[0].coverage == 0.0
     assert build(spark, large)["segments"] == 4

@@ -9,7 +9,16 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 import lakemark
-from spark_tables import ROWS_PER_FILE, add_file, delete_by_vector, mark, plan_of, same_rows, write_delta, write_folder
+from spark_tables import (
+    ROWS_PER_FILE,
+    add_file,
+    create_indexes,
+    delete_by_vector,
+    plan_of,
+    same_rows,
+    write_delta,
+    write_folder,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +43,7 @@ def table(warehouse: Path, spark: SparkSession) -> Path:  # noqa: ARG001 - the s
     """`lm.air.flights`, indexed, with an empty namespace beside it."""
     (warehouse / "empty").mkdir()
     folder = write_folder(warehouse / "air" / "flights")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     return folder
 
 
@@ -158,7 +167,7 @@ def test_the_version_of_a_moment(spark: SparkSession, tmp_path: Path) -> None:
     assert "the oldest that can be read is 0 of" in told
 
 
-def test_marks_are_switched_off_for_a_query(spark: SparkSession, table: Path) -> None:
+def test_indexes_are_switched_off_for_a_query(spark: SparkSession, table: Path) -> None:
     counted = "SELECT count(*) FROM lm.`{}` {} WHERE k = 7"
     assert "LocalTableScan" in plan_of(spark.sql(counted.format(table, "")))
     off = spark.sql(counted.format(table, "WITH (use_index = 'false')"))
@@ -168,7 +177,7 @@ def test_marks_are_switched_off_for_a_query(spark: SparkSession, table: Path) ->
 
 def test_a_table_of_the_session_catalog(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=1)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     spark.sql(f"CREATE TABLE session_trips USING lakemark LOCATION '{folder}'")
     try:
         assert rows(spark, "SELECT count(*) FROM session_trips WHERE k = 7") == [(89,)]
@@ -181,9 +190,9 @@ def test_a_table_of_the_session_catalog(spark: SparkSession, tmp_path: Path) -> 
     assert (folder / "part-0.parquet").is_file()
 
 
-def test_the_optimizer_learns_of_columns_from_the_marks(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_optimizer_learns_of_columns_from_the_indexes(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=1)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
 
     def statistics() -> str:
         frame = spark.sql(f"SELECT k, city, id FROM lm.`{folder}` WHERE k < 5")
@@ -202,7 +211,7 @@ def test_the_optimizer_learns_of_columns_from_the_marks(spark: SparkSession, tmp
 
 def test_the_optimizer_learns_how_large_the_columns_are_that_are_read(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
 
     def size(columns: str, condition: str = "id >= 0") -> int:
         frame = spark.sql(f"SELECT {columns} FROM lm.`{folder}` WHERE {condition}")

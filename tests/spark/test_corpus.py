@@ -13,7 +13,7 @@ import pytest
 
 import lakemark
 from corpus import cases
-from corpus.answers import mark
+from corpus.answers import create_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,10 +62,10 @@ def as_elsewhere(case: cases.Case, state: str) -> bool:
     return "spark" not in case.differs and (in_utc or not any("tz_" in column for column in case.columns))
 
 
-def marked(state: str, source: cases.Source, folder: Path) -> Path:
+def indexed(state: str, source: cases.Source, folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lakemark.LakemarkWarning)
-        cases.STATES[state](source, folder, mark)
+        cases.STATES[state](source, folder, create_indexes)
     return folder
 
 
@@ -86,10 +86,10 @@ def answers(table: DataFrame, asked: list[cases.Case]) -> dict[str, tuple[int, i
     return found
 
 
-def test_marks_in_any_state_change_no_row(
+def test_indexes_in_any_state_change_no_row(
     spark: SparkSession, source: cases.Source, askable: list[cases.Case], tmp_path: Path, state: str
 ) -> None:
-    folder = marked(state, source, tmp_path / state)
+    folder = indexed(state, source, tmp_path / state)
     askable = askable[ASKED[state]]
     if spark.conf.get("spark.sql.ansi.enabled") == "true":
         askable = [case for case in askable if "ANSI" not in case.differs.get("spark", "")]

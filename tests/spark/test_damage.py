@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import lakemark
-from spark_tables import mark, write_folder
+from spark_tables import create_indexes, write_folder
 from test_errors import failure
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ ASKED = (
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Indexes, a run and a log."""
     folder = write_folder(tmp_path_factory.mktemp("sound") / "t", files=2)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     table = lakemark.Table(folder, key="id")
     table.upsert([{"id": n, "city": "run", "k": 7} for n in range(1490, 1510)])
     table.flush()

@@ -8,7 +8,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from spark_tables import delete_by_vector, is_counted, mark, write_delta
+from spark_tables import create_indexes, delete_by_vector, is_counted, write_delta
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 DELETED = [0, 3, 5, 77]
 
 
-@pytest.fixture(params=["unmarked", "marked-before", "marked-after"])
+@pytest.fixture(params=["unindexed", "indexed-before", "indexed-after"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = tmp_path / "delta"
     write_delta(folder)
-    if request.param == "marked-before":
-        mark(folder, "kind", "id")
+    if request.param == "indexed-before":
+        create_indexes(folder, "kind", "id")
     delete_by_vector(folder, 2023, DELETED)
-    if request.param == "marked-after":
-        mark(folder, "kind", "id")
+    if request.param == "indexed-after":
+        create_indexes(folder, "kind", "id")
     return folder
 
 
@@ -51,7 +51,7 @@ def test_partition_columns_have_the_types_of_the_log(spark: SparkSession, folder
 def test_a_newer_version_is_seen_without_loading_again(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "delta"
     write_delta(folder)
-    mark(folder, "kind")
+    create_indexes(folder, "kind")
     ours = spark.read.format("lakemark").load(str(folder))
     assert is_counted(ours.where("kind = 'k1'"))
     assert ours.where("kind = 'k1'").count() == 50

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import mark
+from spark_tables import create_indexes
 from test_errors import failure
 
 if TYPE_CHECKING:
@@ -221,6 +221,6 @@ def test_keys_that_spark_would_cut_name_no_row(spark: SparkSession, tmp_path: Pa
     refused(spark, path, "DELETE FROM {} WHERE id = 2")
     refused(spark, path, "UPDATE {} SET n = 7 WHERE id = 2")
     # With an index on its column the condition reads the row alone that it chooses.
-    mark(path, "id")
+    create_indexes(path, "id")
     spark.sql(f"DELETE FROM lm.`{path}` WHERE id = 1")
     assert moments(path) == {2: (FINE, 2)}

@@ -10,7 +10,7 @@ import pytest
 import lakemark
 import lakemark.spark
 from lakemark.exceptions import UnsupportedError
-from spark_tables import add_file, mark, plan_of, rows, write_folder
+from spark_tables import add_file, create_indexes, plan_of, rows, write_folder
 from test_runtime_filters import dimension
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three files of ten row groups; one came after the indexes."""
     folder = write_folder(tmp_path_factory.mktemp("explain") / "t", files=2)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     add_file(folder, 2)
     return folder
 
@@ -37,7 +37,7 @@ def jobs(spark: SparkSession) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
-def test_a_scan_tells_files_row_groups_marks_and_filters(spark: SparkSession, folder: Path, ours: DataFrame) -> None:
+def test_a_scan_tells_files_row_groups_indexes_and_filters(spark: SparkSession, folder: Path, ours: DataFrame) -> None:
     before = jobs(spark)
     report = lakemark.spark.explain(ours.where("k = 7 AND amount > 100").select("id"))
     assert jobs(spark) == before
@@ -45,14 +45,14 @@ def test_a_scan_tells_files_row_groups_marks_and_filters(spark: SparkSession, fo
     assert scan.table == f"lakemark {folder}"
     assert scan.filters_pushed == ["k IS NOT NULL", "amount IS NOT NULL", "k = 7"]
     assert [text for text in scan.filters_left if "amount" in text] == ["(amount IS NOT NULL)", "(amount > 100.0D)"]
-    assert scan.marks is not None
-    marks = scan.marks
-    assert (marks.files_total, marks.files_pruned, marks.files_unknown) == (3, 1, 1)
-    assert (marks.row_groups_total, marks.row_groups_pruned) == (20, 19)
-    leaf = next(leaf for leaf in marks.leaves if leaf.column == "k")
+    assert scan.index_report is not None
+    indexes = scan.index_report
+    assert (indexes.files_total, indexes.files_pruned, indexes.files_unknown) == (3, 1, 1)
+    assert (indexes.row_groups_total, indexes.row_groups_pruned) == (20, 19)
+    leaf = next(leaf for leaf in indexes.leaves if leaf.column == "k")
     assert (leaf.index, leaf.encoding, leaf.reason) == ("k_bitmap", "equality", "file_not_covered")
     assert (scan.rows, scan.splits, scan.rows_pending, scan.limit) == (1089, 2, 0, None)
-    assert scan.to_dict()["marks"]["files_total"] == 3
+    assert scan.to_dict()["index_report"]["files_total"] == 3
     drawn = str(report)
     assert drawn.startswith(f"scan of lakemark {folder}\n")
     assert "  row groups ██░░" in drawn
@@ -73,13 +73,13 @@ def test_bytes_are_those_of_the_columns_that_are_read(ours: DataFrame) -> None:
     assert whole.bytes / 20 < one.bytes < whole.bytes / 8
 
 
-def test_what_the_marks_answer_reads_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_the_indexes_answer_reads_nothing(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t")
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     counted = spark.read.format("lakemark").load(str(folder)).where("k = 7").groupBy("city").count()
     (scan,) = lakemark.spark.explain(counted).scans
     assert scan.aggregates == ["city", "COUNT(*)"]
-    assert (scan.rows, scan.splits, scan.bytes, scan.marks) == (5, 0, 0, None)
+    assert (scan.rows, scan.splits, scan.bytes, scan.index_report) == (5, 0, 0, None)
     drawn = str(scan)
     assert "index-only:" in drawn
     assert "none: the answer has 5" in drawn
@@ -92,14 +92,14 @@ def test_joins_name_the_keys_before_and_after_they_are_known(
     joined = ours.join(dim, "k").join(ours.where("k = 5").selectExpr("id AS other"), ours.id == 500, "left")
     first, second = lakemark.spark.explain(joined).scans
     assert (first.runtime_columns, first.runtime_filters) == (["k"], [])
-    assert first.marks is not None
-    assert first.marks.row_groups_pruned == 0
+    assert first.index_report is not None
+    assert first.index_report.row_groups_pruned == 0
     assert "k = 5" in second.filters_pushed
     joined.collect()
     first, _ = lakemark.spark.explain(joined).scans
     assert first.runtime_filters == ["k IN (3, 13)"]
-    assert first.marks is not None
-    assert first.marks.row_groups_pruned == 18
+    assert first.index_report is not None
+    assert first.index_report.row_groups_pruned == 18
     assert "keys that a join told:" in str(first)
 
 
@@ -119,7 +119,7 @@ def test_subqueries_and_cached_frames_are_looked_into(spark: SparkSession, ours:
 
 def test_pending_rows_and_limits_are_told(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     lakemark.Table(folder, key="id").upsert(rows(5000, 5020))
     frame = spark.read.format("lakemark").load(str(folder)).where("k >= 0").limit(3)
     (scan,) = lakemark.spark.explain(frame).scans

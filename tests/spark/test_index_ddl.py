@@ -98,7 +98,7 @@ def test_if_exists_and_if_not_exists(spark: SparkSession, folder: Path) -> None:
 def test_an_index_on_lists_leaves_the_rows_as_they_are(spark: SparkSession, folder: Path) -> None:
     plain = spark.read.parquet(str(folder))
     spark.sql(f"CREATE INDEX by_tag ON lm.`{folder}` USING bitmap (tags)")
-    marked = spark.table(f"lm.`{folder}`")
+    indexed = spark.table(f"lm.`{folder}`")
     for condition in (
         "tags IS NULL",
         "tags IS NOT NULL",
@@ -108,10 +108,10 @@ def test_an_index_on_lists_leaves_the_rows_as_they_are(spark: SparkSession, fold
         "size(tags) = 2 AND k = 3",
     ):
         expected = [row.id for row in plain.where(condition).orderBy("id").select("id").collect()]
-        assert [row.id for row in marked.where(condition).orderBy("id").select("id").collect()] == expected
-        assert marked.where(condition).count() == len(expected)
-    assert marked.where("tags IS NULL").count() > 0
-    grouped = marked.groupBy("tags").count().orderBy("tags").collect()
+        assert [row.id for row in indexed.where(condition).orderBy("id").select("id").collect()] == expected
+        assert indexed.where(condition).count() == len(expected)
+    assert indexed.where("tags IS NULL").count() > 0
+    grouped = indexed.groupBy("tags").count().orderBy("tags").collect()
     assert grouped == plain.groupBy("tags").count().orderBy("tags").collect()
 
 

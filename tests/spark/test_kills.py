@@ -17,7 +17,7 @@ import pytest
 import lakemark
 from kills import Killer, slow, vacuum_old
 from spark_tables import wait_for
-from test_build_job import declare, marks
+from test_build_job import declare, indexes
 from test_writes import staged
 
 if TYPE_CHECKING:
@@ -180,5 +180,5 @@ def test_builds(spark: SparkSession, tmp_path: Path) -> None:
     declare(folder, "k", files_per_segment=1)
     lakemark.Table(folder).build(progress=False)
     vacuum_old(spark, folder)
-    assert len(marks(folder)) == FILES
+    assert len(indexes(folder)) == FILES
     assert lakemark.Table(folder).verify()

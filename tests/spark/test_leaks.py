@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakemark
-from spark_tables import mark, plan_of, wait_for, write_folder
+from spark_tables import create_indexes, plan_of, wait_for, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ def scans(spark: SparkSession, tmp_path: Path) -> Scans:
     """Ways to scan, ours and Spark's own, each with a number that makes it another query."""
     plain, pending, damaged = (write_folder(tmp_path / name, files=2) for name in ("plain", "pending", "damaged"))
     for folder in (plain, pending, damaged):
-        mark(folder, "k", "id")
+        create_indexes(folder, "k", "id")
     table = lakemark.Table(pending, key="id")
     table.upsert([{"id": n, "city": "pending", "k": 5} for n in range(990, 1010)])
     table.flush()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import is_counted, mark, plan_of, same_rows
+from spark_tables import create_indexes, is_counted, plan_of, same_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in range(FILES):
         table = rows(part * FILE_ROWS, (part + 1) * FILE_ROWS)
         pq.write_table(table, folder / f"part-{part}.parquet", row_group_size=GROUP_ROWS, write_page_index=True)
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     return folder
 
 
@@ -189,8 +189,8 @@ def test_conditions_on_fields_choose_sparks_rows(both: Both, condition: str) -> 
 
 def test_row_groups_without_such_a_field_are_skipped(both: Both) -> None:
     (scan,) = lakemark.spark.explain(both.ours.where("place.point.x = 7 AND place.point.y > 0").select("id")).scans
-    assert scan.marks is not None
-    assert (scan.marks.row_groups_total, scan.marks.row_groups_pruned) == (30, 29)
+    assert scan.index_report is not None
+    assert (scan.index_report.row_groups_total, scan.index_report.row_groups_pruned) == (30, 29)
     assert "place.point.x" in plan_of(both.ours.where("place.point.x = 7"))
 
 
@@ -225,7 +225,7 @@ def test_changes_by_conditions_on_fields(spark: SparkSession, tmp_path: Path) ->
     pq.write_table(rows(0, FILE_ROWS), folder / "a.parquet", row_group_size=GROUP_ROWS)
     expected = spark.read.parquet(str(folder))
     table = lakemark.Table(folder, key="id")
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     spark.sql(f"DELETE FROM lm.`{folder}` WHERE place.city = 'Rom' AND place.point.x < 5")
     expected = expected.where("NOT coalesce(place.city = 'Rom' AND place.point.x < 5, false)")
     spark.sql(f"UPDATE lm.`{folder}` SET place.city = 'Bern', few = 7 WHERE place.seen AND few = 1")
@@ -296,7 +296,7 @@ def test_structs_that_grew_are_read_by_name(spark: SparkSession, tmp_path: Path)
     assert {row["id"] for row in ours.where("s IS NULL").collect()} == {3, 7, 11}
     whole = {row["id"]: row["s"] for row in ours.collect()}
     assert whole == {n: None if n % 4 == 3 else tuple(value(n, name) for name in "abc") for n in range(12)}
-    mark(folder, "s.a", "s.b", "s.c")
+    create_indexes(folder, "s.a", "s.b", "s.c")
     for condition, count in (("s.a >= 50", 5), ("s.b IS NULL", 6), ("s.c IS NOT NULL", 3), ("s.c = 92", 1)):
         assert ours.where(condition).count() == count, condition
 

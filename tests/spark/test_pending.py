@@ -13,10 +13,10 @@ from py4j.protocol import Py4JJavaError
 import lakemark
 from spark_tables import (
     ROW_GROUP_ROWS,
+    create_indexes,
     delete_by_vector,
     has_filter,
     is_counted,
-    mark,
     plan_of,
     rows,
     same_rows,
@@ -117,7 +117,7 @@ def new_rows(kind: str, start: int, stop: int) -> pa.Table:
 def write_table(kind: str, folder: Path) -> lakemark.Table:
     """An indexed table with a key."""
     KINDS[kind](folder)
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     table = lakemark.Table(folder)
     table.declare_key("id", progress=False, **SMALL_CACHE)
     return table
@@ -213,7 +213,7 @@ def test_conditions(ours: DataFrame, expected: DataFrame, changed: tuple[str, la
     assert found["id = 700"][0] == 0
 
 
-def test_filters_and_aggregates_stay_with_the_marks(ours: DataFrame) -> None:
+def test_filters_and_aggregates_stay_with_the_indexes(ours: DataFrame) -> None:
     for condition in ("k = 7", "city = 'pending'", "k >= 20 AND city = 'Rom'", "day >= DATE '2024-03-01'"):
         assert not has_filter(ours.where(condition)), condition
         assert is_counted(ours.where(condition)), condition
@@ -304,7 +304,7 @@ def key_of(row: object) -> str:
     return repr(tuple(row))  # type: ignore[call-overload]
 
 
-def test_rows_that_are_only_deleted_leave_everything_to_the_marks(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_that_are_only_deleted_leave_everything_to_the_indexes(spark: SparkSession, tmp_path: Path) -> None:
     table = write_table("plain", tmp_path / "t")
     ours = load(spark, table)
     count = ours.where("k = 7").count()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lakemark
-from spark_tables import ROWS_PER_FILE, add_file, mark, write_folder
+from spark_tables import ROWS_PER_FILE, add_file, create_indexes, write_folder
 from test_catalog import refusal, rows
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     return folder
 
 
@@ -70,11 +70,11 @@ def test_verify_finds_damage(spark: SparkSession, folder: Path) -> None:
     assert row[4][0].startswith("damaged: ")  # type: ignore[index]
 
 
-def test_advise_proposes_marks(spark: SparkSession, folder: Path) -> None:
+def test_advise_proposes_indexes(spark: SparkSession, folder: Path) -> None:
     proposed = spark.sql(f"CALL lm.system.advise(table => '{folder}')")
     assert proposed.columns == ["column", "kind", "encoding", "reason", "values", "predicted_bytes", "saved_bytes"]
-    marks = lakemark.Table(folder).advise().marks
-    assert [row["column"] for row in proposed.collect()] == [each.column for each in marks]
+    indexes = lakemark.Table(folder).advise().indexes
+    assert [row["column"] for row in proposed.collect()] == [each.column for each in indexes]
 
 
 def test_declare_key_lets_a_table_take_changes(spark: SparkSession, folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_vacuum_lists_files(spark: SparkSession, folder: Path) -> None:
 
 def test_tables_are_named_or_are_paths(spark: SparkSession, warehouse: Path) -> None:
     folder = write_folder(warehouse / "checked", files=1)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     for name in ("checked", "lm.checked", f"`{folder}`", str(folder)):
         assert rows(spark, f"CALL lm.system.verify(table => '{name}')") == [("k_bitmap", 1, 0, 0, [])], name
     assert "there is no table absent in the catalog lm" in refusal(spark, "CALL lm.system.verify(table => 'absent')")

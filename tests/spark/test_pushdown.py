@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_tables import add_file, has_filter, is_counted, mark, plan_of, same_rows, settings, write_folder
+from spark_tables import add_file, create_indexes, has_filter, is_counted, plan_of, same_rows, settings, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ RESIDUAL = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("pushdown") / "t")
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     return folder
 
 
@@ -158,7 +158,7 @@ def test_joins_and_sorts_over_two_scans_of_one_table(spark: SparkSession, folder
     assert joined(ours).count() > 0
 
 
-def test_the_option_switches_marks_off(spark: SparkSession, folder: Path) -> None:
+def test_the_option_switches_indexes_off(spark: SparkSession, folder: Path) -> None:
     off = spark.read.format("lakemark").option("use_index", "false").load(str(folder)).where("k = 7")
     assert has_filter(off)
     assert off.count() == 89
@@ -166,7 +166,7 @@ def test_the_option_switches_marks_off(spark: SparkSession, folder: Path) -> Non
 
 def test_a_file_added_after_the_build_is_read(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     chosen = spark.read.format("lakemark").load(str(folder)).where("k = 25 OR k = 3")
     assert is_counted(chosen)
     assert chosen.count() == 89
@@ -174,14 +174,14 @@ def test_a_file_added_after_the_build_is_read(spark: SparkSession, tmp_path: Pat
     chosen = spark.read.format("lakemark").load(str(folder)).where("k = 25 OR k = 3")
     assert not is_counted(chosen)
     assert chosen.count() == spark.read.parquet(str(folder)).where("k = 25 OR k = 3").count() == 178
-    mark(folder)
+    create_indexes(folder)
     assert is_counted(chosen.where("true"))
     assert chosen.where("true").count() == 178
 
 
 def test_a_file_that_changed_is_read_as_it_is_now(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     (folder / "part-1.parquet").unlink()
     add_file(folder, 5)
     (folder / "part-5.parquet").rename(folder / "part-1.parquet")
@@ -189,9 +189,9 @@ def test_a_file_that_changed_is_read_as_it_is_now(spark: SparkSession, tmp_path:
     assert (ours.where("k = 15").count(), ours.where("k = 55").count()) == (0, 89)
 
 
-def test_damaged_marks_change_no_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_indexes_change_no_row(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     segments = sorted((folder / "_lakemark").rglob("*.lmx"))
     assert segments
     for path in segments:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import types as t
 
 import lakemark
-from spark_tables import add_file, mark, plan_of, same_rows, write_folder
+from spark_tables import add_file, create_indexes, plan_of, same_rows, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 INDEXED = ("id", "k", "city", "price", "day", "at", "paid")
 
 
-@pytest.fixture(scope="module", params=["unmarked", "marked", "half-marked"])
+@pytest.fixture(scope="module", params=["unindexed", "indexed", "half-indexed"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = write_folder(tmp_path_factory.mktemp("read") / "t", files=2)
-    if request.param != "unmarked":
-        mark(folder, *INDEXED)
+    if request.param != "unindexed":
+        create_indexes(folder, *INDEXED)
     add_file(folder, 2)
-    if request.param == "marked":
-        mark(folder)
+    if request.param == "indexed":
+        create_indexes(folder)
     return folder
 
 
@@ -110,10 +110,10 @@ def test_timestamps_of_96_bits_are_moments_of_utc(spark: SparkSession, tmp_path:
     table = lakemark.Table(folder)
     index = table.create_index("at", progress=False)
     assert (index.data_type, index.coverage) == ('Timestamp(µs, "UTC")', 1.0)
-    marked = spark.read.format("lakemark").load(folder)
+    indexed = spark.read.format("lakemark").load(folder)
     for condition in ("at = TIMESTAMP '9999-12-31'", "at < TIMESTAMP '2024-03-31 01:30:00.123457'"):
-        assert marked.where(condition).count() == 1
-        assert same_rows(marked.where(condition), theirs.where(condition))
+        assert indexed.where(condition).count() == 1
+        assert same_rows(indexed.where(condition), theirs.where(condition))
 
 
 def test_timestamps_that_spark_rebased_are_not_indexed(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_timestamps_that_spark_rebased_are_not_indexed(spark: SparkSession, tmp_
 def test_a_file_without_a_column_gives_nulls(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": [3]}), tmp_path / "2.parquet")
-    for step in ("unmarked", "marked"):
-        if step == "marked":
-            mark(tmp_path, "a", "b")
+    for step in ("unindexed", "indexed"):
+        if step == "indexed":
+            create_indexes(tmp_path, "a", "b")
         ours = spark.read.format("lakemark").load(str(tmp_path))
         assert sorted(ours.collect()) == [(1, "x"), (2, "y"), (3, None)], step
         assert ours.where("b IS NULL").collect() == [(3, None)], step
@@ -151,9 +151,9 @@ def test_partition_folders_become_columns(spark: SparkSession, tmp_path: Path) -
         folder = tmp_path / f"year={year}" / f"name={value}"
         folder.mkdir(parents=True)
         pq.write_table(pa.table({"id": [year, year + 1]}), folder / "a.parquet")
-    for step in ("unmarked", "marked"):
-        if step == "marked":
-            mark(tmp_path, "id")
+    for step in ("unindexed", "indexed"):
+        if step == "indexed":
+            create_indexes(tmp_path, "id")
         ours = spark.read.format("lakemark").load(str(tmp_path))
         found = sorted(ours.select("id", "name").collect(), key=str)
         assert found == [(2023, "A b"), (2024, "A b"), (2024, None), (2025, None)], step

@@ -8,7 +8,7 @@ import pytest
 
 import lakemark
 import lakemark.spark
-from spark_tables import mark, write_folder
+from spark_tables import create_indexes, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def test_a_session_with_the_jar_of_another_release_is_refused(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_folder(tmp_path / "t", files=1)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     monkeypatch.setattr(lakemark.spark, "_release", lambda: "9.9.9")
     with pytest.raises(lakemark.UnsupportedError) as refused:
         lakemark.spark.build(spark, folder)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import delete_by_vector, mark, plan_of, rows, same_rows, write_delta, write_folder
+from spark_tables import create_indexes, delete_by_vector, plan_of, rows, same_rows, write_delta, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Read(NamedTuple):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 row groups of 100 rows; `k` is the number of the row group, and NULL in each ninth row."""
     folder = write_folder(tmp_path_factory.mktemp("runtime") / "facts")
-    mark(folder, *INDEXED)
+    create_indexes(folder, *INDEXED)
     return folder
 
 
@@ -152,7 +152,7 @@ def test_keys_of_every_type_that_means_the_same(
     assert same_rows(joined, facts.theirs.join(dim, column))
 
 
-def test_floats_and_columns_without_marks_are_read_whole(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
+def test_floats_and_columns_without_indexes_are_read_whole(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
     # Rows without a value leave by a filter of their own, where there are indexes.
     for column, keys, expected in (
         ("amount", pa.array([9.25, float("nan")]), Read(0, 30, 2666)),
@@ -234,17 +234,17 @@ def test_joins_without_a_broadcast_ask_for_the_keys_if_spark_may(
             spark.conf.unset(key)
 
 
-def test_two_marked_tables(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
+def test_two_indexed_tables(spark: SparkSession, facts: Facts, tmp_path: Path) -> None:
     dim = dimension(spark, tmp_path / "d.parquet", k=pa.array([3, 13], pa.int32()))
-    mark(tmp_path, "wanted")
-    marked = spark.read.format("lakemark").load(str(tmp_path)).where("wanted = 'yes' AND length(name) > 0")
-    joined = facts.ours.join(marked, "k")
+    create_indexes(tmp_path, "wanted")
+    indexed = spark.read.format("lakemark").load(str(tmp_path)).where("wanted = 'yes' AND length(name) > 0")
+    joined = facts.ours.join(indexed, "k")
     joined.collect()
     assert read(joined, facts.folder) == Read(28, 30, 178)
     assert same_rows(joined, facts.theirs.join(dim, "k"))
 
 
-def test_marks_that_are_switched_off_are_not_asked(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+def test_indexes_that_are_switched_off_are_not_asked(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     dim = dimension(spark, tmp_path / "d", k=pa.array([3], pa.int32()))
     off = spark.read.format("lakemark").option("use_index", "false").load(str(folder)).join(dim, "k")
     assert "dynamicpruning" not in plan_of(off)
@@ -259,20 +259,20 @@ def test_rows_of_a_limit_are_chosen_before_the_join(spark: SparkSession, facts: 
 
 def test_what_was_planned_is_read_although_the_table_grew(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     dim = dimension(spark, tmp_path / "d", k=pa.array([3, 25], pa.int32()))
     joined = spark.read.format("lakemark").load(str(folder)).join(dim, "k")
     plan_of(joined)
     pq.write_table(rows(2000, 3000), folder / "part-2.parquet")
-    mark(folder)
+    create_indexes(folder)
     assert len(joined.collect()) == 89
     assert read(joined, folder) == Read(19, 20, 89)
     assert len(joined.where("true").collect()) == 89 + 89
 
 
-def test_files_that_no_mark_covers_are_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_no_index_covers_are_read_whole(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     pq.write_table(rows(2000, 3000), folder / "part-2.parquet")
     dim = dimension(spark, tmp_path / "d", k=pa.array([3, 25], pa.int32()))
     joined = spark.read.format("lakemark").load(str(folder)).join(dim, "k")
@@ -281,9 +281,9 @@ def test_files_that_no_mark_covers_are_read_whole(spark: SparkSession, tmp_path:
     assert same_rows(joined, spark.read.parquet(str(folder)).join(dim, "k"))
 
 
-def test_damaged_marks_change_no_row(spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_indexes_change_no_row(spark: SparkSession, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "t", files=2)
-    mark(folder, "k")
+    create_indexes(folder, "k")
     for path in sorted((folder / "_lakemark").rglob("*.lmx")):
         content = bytearray(path.read_bytes())
         content[len(content) // 3] ^= 0x40
@@ -316,9 +316,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids = pa.array([n * 7_919 % 200_003 for n in range(200_000)], pa.int64())
     table = pa.table({"id": ids, "v": pa.array(range(200_000), pa.int64()), "s": [f"s{n}" for n in range(200_000)]})
     pq.write_table(table, folder / "p.parquet", row_group_size=10_000)
-    marked = lakemark.Table(folder)
-    marked.create_index("id", using="key", build=False)
-    marked.build(progress=False)
+    indexed = lakemark.Table(folder)
+    indexed.create_index("id", using="key", build=False)
+    indexed.build(progress=False)
     return folder
 
 
@@ -339,7 +339,7 @@ def test_more_keys_than_rows_are_not_searched(spark: SparkSession, tmp_path: Pat
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(pa.table({"id": pa.array(range(500), pa.int64())}), folder / "p.parquet")
-    mark(folder, "id")
+    create_indexes(folder, "id")
     # Keys that follow each other would be one range.
     dim = dimension(spark, tmp_path / "d", id=pa.array(range(0, 25_000, 5), pa.int64()))
     joined = spark.read.format("lakemark").load(str(folder)).join(dim.hint("broadcast"), "id")
@@ -350,7 +350,7 @@ def test_more_keys_than_rows_are_not_searched(spark: SparkSession, tmp_path: Pat
 @pytest.mark.parametrize("flushed", [False, True], ids=["in memory", "in a run"])
 def test_pending_rows_are_joined_too(spark: SparkSession, tmp_path: Path, flushed: bool) -> None:
     folder = write_folder(tmp_path / "t")
-    mark(folder, "k", "city")
+    create_indexes(folder, "k", "city")
     table = lakemark.Table(folder, key="id")
     table.upsert(rows(350, 360).set_column(1, "k", pa.array([13] * 10, pa.int32())))
     table.upsert(rows(5000, 5020).set_column(1, "k", pa.array([3, 50] * 10, pa.int32())))
@@ -374,7 +374,7 @@ def test_rows_of_a_deletion_vector_stay_hidden(spark: SparkSession, tmp_path: Pa
     folder = tmp_path / "t"
     write_delta(folder)
     delete_by_vector(folder, 2023, [0, 3, 5, 77])
-    mark(folder, "kind")
+    create_indexes(folder, "kind")
     alive = deltalake.DeltaTable(folder)
     assert alive.version() == 2
     facts = spark.read.format("lakemark").load(str(folder))
@@ -394,7 +394,7 @@ def test_rows_of_a_deletion_vector_stay_hidden(spark: SparkSession, tmp_path: Pa
 def changed(spark: SparkSession, tmp_path: Path) -> Path:
     """A table with a key, and a view `source` of ids and names that a filter chose."""
     folder = write_folder(tmp_path / "t")
-    mark(folder, "k")
+    create_indexes(folder, "k")
     lakemark.Table(folder, key="id")
     dim = dimension(spark, tmp_path / "d", id=pa.array([5, 105, 1500, 2999, 7000], pa.int64()))
     dim.createOrReplaceTempView("source")

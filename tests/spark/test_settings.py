@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import is_counted, mark, same_rows, settings
+from spark_tables import create_indexes, is_counted, same_rows, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def padded(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     texts = ["ab", "ab    ", "abcdef", " ab", "", None]
     pq.write_table(pa.table({"id": range(6), "c": texts, "v": texts}), folder / "a.parquet")
-    mark(folder, "c", "v")
+    create_indexes(folder, "c", "v")
     lakemark.Table(folder, key="id")
     columns = "(id BIGINT NOT NULL, c CHAR(6), v VARCHAR(6))"
     spark.sql(f"CREATE TABLE padded {columns} USING lakemark LOCATION '{folder}'")
@@ -121,7 +121,7 @@ def decimals(tmp_path: Path) -> Path:
 
 def test_decimals_of_every_width_are_read(spark: SparkSession, decimals: Path) -> None:
     names = [f"d{precision}_{scale}" for precision, scale in WIDTHS]
-    mark(decimals, *names)
+    create_indexes(decimals, *names)
     theirs = spark.read.parquet(str(decimals))
     mine = ours(spark, decimals)
     assert mine.schema == theirs.schema
@@ -139,7 +139,7 @@ def test_decimals_of_every_width_are_read(spark: SparkSession, decimals: Path) -
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_sums_that_do_not_fit_are_errors_or_null(spark: SparkSession, decimals: Path, ansi: str) -> None:
-    mark(decimals, "d38_0", "d38_38")
+    create_indexes(decimals, "d38_0", "d38_38")
     theirs = spark.read.parquet(str(decimals))
     with settings(spark, ansi_enabled=ansi):
         for condition in ("id >= 0", "d38_0 > 1", "d38_38 > 0"):
@@ -192,7 +192,7 @@ def moments(tmp_path: Path) -> Path:
         "day": pa.array([each and each.date() for each in MOMENTS], pa.date32()),
     }
     pq.write_table(pa.table(columns), folder / "a.parquet")
-    mark(folder, "at", "local", "day")
+    create_indexes(folder, "at", "local", "day")
     lakemark.Table(folder, key="id")
     return folder
 

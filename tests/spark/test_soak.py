@@ -24,7 +24,7 @@ from py4j.protocol import Py4JJavaError
 
 import lakemark
 from bank import ACCOUNTS, BALANCE, TOTAL, Ledger, draw, update
-from spark_tables import mark
+from spark_tables import create_indexes
 from test_examples import ROOT
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def run_all(*work: Callable[[], object]) -> None:
 def test_money_is_neither_made_nor_lost(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "bank"
     {"folder": write_folder, "delta": write_delta}[kind](folder)
-    mark(folder, "balance")
+    create_indexes(folder, "balance")
     lakemark.Table(folder, key="account")
     program = [sys.executable, Path(__file__).with_name("bank.py"), folder, str(SECONDS), str(SEED)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}

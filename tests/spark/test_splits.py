@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakemark
-from spark_tables import mark, plan_of, same_rows, settings
+from spark_tables import create_indexes, plan_of, same_rows, settings
 from test_errors import failure
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FILES, ROWS = 60, 400
 
 
-@pytest.fixture(params=["unmarked", "marked", "half-marked"])
+@pytest.fixture(params=["unindexed", "indexed", "half-indexed"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """60 files of two row groups in three partitions; a value of k is in a tenth of the rows of one file in four."""
     folder = tmp_path / "t"
@@ -35,10 +35,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         )
         (folder / f"p={part % 3}").mkdir(parents=True, exist_ok=True)
         pq.write_table(table, folder / f"p={part % 3}" / f"part-{part:02}.parquet", row_group_size=ROWS // 2)
-        if part == FILES // 2 and request.param == "half-marked":
-            mark(folder, "k", "id")
-    if request.param == "marked":
-        mark(folder, "k", "id")
+        if part == FILES // 2 and request.param == "half-indexed":
+            create_indexes(folder, "k", "id")
+    if request.param == "indexed":
+        create_indexes(folder, "k", "id")
     return folder
 
 

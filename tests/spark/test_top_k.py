@@ -51,11 +51,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in range(2):
         rows = table(file * ROWS // 2, (file + 1) * ROWS // 2)
         pq.write_table(rows, folder / f"part-{file}.parquet", row_group_size=ROWS // ROW_GROUPS)
-    marked = lakemark.Table(folder)
+    indexed = lakemark.Table(folder)
     for column in INDEXED:
-        marked.create_index(column, using="bitmap", build=False)
-    marked.create_index("id", using="key", build=False)
-    marked.build(progress=False)
+        indexed.create_index(column, using="bitmap", build=False)
+    indexed.create_index("id", using="key", build=False)
+    indexed.build(progress=False)
     return folder
 
 
@@ -148,18 +148,18 @@ def test_pending_rows_are_sorted_with_the_others(spark: SparkSession, tmp_path: 
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(table(0, 20_000), folder / "p.parquet", row_group_size=2_000)
-    marked = lakemark.Table(folder, key="id")
-    marked.create_index("n", using="bitmap", build=False)
-    marked.build(progress=False)
+    indexed = lakemark.Table(folder, key="id")
+    indexed.create_index("n", using="bitmap", build=False)
+    indexed.build(progress=False)
     least = sorted((n, i) for i, n in enumerate(table(0, 20_000)["n"].to_pylist()) if n is not None)[:40]
     # The first rows go, one becomes NULL, new ones come before and between.
-    marked.delete(pa.table({"id": pa.array([i for _, i in least[:10]], pa.int64())}))
+    indexed.delete(pa.table({"id": pa.array([i for _, i in least[:10]], pa.int64())}))
     changed = table(20_000, 20_006)
     changed = changed.set_column(0, "id", pa.array([least[12][1], 90_000, 90_001, 90_002, 90_003, 90_004], pa.int64()))
-    marked.upsert(changed.set_column(1, "n", pa.array([None, -5, least[20][0], 7, None, 20_500], pa.int32())))
+    indexed.upsert(changed.set_column(1, "n", pa.array([None, -5, least[20][0], 7, None, 20_500], pa.int32())))
     if flushed:
-        marked.flush()
-    pq.write_table(pa.table(marked.scan()), tmp_path / "expected.parquet")
+        indexed.flush()
+    pq.write_table(pa.table(indexed.scan()), tmp_path / "expected.parquet")
     ours = spark.read.format("lakemark").load(str(folder))
     facts = Facts(folder, ours, spark.read.parquet(str(tmp_path / "expected.parquet")))
     for order in ("n", "n NULLS LAST", "n DESC", "n DESC NULLS FIRST"):
@@ -171,13 +171,13 @@ def test_pending_rows_are_sorted_with_the_others(spark: SparkSession, tmp_path: 
     assert read(found, folder).rows < 2_500
 
 
-def test_files_that_no_mark_covers_are_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_that_no_index_covers_are_read_whole(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     pq.write_table(table(0, 20_000), folder / "p.parquet", row_group_size=2_000)
-    marked = lakemark.Table(folder)
-    marked.create_index("id", using="bitmap", build=False)
-    marked.build(progress=False)
+    indexed = lakemark.Table(folder)
+    indexed.create_index("id", using="bitmap", build=False)
+    indexed.build(progress=False)
     pq.write_table(table(30_000, 30_100), folder / "later.parquet")
     facts = Facts(folder, spark.read.format("lakemark").load(str(folder)), spark.read.parquet(str(folder)))
     ours, theirs = both(facts, "SELECT id FROM t ORDER BY id DESC LIMIT 120")
@@ -192,10 +192,10 @@ def test_explain_names_the_order(facts: Facts) -> None:
     (scan,) = lakemark.spark.explain(ours).scans
     assert scan.top == "10 by id DESC NULLS LAST"
     assert "the first:" in str(scan)
-    assert read_of_marks_off(facts) == Read(0, 0, ROWS)
+    assert read_of_indexes_off(facts) == Read(0, 0, ROWS)
 
 
-def read_of_marks_off(facts: Facts) -> Read:
+def read_of_indexes_off(facts: Facts) -> Read:
     """Without indexes everything is read."""
     spark = facts.ours.sparkSession
     off = spark.read.format("lakemark").option("use_index", "false").load(str(facts.folder)).orderBy("id").limit(3)

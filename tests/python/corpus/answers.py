@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 KINDS = ("bitmap", "key", "bloom_tree", "bitmap", "summary")
 
 
-def mark(folder: Path, columns: list[str]) -> None:
+def create_indexes(folder: Path, columns: list[str]) -> None:
     table = lakemark.Table(folder)
     for column, kind in zip(columns, itertools.cycle(KINDS), strict=False):
         table.create_index(column, using="bitmap" if column in make_table.LISTS else kind, build=False)

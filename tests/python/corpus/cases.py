@@ -81,53 +81,53 @@ if TYPE_CHECKING:
     Mark = Callable[[Path, list[str]], None]
 
 
-def state_on(source: Source, folder: Path, mark: Mark) -> None:
+def state_on(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Every column indexed, every file covered."""
-    mark(source.copy(folder), source.columns)
+    create_indexes(source.copy(folder), source.columns)
 
 
-def state_absent(source: Source, folder: Path, mark: Mark) -> None:
+def state_absent(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Indexed, and the whole store removed."""
-    mark(source.copy(folder), source.columns)
+    create_indexes(source.copy(folder), source.columns)
     shutil.rmtree(folder / "_lakemark")
 
 
-def state_half_built(source: Source, folder: Path, mark: Mark) -> None:
+def state_half_built(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Every second column indexed, and two of the four files added after the build."""
-    mark(source.copy(folder, ["part-0.parquet", "part-2.parquet"]), source.columns[::2])
+    create_indexes(source.copy(folder, ["part-0.parquet", "part-2.parquet"]), source.columns[::2])
     source.copy(folder, ["part-1.parquet", "part-3.parquet"])
 
 
-def state_stale(source: Source, folder: Path, mark: Mark) -> None:
+def state_stale(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Since the build one file was replaced by another of the same name and one has vanished."""
     source.copy(folder)
     old_rows = make_table.make_table(STALE_SEED, portable=source.portable)
     make_table.write_file(old_rows, make_table.FILES[1], folder)
     shutil.copyfile(folder / "part-0.parquet", folder / "part-9.parquet")
-    mark(folder, source.columns)
+    create_indexes(folder, source.columns)
     source.copy(folder, ["part-1.parquet"])
     (folder / "part-9.parquet").unlink()
 
 
-def state_segments_corrupted(source: Source, folder: Path, mark: Mark) -> None:
+def state_segments_corrupted(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Segments with a flipped byte in the middle or at the end, cut in half, emptied or removed; some left whole."""
-    mark(source.copy(folder), source.columns)
+    create_indexes(source.copy(folder), source.columns)
     segments = sorted((folder / "_lakemark").rglob("*.lmx"))
     assert segments, "the build wrote no segment: there is nothing to corrupt"
     for ordinal, path in enumerate(segments):
         damage(path, ordinal % 6)
 
 
-def state_manifest_corrupted(source: Source, folder: Path, mark: Mark) -> None:
+def state_manifest_corrupted(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Every manifest has a flipped byte."""
-    mark(source.copy(folder), source.columns)
+    create_indexes(source.copy(folder), source.columns)
     manifests = [path for path in (folder / "_lakemark" / "manifest").iterdir() if path.is_file()]
     assert manifests, "the build committed no manifest: there is nothing to corrupt"
     for path in manifests:
         damage(path, 0)
 
 
-def state_pending(source: Source, folder: Path, mark: Mark) -> None:
+def state_pending(source: Source, folder: Path, create_indexes: Mark) -> None:
     """Indexed with rows that are wrong, missing and too many; pending updates in runs and buffer put them right."""
     folder.mkdir(parents=True)
     wrong = make_table.make_table(STALE_SEED, portable=source.portable)
@@ -144,7 +144,7 @@ def state_pending(source: Source, folder: Path, mark: Mark) -> None:
         laid = pa.concat_tables([rows, others, extra]).unify_dictionaries().combine_chunks()
         make_table.write_part(laid.take([*places, *range(2 * count, 2 * count + extra.num_rows)]), file, folder)
         right.append(rows)
-    mark(folder, source.columns)
+    create_indexes(folder, source.columns)
     table = lakemark.Table(folder)
     table.declare_key("id", progress=False)
     for ordinal, rows in enumerate(right):

@@ -10,7 +10,7 @@ import pytest
 
 import lakemark
 from corpus import cases
-from corpus.answers import ids_or_error, mark
+from corpus.answers import create_indexes, ids_or_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _marks_may_be_bad() -> None:
+def _indexes_may_be_bad() -> None:
     # A bad index is reported as a warning; here it is bad on purpose, and the rows are what is checked.
     warnings.simplefilter("ignore", lakemark.LakemarkWarning)
 
@@ -30,7 +30,7 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     def folder(state: str) -> Path:
         if state not in made:
             path = tmp_path_factory.mktemp("corpus") / state
-            cases.STATES[state](cases.WHOLE, path, mark)
+            cases.STATES[state](cases.WHOLE, path, create_indexes)
             made[state] = path
         return made[state]
 

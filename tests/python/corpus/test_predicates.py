@@ -29,7 +29,7 @@ by_state = pytest.mark.parametrize("state", STATES)
 
 
 @by_case
-def test_rows_without_marks_are_the_judges(case: Case, rows_off: RowsOff, judge: duckdb.DuckDBPyConnection) -> None:
+def test_rows_without_indexes_are_the_judges(case: Case, rows_off: RowsOff, judge: duckdb.DuckDBPyConnection) -> None:
     rows = rows_off(case)
     if case.rows is None:
         # The judge gives an error, and so do we.
@@ -43,7 +43,7 @@ def test_rows_without_marks_are_the_judges(case: Case, rows_off: RowsOff, judge:
 
 @by_state
 @by_case
-def test_law_1_marks_never_change_the_rows(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
+def test_law_1_indexes_never_change_the_rows(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
     expected = rows_off(case)
     table = state_table(state)
     assert ids_or_error(lambda: table.scan(case.sql, columns=["id"])) == expected
@@ -51,7 +51,7 @@ def test_law_1_marks_never_change_the_rows(case: Case, state: str, rows_off: Row
 
 @by_state
 @by_case
-def test_law_1_marks_never_change_the_count(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
+def test_law_1_indexes_never_change_the_count(case: Case, state: str, rows_off: RowsOff, state_table: TableOf) -> None:
     expected = rows_off(case)
     try:
         counted: int | str = state_table(state).count(case.sql)
@@ -68,10 +68,10 @@ def test_law_1_whole_rows_are_the_same(
     if "datafusion" in case.differs:
         pytest.skip("may be an error: the rows are compared by id")
     without = off_session.sql(f"SELECT * FROM t WHERE {case.sql}").to_arrow()
-    marked = state_table(state).scan(case.sql).to_arrow()
-    assert marked.column_names == without.column_names
+    indexed = state_table(state).scan(case.sql).to_arrow()
+    assert indexed.column_names == without.column_names
     # repr tells -0.0 from 0.0 and makes NaN equal to itself.
-    assert repr(plain(marked)) == repr(plain(without))
+    assert repr(plain(indexed)) == repr(plain(without))
 
 
 def plain(rows: pa.Table) -> dict[str, list[object]]:

@@ -92,7 +92,7 @@ def random_predicate(rng: random.Random, depth: int) -> str:
     return (" AND " if kind == 3 else " OR ").join(parts)
 
 
-def write_and_mark(rng: random.Random, folder: Path) -> lakemark.Table:
+def write_and_index(rng: random.Random, folder: Path) -> lakemark.Table:
     """Some files are indexed and others come later; some columns are indexed and others never."""
     first_id, files = 0, []
     for _ in range(rng.randrange(1, 5)):
@@ -122,7 +122,7 @@ def write(part: pa.Table, folder: Path, number_: int, rng: random.Random) -> Non
 @pytest.mark.parametrize("seed", range(TABLES), ids=lambda seed: f"seed_{seed}")
 def test_law_1_random_predicates_choose_the_judges_rows(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)  # noqa: S311 - to be repeatable is what it is for
-    table = write_and_mark(rng, tmp_path)
+    table = write_and_index(rng, tmp_path)
     judge = duckdb.connect()
     judge.execute(f"CREATE VIEW t AS SELECT * FROM read_parquet('{tmp_path}/*.parquet', union_by_name = true)")
     different = {}

@@ -38,7 +38,7 @@ public final class Procedures {
         "",
         "column STRING, kind STRING, encoding STRING, reason STRING, values BIGINT,"
             + " predicted_bytes BIGINT, saved_bytes BIGINT",
-        report -> objects(report.get("marks"), each -> each));
+        report -> objects(report.get("indexes"), each -> each));
     define(
         BUILD,
         "Builds what the declared indexes do not cover yet.",
