@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{CancelFlag, IndexSpec, Kind, Table};
+use lakemark_table::{CancelFlag, IndexKind, IndexSpec, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::ask::open;
@@ -33,10 +33,10 @@ pub(crate) async fn advise(args: AdviseArgs) -> Result<(), Failure> {
         let next = if args.apply { String::new() } else { format!("\n{}", next_step(&args, &advice)) };
         output::text(&format!("{}{next}", advice.to_string().trim_end()))?;
     }
-    if !args.apply || advice.marks.is_empty() {
+    if !args.apply || advice.indexes.is_empty() {
         return Ok(());
     }
-    let report = apply(&table, &advice.marks, &args, cancel).await?;
+    let report = apply(&table, &advice.indexes, &args, cancel).await?;
     if is_json { Ok(()) } else { output::text(&report) }
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn advise(args: AdviseArgs) -> Result<(), Failure> {
 fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
     let table = &args.at.table;
     let queries = args.queries.as_ref().map(|path| format!(" --queries {}", path.display())).unwrap_or_default();
-    match (advice.marks.first(), &args.queries) {
+    match (advice.indexes.first(), &args.queries) {
         (Some(first), _) => format!(
             "\nnext: `lakemark index advise {table}{queries} --apply` builds them all, `lakemark index create {table} --on {}` the first",
             first.column
@@ -68,7 +68,7 @@ async fn apply(
     let mut created = Vec::new();
     for mark in marks {
         // Other kinds have the one encoding of theirs.
-        let is_bitmap = mark.kind == Kind::Bitmap.name();
+        let is_bitmap = mark.kind == IndexKind::Bitmap.name();
         let encoding = is_bitmap.then(|| ("encoding".to_owned(), mark.encoding.clone()));
         let spec = IndexSpec {
             columns: vec![mark.column.clone()],

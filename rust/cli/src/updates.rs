@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Pending, Progress, PublishReport,
+    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Progress, PublishReport, RepairAction,
     Table, Transaction, UpdatesInfo, WriteOptions,
 };
 use serde_json::json;
@@ -78,8 +78,8 @@ pub(crate) async fn flush(args: FlushArgs) -> Result<(), Failure> {
 pub(crate) async fn repair(args: RepairArgs) -> Result<(), Failure> {
     let table = open(&args.at).await?;
     let pending = match args.pending {
-        PendingChoice::Keep => Pending::Keep,
-        PendingChoice::Discard => Pending::Discard,
+        PendingChoice::Keep => RepairAction::Keep,
+        PendingChoice::Discard => RepairAction::Discard,
     };
     match (table.repair(pending).await?, args.pending) {
         (false, _) => output::text("nothing to repair: store and table belong together"),

@@ -10,7 +10,7 @@
 //!
 //! All are frames of reference. Of a key without gaps or repetitions `values` alone takes bits.
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::value_block::{
@@ -79,7 +79,7 @@ pub fn encode(bins: &[Bin]) -> Result<Vec<u8>> {
             _ => return Err(FormatError::invalid("a bin", after.low, format_args!("above {}", before.high))),
         }
     }
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.length(bins.len());
     encode_numbers(gaps.into_iter(), &mut out);
     encode_numbers(bins.iter().map(|bin| bin.high - bin.low - u64::from(bin.values - 1)), &mut out);
@@ -98,7 +98,7 @@ pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<B
     let Key::Fixed(first_key) = *first_key else {
         return Err(FormatError::invalid("the first key of a bin", "bytes", "a number"));
     };
-    let mut input = Reader::new("a bin block", bytes);
+    let mut input = ByteReader::new("a bin block", bytes);
     let count = decode_count(&mut input)?;
     let gaps = decode_numbers(&mut input, count - 1)?;
     let spreads = decode_numbers(&mut input, count)?;
@@ -131,13 +131,13 @@ pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<B
     Ok(bins)
 }
 
-fn encode_numbers(numbers: impl Iterator<Item = u64> + Clone, out: &mut Writer) {
+fn encode_numbers(numbers: impl Iterator<Item = u64> + Clone, out: &mut ByteWriter) {
     let width = width_of(numbers.clone());
     out.u8(width);
     pack(numbers, width, out);
 }
 
-fn decode_numbers(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
+fn decode_numbers(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>> {
     let width = read_width(input)?;
     unpack(input, count, width)
 }

@@ -1,18 +1,18 @@
 //! Bounds-checked reading and plain writing of little-endian numbers, varints and strings.
 //!
-//! [`Reader`] never trusts a length: a count or a length is compared with the bytes that are left *before* anything is
+//! [`ByteReader`] never trusts a length: a count or a length is compared with the bytes that are left *before* anything is
 //! allocated. Varints are LEB128 in their shortest form, so that every value has exactly one encoding.
 
 use crate::error::{FormatError, Result};
 
 /// A cursor over bytes that belong to one structure, named in the errors.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct ByteReader<'a> {
     what: &'static str,
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// A reader at the first byte of the structure `what`.
     pub fn new(what: &'static str, bytes: &'a [u8]) -> Self {
         Self { what, rest: bytes }
@@ -159,13 +159,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends what [`Reader`] reads.
+/// Appends what [`ByteReader`] reads.
 #[derive(Debug, Clone, Default)]
-pub struct Writer {
+pub struct ByteWriter {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl ByteWriter {
     /// An empty writer.
     pub fn new() -> Self {
         Self::default()

@@ -67,9 +67,9 @@ fn joined<'a>(names: impl IntoIterator<Item = &'a str>, separator: char) -> Stri
 /// A column as it is; the names of a field with dots between them, those quoted that could be misread; the columns of a composite with
 /// commas.
 #[must_use]
-pub fn shown(column: &str) -> Cow<'_, str> {
+pub fn display(column: &str) -> Cow<'_, str> {
     if is_composite(column) {
-        return Cow::Owned(columns(column).map(shown).collect::<Vec<_>>().join(", "));
+        return Cow::Owned(columns(column).map(display).collect::<Vec<_>>().join(", "));
     }
     if !is_field(column) {
         return Cow::Borrowed(column);
@@ -89,7 +89,7 @@ fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Reads what [`shown`] and [`quoted`] write of a field; none if it is no such text, or has one name only.
+/// Reads what [`display`] and [`quoted`] write of a field; none if it is no such text, or has one name only.
 #[must_use]
 pub fn parse(text: &str) -> Option<String> {
     let (mut found, mut rest) = (Vec::new(), text);
@@ -140,7 +140,7 @@ mod tests {
     fn columns_stay_what_they_are_called() {
         for column in ["a", "a.b", "\"a\"", "", "größe"] {
             assert!(!is_field(column));
-            assert_eq!(shown(column), column);
+            assert_eq!(display(column), column);
             assert_eq!(names(column).collect::<Vec<_>>(), [column]);
         }
     }
@@ -155,7 +155,7 @@ mod tests {
         ] {
             let field = join(names.iter().copied());
             assert!(is_field(&field));
-            assert_eq!(shown(&field), expected);
+            assert_eq!(display(&field), expected);
             assert_eq!(parse(expected), Some(field.clone()));
             assert_eq!(parse(&quoted(&field)), Some(field));
         }
@@ -166,7 +166,7 @@ mod tests {
         let both = composite(["a", &join(["b", "c.d"])]);
         assert!(is_composite(&both) && !is_composite("a, b"));
         assert_eq!(columns(&both).collect::<Vec<_>>(), ["a", "b\0c.d"]);
-        assert_eq!(shown(&both), "a, b.\"c.d\"");
+        assert_eq!(display(&both), "a, b.\"c.d\"");
         assert_eq!(composite(["a"]), "a");
     }
 

@@ -59,7 +59,7 @@ pub enum ContentKind {
     /// A manifest (`.lmm`).
     Manifest,
     /// What the keys of a run of updates were resolved to (`.lmx`).
-    Resolution,
+    PositionMap,
     /// A log of updates (`.lml`), which has the header in common with the other files and no pages.
     Log,
 }
@@ -70,7 +70,7 @@ impl ContentKind {
         match self {
             Self::Segment => 1,
             Self::Manifest => 2,
-            Self::Resolution => 3,
+            Self::PositionMap => 3,
             Self::Log => 4,
         }
     }
@@ -79,7 +79,7 @@ impl ContentKind {
         match code {
             1 => Ok(Self::Segment),
             2 => Ok(Self::Manifest),
-            3 => Ok(Self::Resolution),
+            3 => Ok(Self::PositionMap),
             4 => Ok(Self::Log),
             other => Err(FormatError::invalid("the content kind", other, "1 to 4")),
         }

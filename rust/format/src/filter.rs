@@ -72,12 +72,12 @@ impl Density {
 
     /// The filter of so many keys.
     #[must_use]
-    pub fn shape(self, keys: u32) -> Shape {
+    pub fn shape(self, keys: u32) -> FilterShape {
         let bytes = (u64::from(keys) * u64::from(self.bits)).div_ceil(DENSITY_UNIT * 8);
         let blocks = bytes.div_ceil(BLOCK_BYTES);
         let block_bits = if blocks == 0 { 0 } else { bytes.div_ceil(blocks) * 8 };
         // At most 2^42 bits in blocks of 2^15.
-        Shape { blocks: blocks as u32, block_bits: block_bits as u32, hashes: self.hashes }
+        FilterShape { blocks: blocks as u32, block_bits: block_bits as u32, hashes: self.hashes }
     }
 
     pub(crate) fn validate(self) -> Result<()> {
@@ -97,7 +97,7 @@ pub(crate) fn validate_hashes(hashes: u8) -> Result<()> {
 
 /// The shape of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct FilterShape {
     /// Blocks; none without keys.
     pub blocks: u32,
     /// Bits of a block.
@@ -106,7 +106,7 @@ pub struct Shape {
     pub hashes: u8,
 }
 
-impl Shape {
+impl FilterShape {
     /// Bits of the filter.
     #[must_use]
     pub fn bits(self) -> u64 {
@@ -149,7 +149,7 @@ fn mix(word: u64) -> u64 {
 
 /// The bytes of a filter of these hashes.
 #[must_use]
-pub fn encode(shape: Shape, hashes: &[u64]) -> Vec<u8> {
+pub fn encode(shape: FilterShape, hashes: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0u8; usize::try_from(shape.bytes()).unwrap_or(usize::MAX)];
     for hash in hashes {
         for position in shape.positions(*hash) {
@@ -163,7 +163,7 @@ pub fn encode(shape: Shape, hashes: &[u64]) -> Vec<u8> {
 
 /// Whether a key may be in a filter, by the bytes of the key's block. A filter of no keys, which has no blocks, holds none.
 #[must_use]
-pub fn may_hold(block: &[u8], shape: Shape, hash: u64) -> bool {
+pub fn may_contain(block: &[u8], shape: FilterShape, hash: u64) -> bool {
     let holds = |bit: u32| block.get((bit / 8) as usize).is_none_or(|byte| byte >> (bit % 8) & 1 == 1);
     shape.blocks > 0 && shape.bits_in_block(hash).all(holds)
 }
@@ -177,9 +177,9 @@ mod tests {
         keys.map(|key| hash(&Key::Fixed(key))).collect()
     }
 
-    fn holds(bytes: &[u8], shape: Shape, hash: u64) -> bool {
+    fn holds(bytes: &[u8], shape: FilterShape, hash: u64) -> bool {
         let block = shape.block(hash) as usize * (shape.block_bits / 8) as usize;
-        may_hold(&bytes[block..block + (shape.block_bits / 8) as usize], shape, hash)
+        may_contain(&bytes[block..block + (shape.block_bits / 8) as usize], shape, hash)
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let shape = Density::of_fpp(0.01).shape(0);
         assert_eq!((shape.blocks, shape.bytes()), (0, 0));
         assert_eq!(encode(shape, &[]), Vec::<u8>::new());
-        assert!(!may_hold(&[], shape, 7));
+        assert!(!may_contain(&[], shape, 7));
     }
 
     #[test]

@@ -7,7 +7,7 @@ pub mod composite;
 
 use std::sync::Arc;
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 
 /// The longest [`Key::Bytes`] in bytes; rows with longer values are opaque to the index.
@@ -156,7 +156,7 @@ impl KeyType {
     }
 
     /// Appends the code and the type's parameters.
-    pub fn encode(&self, out: &mut Writer) {
+    pub fn encode(&self, out: &mut ByteWriter) {
         out.u8(self.code());
         match self {
             Self::Decimal { width_bits, precision, scale } => {
@@ -180,7 +180,7 @@ impl KeyType {
     }
 
     /// Reads what [`KeyType::encode`] wrote.
-    pub fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    pub fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let code = input.u8()?;
         if code == LIST {
             // Neither is an element a list or of several columns.
@@ -206,7 +206,7 @@ impl KeyType {
     }
 
     /// The type of one column, whose code was read.
-    fn decode_column(code: u8, input: &mut Reader<'_>) -> Result<Self> {
+    fn decode_column(code: u8, input: &mut ByteReader<'_>) -> Result<Self> {
         let key_type = match code {
             1 => Self::Bool,
             2 => Self::Int8,
@@ -395,7 +395,7 @@ pub enum Key {
 
 impl Key {
     /// Appends the key: a varint, or length-prefixed bytes. The reader knows which from the key type.
-    pub fn encode(&self, out: &mut Writer) -> Result<()> {
+    pub fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         match self {
             Self::Fixed(value) => {
                 out.varint(*value);
@@ -418,7 +418,7 @@ impl Key {
     }
 
     /// Reads a key of `key_type`.
-    pub fn decode(input: &mut Reader<'_>, key_type: &KeyType) -> Result<Self> {
+    pub fn decode(input: &mut ByteReader<'_>, key_type: &KeyType) -> Result<Self> {
         let key = if key_type.is_fixed() {
             Self::Fixed(input.varint()?)
         } else {

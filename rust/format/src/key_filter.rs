@@ -4,7 +4,7 @@
 //! key of n columns ─▶ h = XXH64(the first value's key) ─▶ h = XXH64(the next one's, with the seed h) ─▶ … ─▶ filter of h
 //! ```
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::filter::{self, Density};
 use crate::key::{KeyType, MAX_KEY_COLUMNS};
@@ -33,14 +33,14 @@ impl KeyFilter {
 
     /// Whether the run, of so many rows, may have the key of this hash.
     #[must_use]
-    pub fn may_hold(&self, rows: u32, hash: u64) -> bool {
+    pub fn may_contain(&self, rows: u32, hash: u64) -> bool {
         let shape = self.density.shape(rows);
         let length = (shape.block_bits / 8) as usize;
         let start = shape.block(hash) as usize * length;
-        filter::may_hold(self.bytes.get(start..).unwrap_or_default(), shape, hash)
+        filter::may_contain(self.bytes.get(start..).unwrap_or_default(), shape, hash)
     }
 
-    pub(crate) fn encode(&self, rows: u32, out: &mut Writer) -> Result<()> {
+    pub(crate) fn encode(&self, rows: u32, out: &mut ByteWriter) -> Result<()> {
         self.validate(rows)?;
         out.u8(TAG);
         out.length(self.types.len());
@@ -52,7 +52,7 @@ impl KeyFilter {
         out.blob("the filter of a run's keys", &self.bytes, u32::MAX as usize)
     }
 
-    pub(crate) fn decode(rows: u32, input: &mut Reader<'_>) -> Result<Self> {
+    pub(crate) fn decode(rows: u32, input: &mut ByteReader<'_>) -> Result<Self> {
         let tag = input.u8()?;
         if tag != TAG {
             return Err(FormatError::invalid("the byte behind the runs of a resolution", tag, TAG));
@@ -95,10 +95,10 @@ mod tests {
         };
         let hashes: Vec<u64> = (0..9000).map(|key| hash(key, "a")).collect();
         let filter = KeyFilter::of(vec![KeyType::Int64, KeyType::Utf8], Density::of_fpp(0.01), &hashes);
-        assert!(hashes.iter().all(|hash| filter.may_hold(9000, *hash)));
-        let held = (0..9000).filter(|key| filter.may_hold(9000, hash(*key, "b"))).count();
+        assert!(hashes.iter().all(|hash| filter.may_contain(9000, *hash)));
+        let held = (0..9000).filter(|key| filter.may_contain(9000, hash(*key, "b"))).count();
         assert!((30..200).contains(&held), "{held}");
         let none = KeyFilter::of(vec![KeyType::Int64], Density::of_fpp(0.01), &[]);
-        assert!(none.bytes.is_empty() && !none.may_hold(0, 7));
+        assert!(none.bytes.is_empty() && !none.may_contain(0, 7));
     }
 }

@@ -13,7 +13,7 @@
 
 use std::borrow::Cow;
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
 use crate::posting;
@@ -32,18 +32,18 @@ pub const MAX_INLINE_POSTING: usize = 256;
 
 /// A key, how many rows hold it, and which.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct LeafEntry<'a> {
     /// The key.
     pub key: Key,
     /// Rows that hold it; at least one.
     pub rows: u32,
     /// Which rows.
-    pub held: Held<'a>,
+    pub rows_in: KeyRows<'a>,
 }
 
 /// Where the rows of a key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held<'a> {
+pub enum KeyRows<'a> {
     /// Consecutive rows, from this one on.
     Run(u32),
     /// A posting in the leaf.
@@ -74,7 +74,7 @@ pub struct LeafBuilder {
     closed: Vec<Closed>,
     /// Bytes of the closed embedded segments.
     bytes: usize,
-    open: Vec<Entry<'static>>,
+    open: Vec<LeafEntry<'static>>,
     open_bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl LeafBuilder {
     ///
     /// # Errors
     /// Keys out of order, or of another type.
-    pub fn push(&mut self, entry: Entry<'static>, room: usize) -> Result<Vec<LeafBytes>> {
+    pub fn push(&mut self, entry: LeafEntry<'static>, room: usize) -> Result<Vec<LeafBytes>> {
         self.open_bytes += about_bytes(&entry);
         self.open.push(entry);
         let mut leaves = Vec::new();
@@ -185,7 +185,7 @@ impl LeafBuilder {
 
     /// Bytes of the leaf with one more embedded segment.
     fn size_with(&self, part: &Closed) -> usize {
-        let mut header = Writer::new();
+        let mut header = ByteWriter::new();
         let parts = || self.closed.iter().chain(std::iter::once(part));
         // Heads that are out of order are found when the leaf is made.
         let _ = encode_header(parts, &self.key_type, &mut header);
@@ -199,7 +199,7 @@ impl LeafBuilder {
             return Err(FormatError::invalid("the embedded segments of a leaf", 0, "at least 1"));
         };
         let first_key = first.head.clone();
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         encode_header(|| parts.iter(), &self.key_type, &mut out)?;
         parts.iter().for_each(|part| out.bytes(&part.bytes));
         let keys = parts.iter().map(|part| part.keys).sum();
@@ -209,15 +209,15 @@ impl LeafBuilder {
 }
 
 /// Bytes that an entry may take beyond the few of its packed numbers.
-fn about_bytes(entry: &Entry<'_>) -> usize {
+fn about_bytes(entry: &LeafEntry<'_>) -> usize {
     let key = match &entry.key {
         Key::Fixed(_) => 0,
         Key::Bytes(key) => key.len(),
     };
-    let rows = match &entry.held {
-        Held::Run(_) => 0,
-        Held::Inline(posting) => posting.len() + 2,
-        Held::Long { .. } => 8,
+    let rows = match &entry.rows_in {
+        KeyRows::Run(_) => 0,
+        KeyRows::Inline(posting) => posting.len() + 2,
+        KeyRows::Long { .. } => 8,
     };
     key + rows
 }
@@ -225,7 +225,7 @@ fn about_bytes(entry: &Entry<'_>) -> usize {
 fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
     parts: impl Fn() -> I,
     key_type: &KeyType,
-    out: &mut Writer,
+    out: &mut ByteWriter,
 ) -> Result<()> {
     out.length(parts().count());
     let heads: Vec<&Key> = parts().map(|part| &part.head).collect();
@@ -237,8 +237,8 @@ fn encode_header<'a, I: Iterator<Item = &'a Closed>>(
     Ok(())
 }
 
-fn encode_segment(entries: &[Entry<'_>], key_type: &KeyType) -> Result<Vec<u8>> {
-    let mut out = Writer::new();
+fn encode_segment(entries: &[LeafEntry<'_>], key_type: &KeyType) -> Result<Vec<u8>> {
+    let mut out = ByteWriter::new();
     let keys: Vec<&Key> = entries.iter().map(|entry| &entry.key).collect();
     if key_type.is_fixed() {
         gaps::encode(&gaps_of(&keys)?, &mut out);
@@ -248,8 +248,8 @@ fn encode_segment(entries: &[Entry<'_>], key_type: &KeyType) -> Result<Vec<u8>> 
     encode_column(entries.iter().map(|entry| u64::from(entry.rows).saturating_sub(1)), &mut out);
     let starts: Option<Vec<u32>> = entries
         .iter()
-        .map(|entry| match entry.held {
-            Held::Run(first) => Some(first),
+        .map(|entry| match entry.rows_in {
+            KeyRows::Run(first) => Some(first),
             _ => None,
         })
         .collect();
@@ -260,7 +260,7 @@ fn encode_segment(entries: &[Entry<'_>], key_type: &KeyType) -> Result<Vec<u8>> 
     Ok(out.into_vec())
 }
 
-fn encode_runs(entries: &[Entry<'_>], starts: &[u32], out: &mut Writer) {
+fn encode_runs(entries: &[LeafEntry<'_>], starts: &[u32], out: &mut ByteWriter) {
     let mut next = starts.first().copied().unwrap_or(0);
     let following = entries.iter().zip(starts).all(|(entry, start)| {
         let follows = *start == next;
@@ -277,20 +277,20 @@ fn encode_runs(entries: &[Entry<'_>], starts: &[u32], out: &mut Writer) {
 }
 
 /// Runs among postings become postings, too.
-fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
+fn encode_postings(entries: &[LeafEntry<'_>], out: &mut ByteWriter) -> Result<()> {
     let mut places: Vec<(u64, Cow<'_, [u8]>)> = Vec::with_capacity(entries.len());
     for entry in entries {
-        places.push(match &entry.held {
-            Held::Inline(posting) => ((posting.len() as u64) << 1, Cow::Borrowed(posting.as_ref())),
-            Held::Long { length, .. } if *length < 1 << 31 => (u64::from(*length) << 1 | 1, Cow::Borrowed(&[])),
-            Held::Long { length, .. } => {
+        places.push(match &entry.rows_in {
+            KeyRows::Inline(posting) => ((posting.len() as u64) << 1, Cow::Borrowed(posting.as_ref())),
+            KeyRows::Long { length, .. } if *length < 1 << 31 => (u64::from(*length) << 1 | 1, Cow::Borrowed(&[])),
+            KeyRows::Long { length, .. } => {
                 return Err(FormatError::TooLong {
                     what: "the length of a posting",
                     got: u64::from(*length),
                     limit: (1 << 31) - 1,
                 });
             }
-            Held::Run(first) => {
+            KeyRows::Run(first) => {
                 let posting = posting::encode_run(*first, entry.rows);
                 ((posting.len() as u64) << 1, Cow::Owned(posting))
             }
@@ -299,7 +299,7 @@ fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
     out.u8(form::POSTINGS);
     encode_column(places.iter().map(|(place, _)| *place), out);
     for entry in entries {
-        if let Held::Long { offset, .. } = entry.held {
+        if let KeyRows::Long { offset, .. } = entry.rows_in {
             out.varint(offset);
         }
     }
@@ -309,7 +309,7 @@ fn encode_postings(entries: &[Entry<'_>], out: &mut Writer) -> Result<()> {
 
 /// A leaf whose heads are decoded.
 #[derive(Debug)]
-pub struct Leaf<'a> {
+pub struct PackedLeaf<'a> {
     key_type: KeyType,
     universe: u32,
     heads: Vec<Key>,
@@ -318,13 +318,13 @@ pub struct Leaf<'a> {
     body: &'a [u8],
 }
 
-impl<'a> Leaf<'a> {
+impl<'a> PackedLeaf<'a> {
     /// Reads the heads of a leaf of `keys` keys, whose smallest the directory gave.
     ///
     /// # Errors
     /// Bytes that are not a leaf of `key_type`.
     pub fn decode(bytes: &'a [u8], first_key: &Key, keys: u32, key_type: &KeyType, universe: u32) -> Result<Self> {
-        let mut input = Reader::new("a leaf", bytes);
+        let mut input = ByteReader::new("a leaf", bytes);
         let count = input.count("the number of embedded segments", 1)?;
         if count == 0 {
             return Err(FormatError::invalid("the number of embedded segments", 0, "at least 1"));
@@ -377,10 +377,10 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// Bytes that are not one; also keys that reach into the next.
-    pub fn segment(&self, number: usize) -> Result<Vec<Entry<'a>>> {
+    pub fn segment(&self, number: usize) -> Result<Vec<LeafEntry<'a>>> {
         let (input, keys) = self.keys(number)?;
         let rows = self.rows(input, keys.len(), false)?;
-        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| Entry { key, rows, held }).collect())
+        Ok(keys.into_iter().zip(rows).map(|(key, (rows, held))| LeafEntry { key, rows, rows_in: held }).collect())
     }
 
     /// The keys of an embedded segment, each with the number of its rows; where these are is not looked at.
@@ -394,7 +394,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// The keys of an embedded segment, and what follows them.
-    fn keys(&self, number: usize) -> Result<(Reader<'a>, Vec<Key>)> {
+    fn keys(&self, number: usize) -> Result<(ByteReader<'a>, Vec<Key>)> {
         let (mut input, head, count) = self.begin(number)?;
         let keys = match head {
             Key::Fixed(first) => keys_of_gaps(*first, gaps::decode(&mut input, count - 1)?, &self.key_type)?,
@@ -413,7 +413,7 @@ impl<'a> Leaf<'a> {
     ///
     /// # Errors
     /// Bytes that are not one.
-    pub fn rows_of_segment(&self, number: usize) -> Result<Vec<(u32, Held<'a>)>> {
+    pub fn rows_of_segment(&self, number: usize) -> Result<Vec<(u32, KeyRows<'a>)>> {
         let (mut input, head, count) = self.begin(number)?;
         match head {
             Key::Fixed(_) => gaps::skip(&mut input, count - 1)?,
@@ -423,10 +423,10 @@ impl<'a> Leaf<'a> {
     }
 
     /// The bytes of an embedded segment, its first key, and how many it has.
-    fn begin(&self, number: usize) -> Result<(Reader<'a>, &Key, usize)> {
+    fn begin(&self, number: usize) -> Result<(ByteReader<'a>, &Key, usize)> {
         match (self.slice(number), self.heads.get(number), self.keys.get(number)) {
             (Some(bytes), Some(head), Some(&count)) => {
-                Ok((Reader::new("an embedded segment", bytes), head, count as usize))
+                Ok((ByteReader::new("an embedded segment", bytes), head, count as usize))
             }
             _ => {
                 let expected = format_args!("below {}", self.heads.len());
@@ -436,7 +436,7 @@ impl<'a> Leaf<'a> {
     }
 
     /// What follows the keys; `joined` says that runs of keys may be one.
-    fn rows(&self, mut input: Reader<'a>, count: usize, joined: bool) -> Result<Vec<(u32, Held<'a>)>> {
+    fn rows(&self, mut input: ByteReader<'a>, count: usize, joined: bool) -> Result<Vec<(u32, KeyRows<'a>)>> {
         let rows = rows_of_keys(&mut input, count)?;
         let held: Result<Vec<_>> = match input.u8()? {
             form::FOLLOWING => {
@@ -463,8 +463,8 @@ impl<'a> Leaf<'a> {
                     places.iter().filter(|place| *place & 1 == 1).map(|_| input.varint()).collect::<Result<_>>()?;
                 let mut offsets = offsets.into_iter();
                 let postings = places.into_iter().zip(rows).map(|(place, rows)| match place & 1 {
-                    0 => Ok((rows, Held::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?)))),
-                    _ => Ok((rows, Held::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 })),
+                    0 => Ok((rows, KeyRows::Inline(Cow::Borrowed(input.bytes(place as usize >> 1)?)))),
+                    _ => Ok((rows, KeyRows::Long { offset: offsets.next().unwrap_or_default(), length: place >> 1 })),
                 });
                 postings.collect()
             }
@@ -475,16 +475,16 @@ impl<'a> Leaf<'a> {
         Ok(held)
     }
 
-    fn run(&self, start: u64, end: u64) -> Result<Held<'a>> {
+    fn run(&self, start: u64, end: u64) -> Result<KeyRows<'a>> {
         match u32::try_from(start) {
-            Ok(first) if end <= u64::from(self.universe) => Ok(Held::Run(first)),
+            Ok(first) if end <= u64::from(self.universe) => Ok(KeyRows::Run(first)),
             _ => Err(FormatError::invalid("the rows of a key", end, format_args!("at most {}", self.universe))),
         }
     }
 }
 
 /// How many rows each key has.
-fn rows_of_keys(input: &mut Reader<'_>, count: usize) -> Result<Vec<u32>> {
+fn rows_of_keys(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u32>> {
     let surplus = decode_column(input, count, "the rows of a key beyond one")?;
     let rows: Option<Vec<u32>> = surplus.into_iter().map(|surplus| surplus.checked_add(1)).collect();
     rows.ok_or_else(|| FormatError::invalid("the rows of a key", "beyond 32 bits", "a 32-bit number"))

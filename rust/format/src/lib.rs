@@ -26,9 +26,9 @@ pub mod log;
 pub mod manifest;
 pub mod order;
 mod path;
+pub mod position_map;
 pub mod posting;
 pub mod ramp;
-pub mod resolution;
 pub mod segment;
 pub mod value_block;
 pub mod zones;
@@ -45,10 +45,10 @@ pub use key::{
 pub use key_filter::KeyFilter;
 pub use log::{LogChange, LogCommit, LogRead, Operation};
 pub use manifest::{
-    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication,
-    ManifestResolution, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
+    Manifest, ManifestDelta, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPositionMap,
+    ManifestPublication, ManifestRun, ManifestSegment, ManifestTransaction, ManifestUpdates, MovedFile, PublishedFile,
     ReplacedFile, StoreFile, WriteCounters,
 };
-pub use resolution::{Resolution, ResolvedFile, ResolvedRun};
+pub use position_map::{PositionMap, PositionsInFile, PositionsInRun};
 pub use segment::encoding::{CoarseLevel, Encoding};
 pub use segment::{PostingRef, SegmentDirectory, SegmentFile, ValueBlockRef};

@@ -12,7 +12,7 @@
 //! tail*, which nobody was told of), or damage, if the header of another frame stands anywhere behind it: it was begun, so
 //! that the one before it had been finished. Damage to the very last frame cannot be told from a torn tail.
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{
     CHECKSUM_BYTES, ContentKind, HEADER_BYTES, Header, check_checksum, check_magic, check_version, page_checksum,
 };
@@ -122,7 +122,7 @@ pub fn log_header(id: [u8; 16]) -> Vec<u8> {
 /// [`FormatError::TooLarge`] where the commits take more than a frame can hold.
 pub fn log_frame(id: &[u8; 16], offset: u64, sequence: u64, commits: &[LogCommit]) -> Result<Vec<u8>> {
     check_sequences(sequence, commits.len())?;
-    let mut payload = Writer::new();
+    let mut payload = ByteWriter::new();
     payload.length(commits.len());
     for commit in commits {
         check_size("the tag of a commit", commit.tag.len(), MAX_NAME_LENGTH)?;
@@ -136,7 +136,7 @@ pub fn log_frame(id: &[u8; 16], offset: u64, sequence: u64, commits: &[LogCommit
     }
     check_size("a frame of the log", payload.len(), MAX_FRAME_BYTES)?;
     let payload = payload.into_vec();
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.u32(payload.len() as u32);
     out.u64(sequence);
     out.u32(page_checksum(id, offset, &payload));
@@ -171,10 +171,10 @@ pub fn check_log_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
 }
 
 fn check_header(id: &[u8; 16], bytes: &[u8]) -> Result<()> {
-    let mut input = Reader::new("the header", bytes);
+    let mut input = ByteReader::new("the header", bytes);
     let header = input.bytes(HEADER_BYTES as usize)?;
     let stored = input.u32()?;
-    let mut start = Reader::new("the header", header);
+    let mut start = ByteReader::new("the header", header);
     check_magic("the header", start.array()?)?;
     check_version(start.u16()?)?;
     check_checksum("the header at", 0, stored, id, 0, header)?;
@@ -245,7 +245,7 @@ struct FrameHeader<'a> {
 impl<'a> FrameHeader<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let (checked, stored) = bytes.get(..FRAME_HEADER)?.split_last_chunk()?;
-        let mut input = Reader::new("a frame", checked);
+        let mut input = ByteReader::new("a frame", checked);
         Some(Self {
             length: input.u32().ok()? as usize,
             sequence: input.u64().ok()?,
@@ -283,7 +283,7 @@ fn frame_behind(id: &[u8; 16], at: u64, next: u64, bytes: &[u8]) -> Option<u64> 
 
 /// Appends the commits of a frame, the first of which is number `sequence`; gives the number of the commit after them.
 fn take_commits(payload: &[u8], sequence: u64, commits: &mut Vec<(u64, LogCommit)>) -> Result<u64> {
-    let mut input = Reader::new("a frame", payload);
+    let mut input = ByteReader::new("a frame", payload);
     let count = input.count("the number of commits", 2)?;
     check_sequences(sequence, count)?;
     commits.reserve(count);

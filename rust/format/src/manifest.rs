@@ -4,24 +4,24 @@
 //! Its id is the store's. References between its parts are checked at both ends: [`Manifest::encode`] refuses what
 //! [`Manifest::decode`] would refuse.
 
+mod extras;
 mod false_statistics;
-mod kept;
 mod updates;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContainerWriter, ContentKind, open_whole};
 use crate::error::{FormatError, Result};
 use crate::key::KeyType;
 use crate::path::check_path;
 
+pub use extras::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 use false_statistics::FALSE_STATISTICS_TAG;
-pub use kept::{ManifestDelta, ManifestPublication, ManifestTransaction, MovedFile, PublishedFile};
 pub use updates::{
-    ManifestLog, ManifestMigration, ManifestResolution, ManifestRun, ManifestUpdates, ReplacedFile, StoreFile,
+    ManifestLog, ManifestMigration, ManifestPositionMap, ManifestRun, ManifestUpdates, ReplacedFile, StoreFile,
     WriteCounters,
 };
 
@@ -118,8 +118,8 @@ pub struct ManifestSegment {
 impl Manifest {
     /// The bytes of the manifest file.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        self.validate_marks()?;
-        let mut out = Writer::new();
+        self.validate_indexes()?;
+        let mut out = ByteWriter::new();
         out.u64(self.number);
         out.i64(self.created_ms);
         out.length(self.schemas.len());
@@ -151,12 +151,12 @@ impl Manifest {
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (store_id, directory) = open_whole(bytes, ContentKind::Manifest)?;
         let manifest = Self::decode_body(store_id, directory)?;
-        manifest.validate_marks()?;
+        manifest.validate_indexes()?;
         Ok(manifest)
     }
 
     fn decode_body(store_id: [u8; 16], body: &[u8]) -> Result<Self> {
-        let mut input = Reader::new("the manifest", body);
+        let mut input = ByteReader::new("the manifest", body);
         let number = input.u64()?;
         let created_ms = input.i64()?;
         let count = input.count("the number of schemas", 1)?;
@@ -191,7 +191,7 @@ impl Manifest {
     }
 
     /// Checks all but the updates.
-    fn validate_marks(&self) -> Result<()> {
+    fn validate_indexes(&self) -> Result<()> {
         let mut paths = HashSet::with_capacity(self.files.len());
         for file in &self.files {
             check_path("the path of a data file", &file.path)?;
@@ -244,7 +244,7 @@ impl ManifestFile {
         self.row_groups.iter().copied().map(u64::from).sum()
     }
 
-    fn encode(&self, out: &mut Writer) -> Result<()> {
+    fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
         out.varint(self.size);
         out.i64(self.modified_ns);
@@ -261,7 +261,7 @@ impl ManifestFile {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let path = input.string("the path of a data file", MAX_PATH_LENGTH)?;
         let size = input.varint()?;
         let modified_ns = input.i64()?;
@@ -281,7 +281,7 @@ impl ManifestIndex {
     /// The id, four empty strings, no field id, a type and no options.
     const MIN_BYTES: usize = 16 + 4 + 1 + 1 + 1;
 
-    fn encode(&self, out: &mut Writer) -> Result<()> {
+    fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.bytes(&self.id);
         out.string("the name of an index", &self.name, MAX_NAME_LENGTH)?;
         out.string("the kind of an index", &self.kind, MAX_NAME_LENGTH)?;
@@ -300,7 +300,7 @@ impl ManifestIndex {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let id = input.array()?;
         let name = input.string("the name of an index", MAX_NAME_LENGTH)?;
         let kind = input.string("the kind of an index", MAX_NAME_LENGTH)?;
@@ -325,7 +325,7 @@ impl ManifestSegment {
     /// Two ids, an empty path's length, the length and no files.
     const MIN_BYTES: usize = 16 + 16 + 1 + 1 + 1;
 
-    fn encode(&self, out: &mut Writer) -> Result<()> {
+    fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.bytes(&self.id);
         out.bytes(&self.index_id);
         out.string("the path of a segment", &self.path, MAX_PATH_LENGTH)?;
@@ -340,7 +340,7 @@ impl ManifestSegment {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let id = input.array()?;
         let index_id = input.array()?;
         let path = input.string("the path of a segment", MAX_PATH_LENGTH)?;
@@ -374,7 +374,7 @@ impl ManifestSegment {
 }
 
 /// The rest of a manifest that has more than indexes.
-fn decode_updates(mut input: Reader<'_>) -> Result<ManifestUpdates> {
+fn decode_updates(mut input: ByteReader<'_>) -> Result<ManifestUpdates> {
     match input.u8()? {
         UPDATES_TAG => {}
         other => return Err(FormatError::invalid("the byte before the updates", other, UPDATES_TAG)),

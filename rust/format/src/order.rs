@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use crate::bin_block::{Bin, MAX_BIN_ROWS};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::value_block::{pack, read_width, unpack, width_of};
 
@@ -24,7 +24,7 @@ pub const ORDER_BLOCK_ENTRIES: usize = 1024;
 
 /// A decoded head of an order; keys and ranks are unpacked where they are asked for.
 #[derive(Clone, Debug)]
-pub struct Order<'a> {
+pub struct BinOrder<'a> {
     bin: Bin,
     rank_width: u8,
     ranks: &'a [u8],
@@ -42,7 +42,7 @@ struct KeyBlock<'a> {
 /// Encodes the order of entries: their keys, and the rank of each one's row.
 #[must_use]
 pub fn encode(keys: &[u64], ranks: &[u32]) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     let sorted = ranks.iter().copied().eq(0..ranks.len() as u32);
     let rank_width = if sorted { 0 } else { width_of(ranks.iter().map(|rank| u64::from(*rank))) };
     out.u8(rank_width);
@@ -68,13 +68,13 @@ fn gaps_of(keys: &[u64]) -> (u64, Vec<u64>) {
     (keys.first().copied().unwrap_or(0), gaps.collect())
 }
 
-impl<'a> Order<'a> {
+impl<'a> BinOrder<'a> {
     /// Reads the head of the order of a bin.
     ///
     /// # Errors
     /// Bytes that are no order of so many entries.
     pub fn decode(bytes: &'a [u8], bin: &Bin) -> Result<Self> {
-        let mut input = Reader::new("the order of a bin", bytes);
+        let mut input = ByteReader::new("the order of a bin", bytes);
         let rows = bin.rows as usize;
         let rank_width = read_width(&mut input)?;
         let full = width_of(std::iter::once(u64::from(bin.rows.saturating_sub(1))));
@@ -123,7 +123,7 @@ impl<'a> Order<'a> {
         // Eight ranks end with a byte.
         let first = entries.start / 8 * 8;
         let width = usize::from(self.rank_width);
-        let mut input = Reader::new("the ranks of a bin", self.ranks);
+        let mut input = ByteReader::new("the ranks of a bin", self.ranks);
         input.bytes(first as usize * width / 8)?;
         let skipped = (entries.start - first) as usize;
         let ranks = unpack(&mut input, entries.len() + skipped, self.rank_width)?;
@@ -153,7 +153,7 @@ impl<'a> Order<'a> {
     fn block_keys(&self, number: usize) -> Result<Vec<u64>> {
         let Some(block) = self.blocks.get(number) else { return Ok(Vec::new()) };
         let next = self.blocks.get(number + 1).map(|next| next.first);
-        let mut input = Reader::new("the keys of a bin", block.gaps);
+        let mut input = ByteReader::new("the keys of a bin", block.gaps);
         let mut key = block.first;
         let mut keys = Vec::with_capacity(block.entries);
         keys.push(key);
@@ -190,7 +190,7 @@ mod tests {
     fn check(keys: &[u64], ranks: &[u32], bounds: &[u64]) -> usize {
         let bytes = encode(keys, ranks);
         let bin = bin(keys, bytes.len());
-        let order = Order::decode(&bytes, &bin).unwrap();
+        let order = BinOrder::decode(&bytes, &bin).unwrap();
         assert_eq!(order.keys().unwrap(), keys);
         for start in [0, keys.len() as u32 / 3, keys.len() as u32] {
             assert_eq!(order.ranks(start..bin.rows).unwrap(), &ranks[start as usize..]);
@@ -201,7 +201,7 @@ mod tests {
                 assert_eq!(order.entries_below(bound, inclusive).unwrap() as usize, below(inclusive), "{bound}");
             }
         }
-        assert!(Order::decode(&bytes[..bytes.len() - 1], &bin).is_err());
+        assert!(BinOrder::decode(&bytes[..bytes.len() - 1], &bin).is_err());
         bytes.len()
     }
 
@@ -237,14 +237,14 @@ mod tests {
         let bytes = encode(&keys, &ranks);
         let good = bin(&keys, bytes.len());
         let high = Bin { high: 10, ..good };
-        assert!(Order::decode(&bytes, &high).unwrap().keys().is_err());
+        assert!(BinOrder::decode(&bytes, &high).unwrap().keys().is_err());
         let values = Bin { values: 2, ..good };
-        assert!(Order::decode(&bytes, &values).unwrap().keys().is_err());
+        assert!(BinOrder::decode(&bytes, &values).unwrap().keys().is_err());
         let rank = encode(&keys, &[3, 0, 1]);
-        assert!(Order::decode(&rank, &good).unwrap().ranks(0..3).is_err());
+        assert!(BinOrder::decode(&rank, &good).unwrap().ranks(0..3).is_err());
         let mut width = bytes.clone();
         width[0] = 3;
-        assert!(Order::decode(&width, &good).is_err());
+        assert!(BinOrder::decode(&width, &good).is_err());
     }
 
     proptest! {
@@ -266,7 +266,7 @@ mod tests {
         ) {
             let high = low.saturating_add(span);
             let bin = Bin { low, high, values: 2, rows, posting_length: 1, order_length: bytes.len() as u32 };
-            if let Ok(order) = Order::decode(&bytes, &bin) {
+            if let Ok(order) = BinOrder::decode(&bytes, &bin) {
                 if let Ok(keys) = order.keys() {
                     prop_assert!(keys.is_sorted() && keys.len() == rows as usize);
                 }

@@ -15,8 +15,8 @@
 
 mod elias_fano;
 
-use self::elias_fano::Shape;
-use crate::codec::{Reader, Writer};
+use self::elias_fano::EliasFanoShape;
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 
 /// Rows of a full block. Part of the format.
@@ -70,8 +70,8 @@ fn encode_block(rows: &[u32], universe: u32, out: &mut Vec<u8>) {
     let span = last - base + 1;
     let count = rows.len();
     let header = 1 + varint_length(base) + varint_length(span);
-    let whole = 1 + Shape::new(count, universe).byte_length();
-    let local = header + Shape::new(count, span).byte_length();
+    let whole = 1 + EliasFanoShape::new(count, universe).byte_length();
+    let local = header + EliasFanoShape::new(count, span).byte_length();
     let bitmap = header + (span as usize).div_ceil(8);
     let runs = 1 + runs_length(rows);
     let best = whole.min(local).min(runs);
@@ -98,7 +98,7 @@ fn encode_block(rows: &[u32], universe: u32, out: &mut Vec<u8>) {
 
 /// The posting of consecutive rows: runs, block by block.
 pub(crate) fn encode_run(first: u32, rows: u32) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     let (mut start, mut left) = (first, rows);
     while left > 0 {
         let length = left.min(BLOCK_ROWS as u32);
@@ -117,7 +117,7 @@ fn varint_length(value: u32) -> usize {
 }
 
 fn put_bounds(base: u32, span: u32, out: &mut Vec<u8>) {
-    let mut writer = Writer::new();
+    let mut writer = ByteWriter::new();
     writer.varint(u64::from(base));
     writer.varint(u64::from(span));
     out.extend_from_slice(&writer.into_vec());
@@ -141,7 +141,7 @@ fn runs_length(rows: &[u32]) -> usize {
 }
 
 fn encode_runs(rows: &[u32], out: &mut Vec<u8>) {
-    let mut writer = Writer::new();
+    let mut writer = ByteWriter::new();
     writer.varint(runs_of(rows).count() as u64);
     let mut end = 0;
     for (first, length) in runs_of(rows) {
@@ -185,12 +185,12 @@ impl Decoder {
     /// # Errors
     /// As [`decode`].
     pub fn decode(&mut self, bytes: &[u8], count: u32, universe: u32, sink: &mut impl RowSink) -> Result<()> {
-        let mut reader = Reader::new("a posting", bytes);
+        let mut reader = ByteReader::new("a posting", bytes);
         let mut left = count as usize;
         let mut next = 0u32;
         while left > 0 {
             let rows = left.min(BLOCK_ROWS);
-            let block = Block { rows, from: next, universe };
+            let block = PostingBlock { rows, from: next, universe };
             next = match reader.u8()? {
                 TAG_WHOLE => block.elias_fano(&mut reader, 0, universe, &mut self.scratch, sink)?,
                 TAG_LOCAL => {
@@ -210,14 +210,14 @@ impl Decoder {
 }
 
 /// What is known of a block before its bytes are read.
-struct Block {
+struct PostingBlock {
     rows: usize,
     /// No row of the block is below this one.
     from: u32,
     universe: u32,
 }
 
-impl Block {
+impl PostingBlock {
     fn check_count(&self, rows: usize) -> Result<()> {
         if rows == self.rows {
             return Ok(());
@@ -225,7 +225,7 @@ impl Block {
         Err(FormatError::invalid("the rows of a posting block", rows, self.rows))
     }
 
-    fn bounds(&self, reader: &mut Reader<'_>) -> Result<(u32, u32)> {
+    fn bounds(&self, reader: &mut ByteReader<'_>) -> Result<(u32, u32)> {
         let base = reader.varint_u32("a posting block's first row")?;
         let span = reader.varint_u32("a posting block's span")?;
         let end = base.checked_add(span);
@@ -239,7 +239,7 @@ impl Block {
         Ok((base, span))
     }
 
-    fn runs(&self, reader: &mut Reader<'_>, sink: &mut impl RowSink) -> Result<u32> {
+    fn runs(&self, reader: &mut ByteReader<'_>, sink: &mut impl RowSink) -> Result<u32> {
         let runs = reader.varint_u32("the runs of a posting block")?;
         let (mut end, mut rows) = (0u32, 0usize);
         for index in 0..runs {
@@ -265,7 +265,7 @@ impl Block {
         Ok(end)
     }
 
-    fn bitmap(&self, reader: &mut Reader<'_>, sink: &mut impl RowSink) -> Result<u32> {
+    fn bitmap(&self, reader: &mut ByteReader<'_>, sink: &mut impl RowSink) -> Result<u32> {
         let (base, span) = self.bounds(reader)?;
         let bytes = reader.bytes((span as usize).div_ceil(8))?;
         let mut rows = 0;
@@ -292,13 +292,13 @@ impl Block {
 
     fn elias_fano(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         base: u32,
         span: u32,
         scratch: &mut Vec<u32>,
         sink: &mut impl RowSink,
     ) -> Result<u32> {
-        let shape = Shape::new(self.rows, span);
+        let shape = EliasFanoShape::new(self.rows, span);
         let low = reader.bytes(shape.low_bytes)?;
         let high = reader.bytes(shape.high_bytes)?;
         scratch.resize(self.rows, 0);

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use crate::bin_block::Bin;
 use crate::bin_block::MAX_BIN_ROWS;
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::posting::RowSink;
 
@@ -113,7 +113,7 @@ pub fn find(keys: &[u64], rows: &[u32]) -> Option<Vec<Ramp>> {
 /// The bytes of the ramps of a bin that begins with `low`.
 #[must_use]
 pub fn encode(ramps: &[Ramp], low: u64) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     let (mut key, mut row) = (low, 0u32);
     for ramp in ramps {
         out.varint(ramp.first_key.wrapping_sub(key));
@@ -134,7 +134,7 @@ pub fn encode(ramps: &[Ramp], low: u64) -> Vec<u8> {
 /// # Errors
 /// Bytes that are no ramps, or those of another bin.
 pub fn decode(bytes: &[u8], bin: &Bin, universe: u32) -> Result<Vec<Ramp>> {
-    let mut input = Reader::new("the ramps of a bin", bytes);
+    let mut input = ByteReader::new("the ramps of a bin", bytes);
     let mut ramps: Vec<Ramp> = Vec::new();
     let (mut key, mut row) = (bin.low, 0u32);
     let (mut entries, mut values) = (0u32, 0u32);

@@ -9,7 +9,7 @@ mod validate;
 
 use std::ops::Range;
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::container::{ContentKind, HEADER_BYTES, Trailer};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType};
@@ -116,7 +116,7 @@ impl SegmentDirectory {
     /// The directory's bytes, for a stream that ends at the logical offset `stream_length`.
     pub fn encode(&self, stream_length: u64) -> Result<Vec<u8>> {
         self.validate(stream_length)?;
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         out.bytes(&self.index_id);
         out.string("the column of a segment", &self.column, MAX_NAME_LENGTH)?;
         self.key_type.encode(&mut out);
@@ -159,7 +159,7 @@ impl SegmentDirectory {
         if trailer.kind != ContentKind::Segment {
             return Err(FormatError::invalid("the content kind of a segment", trailer.kind.code(), 1));
         }
-        let mut input = Reader::new("the segment's directory", bytes);
+        let mut input = ByteReader::new("the segment's directory", bytes);
         let index_id = input.array()?;
         let column = input.string("the column of a segment", MAX_NAME_LENGTH)?;
         let key_type = KeyType::decode(&mut input)?;
@@ -250,7 +250,7 @@ impl SegmentDirectory {
 
 /// The bitmaps of the coarse level, as many as the encoding has for its bins.
 fn decode_bitmaps(
-    input: &mut Reader<'_>,
+    input: &mut ByteReader<'_>,
     encoding: Encoding,
     value_count: u64,
     bins: &[u32],
@@ -277,7 +277,7 @@ fn decode_bitmaps(
 }
 
 impl SegmentFile {
-    fn encode(&self, first_free: u32, out: &mut Writer) -> Result<()> {
+    fn encode(&self, first_free: u32, out: &mut ByteWriter) -> Result<()> {
         out.string("the path of a data file", &self.path, MAX_PATH_LENGTH)?;
         // `validate` saw that bases ascend and are aligned.
         out.varint(u64::from(self.base.wrapping_sub(first_free) / BASE_ALIGNMENT));
@@ -290,7 +290,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>, first_free: u32) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>, first_free: u32) -> Result<Self> {
         let path = input.string("the path of a data file", MAX_PATH_LENGTH)?;
         let gap = input.varint_u32("the gap before a file's base")?;
         let base = gap.checked_mul(BASE_ALIGNMENT).and_then(|gap| first_free.checked_add(gap));
@@ -318,13 +318,13 @@ impl PostingRef {
     /// A place takes two bytes or more, the rows one.
     const MIN_BYTES: usize = 3;
 
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut ByteWriter) {
         out.varint(self.offset);
         out.varint(self.length.into());
         out.varint(self.rows.into());
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         Ok(Self {
             offset: input.varint()?,
             length: input.varint_u32("the length of a posting list")?,
@@ -338,7 +338,7 @@ impl ValueBlockRef {
     const MIN_BYTES: usize = 7;
 
     /// `previous` is the last fixed key and `cursor` the end of the last section written; both move on.
-    fn encode(&self, previous: &mut u64, cursor: &mut u64, out: &mut Writer) -> Result<()> {
+    fn encode(&self, previous: &mut u64, cursor: &mut u64, out: &mut ByteWriter) -> Result<()> {
         match &self.first_key {
             Key::Fixed(key) => {
                 out.varint(key.wrapping_sub(*previous));
@@ -353,7 +353,7 @@ impl ValueBlockRef {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>, key_type: &KeyType, previous: &mut u64, cursor: &mut u64) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>, key_type: &KeyType, previous: &mut u64, cursor: &mut u64) -> Result<Self> {
         let first_key = if key_type.is_fixed() {
             let step = input.varint()?;
             let Some(key) = previous.checked_add(step) else {
@@ -383,13 +383,13 @@ impl ValueBlockRef {
 }
 
 /// Writes the distance from the cursor and the length; the cursor moves behind the section.
-fn encode_place(offset: u64, length: u64, cursor: &mut u64, out: &mut Writer) {
+fn encode_place(offset: u64, length: u64, cursor: &mut u64, out: &mut ByteWriter) {
     out.varint_signed(offset.wrapping_sub(*cursor).cast_signed());
     out.varint(length);
     *cursor = offset.wrapping_add(length);
 }
 
-fn decode_place(input: &mut Reader<'_>, cursor: &mut u64) -> Result<(u64, u64)> {
+fn decode_place(input: &mut ByteReader<'_>, cursor: &mut u64) -> Result<(u64, u64)> {
     let distance = input.varint_signed()?;
     let length = input.varint()?;
     let offset = cursor.checked_add_signed(distance);

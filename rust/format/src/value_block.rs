@@ -11,7 +11,7 @@
 //! run of integers costs no bits for its keys. Postings of a block lie one after the other from
 //! the offset that the directory names, so their lengths are all that is needed to find them.
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::{Key, KeyType, MAX_KEY_LENGTH};
 
@@ -44,7 +44,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
             format_args!("1 to {MAX_BLOCK_VALUES}"),
         ));
     }
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.length(values.len());
     let keys: Vec<&Key> = values.iter().map(|value| &value.key).collect();
     encode_keys(&keys, key_type, &mut out)?;
@@ -58,7 +58,7 @@ pub fn encode(values: &[Value], key_type: &KeyType) -> Result<Vec<u8>> {
 /// # Errors
 /// Bytes that are not a block of `key_type`.
 pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<Value>> {
-    let mut input = Reader::new("a value block", bytes);
+    let mut input = ByteReader::new("a value block", bytes);
     let count = decode_count(&mut input)?;
     let keys = decode_keys(&mut input, first_key, count, key_type)?;
     let rows = decode_column(&mut input, count, "the rows of a value")?;
@@ -72,7 +72,7 @@ pub fn decode(bytes: &[u8], first_key: &Key, key_type: &KeyType) -> Result<Vec<V
 }
 
 /// The number of values, or of bins, at the beginning of a block.
-pub(crate) fn decode_count(input: &mut Reader<'_>) -> Result<usize> {
+pub(crate) fn decode_count(input: &mut ByteReader<'_>) -> Result<usize> {
     let count = input.varint()?;
     match usize::try_from(count) {
         Ok(fits) if (1..=MAX_BLOCK_VALUES).contains(&fits) => Ok(fits),
@@ -81,7 +81,7 @@ pub(crate) fn decode_count(input: &mut Reader<'_>) -> Result<usize> {
 }
 
 /// All keys but the first: packed gaps of numbers, front coded bytes.
-pub(crate) fn encode_keys(keys: &[&Key], key_type: &KeyType, out: &mut Writer) -> Result<()> {
+pub(crate) fn encode_keys(keys: &[&Key], key_type: &KeyType, out: &mut ByteWriter) -> Result<()> {
     if !key_type.is_fixed() {
         return encode_byte_keys(keys, out);
     }
@@ -94,7 +94,7 @@ pub(crate) fn encode_keys(keys: &[&Key], key_type: &KeyType, out: &mut Writer) -
 
 /// What [`encode_keys`] wrote, with the first key.
 pub(crate) fn decode_keys(
-    input: &mut Reader<'_>,
+    input: &mut ByteReader<'_>,
     first_key: &Key,
     count: usize,
     key_type: &KeyType,
@@ -144,7 +144,7 @@ pub(crate) fn keys_of_gaps(first: u64, gaps: Vec<u64>, key_type: &KeyType) -> Re
 }
 
 /// All keys but the first, front coded.
-pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut Writer) -> Result<()> {
+pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut ByteWriter) -> Result<()> {
     for (before, after) in keys.iter().zip(keys.iter().skip(1)) {
         let (Key::Bytes(before), Key::Bytes(after)) = (before, after) else {
             return Err(FormatError::invalid("a key", "a number", "bytes"));
@@ -160,7 +160,7 @@ pub(crate) fn encode_byte_keys(keys: &[&Key], out: &mut Writer) -> Result<()> {
 }
 
 pub(crate) fn decode_byte_keys(
-    input: &mut Reader<'_>,
+    input: &mut ByteReader<'_>,
     first: &[u8],
     count: usize,
     key_type: &KeyType,
@@ -186,7 +186,7 @@ pub(crate) fn decode_byte_keys(
     Ok(keys)
 }
 
-pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut Writer) {
+pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mut ByteWriter) {
     let least = numbers.clone().min().unwrap_or(0);
     let width = width_of(numbers.clone().map(|number| number - least));
     out.varint(least);
@@ -194,7 +194,7 @@ pub(crate) fn encode_column(numbers: impl Iterator<Item = u64> + Clone, out: &mu
     pack(numbers.map(|number| number - least), width, out);
 }
 
-pub(crate) fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
+pub(crate) fn decode_column(input: &mut ByteReader<'_>, count: usize, what: &'static str) -> Result<Vec<u32>> {
     let least = input.varint_u32(what)?;
     let width = read_width(input)?;
     // Judged once for all of them: a test of each takes longer than the rest.
@@ -214,7 +214,7 @@ pub(crate) fn width_of(numbers: impl Iterator<Item = u64>) -> u8 {
     (u64::BITS - numbers.fold(0, |all, number| all | number).leading_zeros()) as u8
 }
 
-pub(crate) fn read_width(input: &mut Reader<'_>) -> Result<u8> {
+pub(crate) fn read_width(input: &mut ByteReader<'_>) -> Result<u8> {
     match input.u8()? {
         width if u32::from(width) <= u64::BITS => Ok(width),
         other => Err(FormatError::invalid("a bit width", other, "0 to 64")),
@@ -222,7 +222,7 @@ pub(crate) fn read_width(input: &mut Reader<'_>) -> Result<u8> {
 }
 
 /// Appends numbers of `width` bits each, low bits first, padded with zeros to a byte.
-pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writer) {
+pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut ByteWriter) {
     let (mut pending, mut bits) = (0u128, 0u32);
     for number in numbers {
         pending |= u128::from(number) << bits;
@@ -238,12 +238,16 @@ pub(crate) fn pack(numbers: impl Iterator<Item = u64>, width: u8, out: &mut Writ
     }
 }
 
-pub(crate) fn unpack(input: &mut Reader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
+pub(crate) fn unpack(input: &mut ByteReader<'_>, count: usize, width: u8) -> Result<Vec<u64>> {
     Ok(packed(input, count, width)?.collect())
 }
 
 /// The numbers that [`pack`] wrote.
-fn packed<'a>(input: &mut Reader<'a>, count: usize, width: u8) -> Result<impl ExactSizeIterator<Item = u64> + use<'a>> {
+fn packed<'a>(
+    input: &mut ByteReader<'a>,
+    count: usize,
+    width: u8,
+) -> Result<impl ExactSizeIterator<Item = u64> + use<'a>> {
     let width = usize::from(width);
     let bytes = input.bytes((count * width).div_ceil(8))?;
     let unused = 64usize.saturating_sub(width) as u32;
@@ -311,13 +315,13 @@ mod tests {
     #[test]
     fn numbers_beyond_their_type_are_refused() {
         let column = |least: u32, differences: &[u64]| {
-            let mut out = Writer::new();
+            let mut out = ByteWriter::new();
             out.varint(u64::from(least));
             let width = width_of(differences.iter().copied());
             out.u8(width);
             pack(differences.iter().copied(), width, &mut out);
             let bytes = out.into_vec();
-            decode_column(&mut Reader::new("numbers", &bytes), differences.len(), "a number")
+            decode_column(&mut ByteReader::new("numbers", &bytes), differences.len(), "a number")
         };
         assert_eq!(column(7, &[0, u64::from(u32::MAX) - 7]).unwrap(), [7, u32::MAX]);
         assert!(column(7, &[u64::from(u32::MAX) - 6, 0]).is_err());
@@ -335,10 +339,10 @@ mod tests {
             for count in [1, 2, 7, 8, 9, 64] {
                 let numbers: Vec<u64> =
                     (1..=count as u64).map(|number| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) & mask).collect();
-                let mut out = Writer::new();
+                let mut out = ByteWriter::new();
                 pack(numbers.iter().copied(), width, &mut out);
                 let bytes = out.into_vec();
-                let mut input = Reader::new("numbers", &bytes);
+                let mut input = ByteReader::new("numbers", &bytes);
                 assert_eq!(unpack(&mut input, count, width).unwrap(), numbers, "{count} of {width} bits");
                 input.finish().unwrap();
             }

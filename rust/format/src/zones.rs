@@ -12,9 +12,9 @@
 
 mod fences;
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
-use crate::filter::{Density, Shape, validate_hashes};
+use crate::filter::{Density, FilterShape, validate_hashes};
 use crate::key::KeyType;
 use crate::value_block::{encode_column, pack, read_width, unpack, width_of};
 
@@ -58,7 +58,7 @@ pub enum Filters {
     /// One after the other, each with the bits for its keys.
     Each(Density),
     /// All with this shape, cut into slices: for each position the bits of all filters, 8 zones a byte.
-    Sliced(Shape),
+    Sliced(FilterShape),
 }
 
 impl Filters {
@@ -101,7 +101,7 @@ impl Zones {
         (self.rows.len() + self.keys.len()) * size_of::<u32>() + fences
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) -> Result<()> {
+    pub(crate) fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.length(self.rows.len());
         for (leaf, (rows, keys)) in self.rows.chunks(LEAF_ZONES).zip(self.keys.chunks(LEAF_ZONES)).enumerate() {
             encode_column(rows.iter().copied().map(u64::from), out);
@@ -129,7 +129,7 @@ impl Zones {
     }
 
     /// Reads zones; those that are `sliced` have no fences.
-    pub(crate) fn decode(input: &mut Reader<'_>, key_type: &KeyType, sliced: bool) -> Result<Self> {
+    pub(crate) fn decode(input: &mut ByteReader<'_>, key_type: &KeyType, sliced: bool) -> Result<Self> {
         let count = input.varint()?;
         let count = match usize::try_from(count) {
             Ok(fits) if fits <= MAX_ZONES => fits,
@@ -153,7 +153,7 @@ impl Zones {
             }
         }
         let filters = if sliced {
-            Filters::Sliced(Shape {
+            Filters::Sliced(FilterShape {
                 blocks: input.varint_u32("the blocks of a filter")?,
                 block_bits: input.varint_u32("the bits of a block")?,
                 hashes: input.u8()?,
@@ -229,7 +229,7 @@ impl Zones {
 }
 
 /// Numbers of up to 64 bits as differences to the least.
-fn encode_numbers(numbers: &[u64], out: &mut Writer) {
+fn encode_numbers(numbers: &[u64], out: &mut ByteWriter) {
     let least = numbers.iter().copied().min().unwrap_or(0);
     let width = width_of(numbers.iter().map(|number| number - least));
     out.varint(least);
@@ -238,7 +238,7 @@ fn encode_numbers(numbers: &[u64], out: &mut Writer) {
 }
 
 /// What [`encode_numbers`] wrote. A directory has one encoding: any other form of the same numbers is refused.
-fn decode_numbers(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
+fn decode_numbers(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>> {
     let least = input.varint()?;
     let width = read_width(input)?;
     let packed = input.clone().bytes((count * usize::from(width)).div_ceil(8))?;
@@ -255,7 +255,7 @@ fn decode_numbers(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
 }
 
 /// Numbers of 32 bits.
-fn decode_column(input: &mut Reader<'_>, count: usize, what: &'static str, column: &mut Vec<u32>) -> Result<()> {
+fn decode_column(input: &mut ByteReader<'_>, count: usize, what: &'static str, column: &mut Vec<u32>) -> Result<()> {
     for number in decode_numbers(input, count)? {
         let number = u32::try_from(number);
         column.push(number.map_err(|_| FormatError::invalid(what, "beyond 32 bits", "a 32-bit number"))?);
@@ -269,10 +269,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn decoded(zones: &Zones, key_type: KeyType) -> Result<Zones> {
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         zones.encode(&mut out)?;
         let bytes = out.into_vec();
-        let mut input = Reader::new("zones", &bytes);
+        let mut input = ByteReader::new("zones", &bytes);
         let sliced = matches!(zones.filters, Filters::Sliced(_));
         let decoded = Zones::decode(&mut input, &key_type, sliced)?;
         input.finish()?;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn length(zones: &Zones) -> usize {
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         zones.encode(&mut out).unwrap();
         out.len()
     }
@@ -307,7 +307,7 @@ mod tests {
             rows,
             keys,
             fences: None,
-            filters: Filters::Sliced(Shape { blocks: 1, block_bits: 64, hashes: 3 }),
+            filters: Filters::Sliced(FilterShape { blocks: 1, block_bits: 64, hashes: 3 }),
             offset: 64,
         };
         let check = |zones: Zones| zones.validate(&KeyType::UInt64, [10, 0, 5].into_iter());
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn loose_columns_are_refused() {
-        let decoded = |bytes: &[u8]| decode_numbers(&mut Reader::new("zones", bytes), 3);
+        let decoded = |bytes: &[u8]| decode_numbers(&mut ByteReader::new("zones", bytes), 3);
         assert_eq!(decoded(&[7, 2, 0b10_01_00]).unwrap(), [7, 8, 9]);
         for (bytes, why) in [
             ([7, 2, 0b1_10_01_00], "a bit behind the last number"),
@@ -381,9 +381,9 @@ mod tests {
         #[test]
         fn arbitrary_bytes_give_zones_of_one_encoding_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), sliced: bool) {
             for key_type in [KeyType::UInt64, KeyType::Binary] {
-                let mut input = Reader::new("zones", &bytes);
+                let mut input = ByteReader::new("zones", &bytes);
                 if let Ok(zones) = Zones::decode(&mut input, &key_type, sliced) {
-                    let mut out = Writer::new();
+                    let mut out = ByteWriter::new();
                     zones.encode(&mut out).unwrap();
                     prop_assert_eq!(out.as_slice(), &bytes[..bytes.len() - input.remaining()], "zones have one encoding");
                 }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-use lakemark_format::{ContainerWriter, ContentKind, Resolution};
+use lakemark_format::{ContainerWriter, ContentKind, PositionMap};
 
 #[path = "../repair.rs"]
 mod repair;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(bytes) = repair::repair(bytes) {
         decode(&bytes);
     }
-    if let Ok(bytes) = ContainerWriter::new(ContentKind::Resolution, [7; 16]).finish(bytes) {
+    if let Ok(bytes) = ContainerWriter::new(ContentKind::PositionMap, [7; 16]).finish(bytes) {
         decode(&bytes);
     }
 });
@@ -21,16 +21,16 @@ fuzz_target!(|bytes: &[u8]| {
 /// A resolution that can be read has rows that are there, and is read again once it is written. Its bytes may be others,
 /// as postings may have any form.
 fn decode(bytes: &[u8]) {
-    let Ok(resolution) = Resolution::decode(bytes) else { return };
+    let Ok(resolution) = PositionMap::decode(bytes) else { return };
     for file in &resolution.files {
-        check(&file.shadowed, file.row_groups.iter().sum());
+        check(&file.deleted, file.row_groups.iter().sum());
         check(&file.completed, resolution.rows);
     }
     for run in &resolution.runs {
         check(&run.replaced, run.rows);
     }
     let again = resolution.encode().expect("a resolution that was read");
-    assert_eq!(Resolution::decode(&again), Ok(resolution));
+    assert_eq!(PositionMap::decode(&again), Ok(resolution));
 }
 
 fn check(rows: &[u32], universe: u32) {

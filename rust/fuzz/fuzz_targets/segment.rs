@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 
-use lakemark_format::leaf::{Held, Leaf};
-use lakemark_format::order::Order;
+use lakemark_format::leaf::{KeyRows, PackedLeaf};
+use lakemark_format::order::BinOrder;
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::zones::{Filters, Zones, slice_bytes};
 use lakemark_format::{
@@ -95,7 +95,7 @@ fn zones(bytes: &[u8], trailer: &Trailer, zones: &Zones) -> Result<()> {
                     let held = shape.bits_in_block(hash).all(|bit| {
                         *keys > 0 && block[(bit / 8) as usize] >> (bit % 8) & 1 == 1
                     });
-                    assert_eq!(filter::may_hold(block, shape, hash), held);
+                    assert_eq!(filter::may_contain(block, shape, hash), held);
                 }
                 Filters::Sliced(_) if *keys == 0 => {}
                 Filters::Sliced(shape) => {
@@ -120,12 +120,12 @@ fn leaf(
     (number, packed): (usize, &[u8]),
 ) -> Result<()> {
     let (block, universe) = (&directory.blocks[number], directory.universe);
-    let leaf = Leaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
+    let leaf = PackedLeaf::decode(packed, &block.first_key, block.values, &directory.key_type, universe)?;
     assert!(leaf.heads().is_sorted_by(|a, b| a < b));
     for number in 0..leaf.heads().len() {
         let without_keys = leaf.rows_of_segment(number);
         for (rows, held) in without_keys.iter().flatten() {
-            let Held::Run(first) = held else { continue };
+            let KeyRows::Run(first) = held else { continue };
             assert!(first.checked_add(*rows).is_some_and(|end| end <= universe));
         }
         let entries = leaf.segment(number)?;
@@ -134,14 +134,14 @@ fn leaf(
         let rows_without: u64 = without_keys?.iter().map(|(rows, _)| count(*rows)).sum();
         assert_eq!(rows_without, entries.iter().map(|entry| count(entry.rows)).sum::<u64>());
         for entry in entries {
-            match entry.held {
-                Held::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),
-                Held::Inline(posting) => {
+            match entry.rows_in {
+                KeyRows::Run(first) => assert!(first.checked_add(entry.rows).is_some_and(|end| end <= universe)),
+                KeyRows::Inline(posting) => {
                     let mut rows: Vec<u32> = Vec::new();
                     posting::decode(&posting, entry.rows, universe, &mut rows)?;
                     assert_eq!(rows.len(), entry.rows as usize);
                 }
-                Held::Long { offset, length } => {
+                KeyRows::Long { offset, length } => {
                     rows(bytes, trailer, PostingRef { offset, length, rows: entry.rows }, universe)?;
                 }
             }
@@ -174,7 +174,7 @@ fn bins(
         }
         if bin.order_length > 0 {
             let order = logical(bytes, trailer, at, bin.order_length.into())?;
-            let order = Order::decode(&order, bin)?;
+            let order = BinOrder::decode(&order, bin)?;
             assert!(order.keys()?.is_sorted());
             assert!(order.ranks(0..bin.rows)?.iter().all(|rank| *rank < bin.rows));
             assert!(order.entries_below(bin.high, false)? < bin.rows);

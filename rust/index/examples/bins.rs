@@ -21,7 +21,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int32Array};
 use lakemark_format::segment::SegmentFile;
 use lakemark_format::{Encoding, SegmentDirectory, open_tail, physical_range, read_logical};
-use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, Count, Search, SegmentMeta, merge};
+use lakemark_index::bitmap::{ChunkBuilder, ChunkSource, CountSearch, Search, SegmentMeta, merge};
 use lakemark_index::{KeyRanges, LiteralKey, Precision, Test, encode_literal, key_type_of};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -119,7 +119,7 @@ fn bytes_read(file: &[u8], directory: &SegmentDirectory, ends: &[ArrayRef]) -> R
     let first = search.first_ranges();
     let second = search.second_ranges(&read(&first)?)?;
     let found = u64::from(search.finish(&read(&second)?)?.t.len());
-    let mut count = Count::new(directory, &test).ok_or("no count")?;
+    let mut count = CountSearch::new(directory, &test).ok_or("no count")?;
     let blocks = count.first_ranges();
     let orders = count.second_ranges(&read(&blocks)?)?;
     assert_eq!(count.finish(&read(&orders)?)?, found);

@@ -18,10 +18,10 @@ use crate::rows::RowSet;
 
 /// Upper bounds on where a predicate is TRUE, FALSE and NULL.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Candidates(Form);
+pub struct Candidates(CandidateForm);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Form {
+enum CandidateForm {
     /// `t`, `n` and the rest are a partition of the rows.
     Exact {
         t: RowSet,
@@ -39,7 +39,7 @@ impl Candidates {
     #[must_use]
     pub fn unknown(universe: u32) -> Self {
         let all = RowSet::full(universe);
-        Self(Form::Bounds { t: all.clone(), f: all.clone(), n: all })
+        Self(CandidateForm::Bounds { t: all.clone(), f: all.clone(), n: all })
     }
 
     /// The same truth value for every row.
@@ -56,7 +56,7 @@ impl Candidates {
     /// TRUE in `t`, NULL in `n` (which share no row), FALSE elsewhere.
     #[must_use]
     pub fn exact(t: RowSet, n: RowSet) -> Self {
-        Self(Form::Exact { t, n })
+        Self(CandidateForm::Exact { t, n })
     }
 
     /// TRUE in `t`, NULL in `n`, TRUE or FALSE in `opaque`, FALSE elsewhere; the three share no row.
@@ -66,14 +66,14 @@ impl Candidates {
             return Self::exact(t, n);
         }
         let f = t.or(&n).not();
-        Self(Form::Bounds { t: t.or(opaque), f, n })
+        Self(CandidateForm::Bounds { t: t.or(opaque), f, n })
     }
 
     /// How many rows there are.
     #[must_use]
     pub fn universe(&self) -> u32 {
         match &self.0 {
-            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.universe(),
+            CandidateForm::Exact { t, .. } | CandidateForm::Bounds { t, .. } => t.universe(),
         }
     }
 
@@ -81,31 +81,31 @@ impl Candidates {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
-            Form::Exact { t, n } => t.memory_bytes() + n.memory_bytes(),
-            Form::Bounds { t, f, n } => t.memory_bytes() + f.memory_bytes() + n.memory_bytes(),
+            CandidateForm::Exact { t, n } => t.memory_bytes() + n.memory_bytes(),
+            CandidateForm::Bounds { t, f, n } => t.memory_bytes() + f.memory_bytes() + n.memory_bytes(),
         }
     }
 
     /// How many rows may be TRUE.
     fn most_true(&self) -> u32 {
         match &self.0 {
-            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.len(),
+            CandidateForm::Exact { t, .. } | CandidateForm::Bounds { t, .. } => t.len(),
         }
     }
 
     /// Every row is FALSE.
     fn is_false(&self) -> bool {
-        matches!(&self.0, Form::Exact { t, n } if t.is_empty() && n.is_empty())
+        matches!(&self.0, CandidateForm::Exact { t, n } if t.is_empty() && n.is_empty())
     }
 
     /// Whether there is a row where the predicate may have this truth value.
     #[must_use]
     pub fn may_be(&self, truth: Truth) -> bool {
         match (&self.0, truth) {
-            (Form::Exact { t, .. } | Form::Bounds { t, .. }, Truth::True) => !t.is_empty(),
-            (Form::Exact { n, .. } | Form::Bounds { n, .. }, Truth::Null) => !n.is_empty(),
-            (Form::Exact { t, n }, Truth::False) => t.len() + n.len() < t.universe(),
-            (Form::Bounds { f, .. }, Truth::False) => !f.is_empty(),
+            (CandidateForm::Exact { t, .. } | CandidateForm::Bounds { t, .. }, Truth::True) => !t.is_empty(),
+            (CandidateForm::Exact { n, .. } | CandidateForm::Bounds { n, .. }, Truth::Null) => !n.is_empty(),
+            (CandidateForm::Exact { t, n }, Truth::False) => t.len() + n.len() < t.universe(),
+            (CandidateForm::Bounds { f, .. }, Truth::False) => !f.is_empty(),
         }
     }
 
@@ -113,7 +113,7 @@ impl Candidates {
     #[must_use]
     pub fn t(&self) -> RowSet {
         match &self.0 {
-            Form::Exact { t, .. } | Form::Bounds { t, .. } => t.clone(),
+            CandidateForm::Exact { t, .. } | CandidateForm::Bounds { t, .. } => t.clone(),
         }
     }
 
@@ -121,8 +121,8 @@ impl Candidates {
     #[must_use]
     pub fn f(&self) -> RowSet {
         match &self.0 {
-            Form::Exact { t, n } => t.or(n).not(),
-            Form::Bounds { f, .. } => f.clone(),
+            CandidateForm::Exact { t, n } => t.or(n).not(),
+            CandidateForm::Bounds { f, .. } => f.clone(),
         }
     }
 
@@ -130,25 +130,25 @@ impl Candidates {
     #[must_use]
     pub fn n(&self) -> RowSet {
         match &self.0 {
-            Form::Exact { n, .. } | Form::Bounds { n, .. } => n.clone(),
+            CandidateForm::Exact { n, .. } | CandidateForm::Bounds { n, .. } => n.clone(),
         }
     }
 
     /// Rows where the predicate is TRUE beyond doubt.
     #[must_use]
-    pub fn certain_true(&self) -> RowSet {
+    pub fn exact_true(&self) -> RowSet {
         match &self.0 {
-            Form::Exact { t, .. } => t.clone(),
-            Form::Bounds { t, f, n } => t.minus(f).minus(n),
+            CandidateForm::Exact { t, .. } => t.clone(),
+            CandidateForm::Bounds { t, f, n } => t.minus(f).minus(n),
         }
     }
 
     /// Rows where the predicate may be TRUE and may be something else: they must be looked at.
     #[must_use]
-    pub fn uncertain_true(&self) -> RowSet {
+    pub fn recheck_true(&self) -> RowSet {
         match &self.0 {
-            Form::Exact { t, .. } => RowSet::empty(t.universe()),
-            Form::Bounds { t, f, n } => t.and(&f.or(n)),
+            CandidateForm::Exact { t, .. } => RowSet::empty(t.universe()),
+            CandidateForm::Bounds { t, f, n } => t.and(&f.or(n)),
         }
     }
 
@@ -162,16 +162,16 @@ impl Candidates {
             }
             na.and(&other.t().or(&nb)).or(&ta.and(&nb))
         };
-        if let (Form::Exact { t: ta, .. }, Form::Exact { t: tb, .. }) = (&self.0, &other.0) {
+        if let (CandidateForm::Exact { t: ta, .. }, CandidateForm::Exact { t: tb, .. }) = (&self.0, &other.0) {
             return Self::exact(ta.and(tb), n());
         }
-        Self(Form::Bounds { t: self.t().and(&other.t()), f: self.f().or(&other.f()), n: n() })
+        Self(CandidateForm::Bounds { t: self.t().and(&other.t()), f: self.f().or(&other.f()), n: n() })
     }
 
     /// The candidates of `self OR other`.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
-        if let (Form::Exact { t: ta, n: na }, Form::Exact { t: tb, n: nb }) = (&self.0, &other.0) {
+        if let (CandidateForm::Exact { t: ta, n: na }, CandidateForm::Exact { t: tb, n: nb }) = (&self.0, &other.0) {
             let t = ta.or(tb);
             // NULL where either is NULL and neither is TRUE: the table's N for partitions.
             let n = na.or(nb).minus(&t);
@@ -179,15 +179,17 @@ impl Candidates {
         }
         let (na, nb, fa) = (self.n(), other.n(), self.f());
         let n = na.and(&other.f().or(&nb)).or(&fa.and(&nb));
-        Self(Form::Bounds { t: self.t().or(&other.t()), f: fa.and(&other.f()), n })
+        Self(CandidateForm::Bounds { t: self.t().or(&other.t()), f: fa.and(&other.f()), n })
     }
 
     /// The candidates of `NOT self`.
     #[must_use]
     pub fn not(&self) -> Self {
         match &self.0 {
-            Form::Exact { n, .. } => Self::exact(self.f(), n.clone()),
-            Form::Bounds { t, f, n } => Self(Form::Bounds { t: f.clone(), f: t.clone(), n: n.clone() }),
+            CandidateForm::Exact { n, .. } => Self::exact(self.f(), n.clone()),
+            CandidateForm::Bounds { t, f, n } => {
+                Self(CandidateForm::Bounds { t: f.clone(), f: t.clone(), n: n.clone() })
+            }
         }
     }
 
@@ -216,8 +218,8 @@ impl Candidates {
         };
         let parts: Vec<Self> = parts.iter().map(|part| Self::of(part, universe, leaf)).collect();
         let exact = |part: &Self| match &part.0 {
-            Form::Exact { t, .. } => Some(t.clone()),
-            Form::Bounds { .. } => None,
+            CandidateForm::Exact { t, .. } => Some(t.clone()),
+            CandidateForm::Bounds { .. } => None,
         };
         match parts.iter().map(exact).collect::<Option<Vec<RowSet>>>() {
             // A conjunction is TRUE just where every part is.
@@ -227,7 +229,7 @@ impl Candidates {
     }
 
     fn counted(self) -> Result<u32, Self> {
-        if self.uncertain_true().is_empty() { Ok(self.certain_true().len()) } else { Err(self) }
+        if self.recheck_true().is_empty() { Ok(self.exact_true().len()) } else { Err(self) }
     }
 
     /// The candidates of a conjunction of these.

@@ -11,7 +11,7 @@ use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
 use crate::composite::visit_rows;
 use crate::elements::visit_elements;
-use crate::key::{Cell, CellVisitor, visit};
+use crate::key::{CellVisitor, KeyCell, visit};
 
 pub use self::source::ChunkSource;
 
@@ -26,13 +26,13 @@ pub struct ChunkBuilder {
     rows: u32,
     nulls: Vec<u32>,
     opaque: Vec<u32>,
-    values: Gathered,
+    values: GatheredValues,
     /// Rows have any number of keys.
     of_lists: bool,
 }
 
 #[derive(Debug)]
-enum Gathered {
+enum GatheredValues {
     Fixed {
         keys: Vec<u64>,
         /// None while every row has a key: the rows are then 0, 1, 2, …
@@ -47,9 +47,9 @@ impl ChunkBuilder {
     #[must_use]
     pub fn new(key_type: &KeyType) -> Self {
         let values = if key_type.is_fixed() {
-            Gathered::Fixed { keys: Vec::new(), rows: None }
+            GatheredValues::Fixed { keys: Vec::new(), rows: None }
         } else {
-            Gathered::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
+            GatheredValues::Bytes { numbers: HashMap::new(), of_row: Vec::new(), rows: Vec::new() }
         };
         let mut builder = Self { rows: 0, nulls: Vec::new(), opaque: Vec::new(), values, of_lists: key_type.is_list() };
         if builder.of_lists {
@@ -60,7 +60,7 @@ impl ChunkBuilder {
 
     /// Makes room for so many rows at once, so that their memory is not moved while they come.
     pub fn reserve(&mut self, rows: usize) {
-        if let Gathered::Fixed { keys, .. } = &mut self.values {
+        if let GatheredValues::Fixed { keys, .. } = &mut self.values {
             keys.reserve(rows.min(MAX_RESERVED_ROWS));
         }
     }
@@ -104,8 +104,8 @@ impl ChunkBuilder {
     #[must_use]
     pub fn finish(self) -> Chunk {
         let (keys, mut ends, mut sorted) = match self.values {
-            Gathered::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
-            Gathered::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
+            GatheredValues::Fixed { keys, rows } => sort_fixed(&keys, rows.as_deref()),
+            GatheredValues::Bytes { numbers, of_row, rows } => sort_bytes(numbers, &of_row, &rows),
         };
         if self.of_lists {
             drop_repeats(&mut ends, &mut sorted);
@@ -114,7 +114,7 @@ impl ChunkBuilder {
     }
 }
 
-impl Gathered {
+impl GatheredValues {
     /// Keys, of all rows.
     fn len(&self) -> usize {
         match self {
@@ -138,11 +138,11 @@ struct Pushing<'a> {
 
 impl Pushing<'_> {
     /// Files NULL and opaque rows; gives back the key of any other.
-    fn without_key<K>(&mut self, row: u32, cell: Cell<K>) -> Option<K> {
+    fn without_key<K>(&mut self, row: u32, cell: KeyCell<K>) -> Option<K> {
         match cell {
-            Cell::Null => self.builder.nulls.push(row),
-            Cell::Opaque => self.builder.opaque.push(row),
-            Cell::Key(key) => return Some(key),
+            KeyCell::Null => self.builder.nulls.push(row),
+            KeyCell::Opaque => self.builder.opaque.push(row),
+            KeyCell::Key(key) => return Some(key),
         }
         self.builder.values.name_rows();
         None
@@ -150,10 +150,10 @@ impl Pushing<'_> {
 }
 
 impl CellVisitor for Pushing<'_> {
-    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+    fn fixed(&mut self, row: usize, cell: KeyCell<u64>) {
         let row = self.first + row as u32;
         if let Some(key) = self.without_key(row, cell)
-            && let Gathered::Fixed { keys, rows } = &mut self.builder.values
+            && let GatheredValues::Fixed { keys, rows } = &mut self.builder.values
         {
             keys.push(key);
             if let Some(rows) = rows {
@@ -162,10 +162,10 @@ impl CellVisitor for Pushing<'_> {
         }
     }
 
-    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
         let row = self.first + row as u32;
         if let Some(key) = self.without_key(row, cell)
-            && let Gathered::Bytes { numbers, of_row, rows } = &mut self.builder.values
+            && let GatheredValues::Bytes { numbers, of_row, rows } = &mut self.builder.values
         {
             let next = numbers.len() as u32;
             let number = match numbers.get(key) {
@@ -198,16 +198,16 @@ fn drop_repeats(ends: &mut [u32], rows: &mut Vec<u32>) {
     rows.truncate(kept);
 }
 
-type Sorted = (Vec<Key>, Vec<u32>, Vec<u32>);
+type SortedRowGroup = (Vec<Key>, Vec<u32>, Vec<u32>);
 
-fn sort_fixed(keys: &[u64], rows: Option<&[u32]>) -> Sorted {
+fn sort_fixed(keys: &[u64], rows: Option<&[u32]>) -> SortedRowGroup {
     match rows {
         None => sort_keys(keys, 0..keys.len() as u32),
         Some(rows) => sort_keys(keys, rows.iter().copied()),
     }
 }
 
-fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> Sorted {
+fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> SortedRowGroup {
     let (Some(&least), Some(&most)) = (keys.iter().min(), keys.iter().max()) else {
         return (Vec::new(), Vec::new(), Vec::new());
     };
@@ -227,7 +227,7 @@ fn sort_keys(keys: &[u64], rows: impl Iterator<Item = u32>) -> Sorted {
     (distinct, ends, pairs.into_iter().map(|(_, row)| row).collect())
 }
 
-fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> Sorted {
+fn sort_bytes(numbers: HashMap<Box<[u8]>, u32>, of_row: &[u32], rows: &[u32]) -> SortedRowGroup {
     let mut sorted: Vec<(Box<[u8]>, u32)> = numbers.into_iter().collect();
     sorted.sort_unstable();
     let mut rank = vec![0u32; sorted.len()];
@@ -248,7 +248,7 @@ fn counting_sort(
     of_row: impl Iterator<Item = u32> + Clone,
     rows: impl Iterator<Item = u32>,
     key: impl Fn(u32) -> Key,
-) -> Sorted {
+) -> SortedRowGroup {
     let mut ends = vec![0u32; places];
     for place in of_row.clone() {
         if let Some(count) = ends.get_mut(place as usize) {

@@ -15,7 +15,7 @@ use arrow::error::ArrowError;
 use lakemark_format::key::composite::{push_any_value, push_bytes, push_fixed, push_key, push_null};
 use lakemark_format::key::{Key, KeyType, MAX_KEY_LENGTH};
 
-use crate::key::{Cell, CellVisitor, Keys, key_type_of, visit};
+use crate::key::{CellVisitor, KeyCell, KeyCollector, key_type_of, visit};
 use crate::ranges::{KeyRange, KeyRanges, successor};
 
 /// How rows of these columns become keys; none if a column is of a type that no index serves.
@@ -26,7 +26,7 @@ pub fn composite_type(columns: &Fields) -> Option<KeyType> {
 
 /// The keys of rows, a column each; none if a row has no key. A NULL has its place in them.
 fn encode_rows(columns: &[ArrayRef]) -> Option<Vec<Key>> {
-    let mut keys = Keys::default();
+    let mut keys = KeyCollector::default();
     visit_rows(columns, &mut keys).ok()?;
     keys.exact()
 }
@@ -40,7 +40,8 @@ pub(crate) fn visit_rows(columns: &[ArrayRef], visitor: &mut impl CellVisitor) -
             let text = format!("{} rows of {} are none of an index of {rows}", column.len(), column.data_type());
             return Err(ArrowError::InvalidArgumentError(text));
         };
-        let mut part = Part { key_type, bytes: Vec::new(), ends: Vec::with_capacity(rows), opaque: Vec::new() };
+        let mut part =
+            CompositeColumn { key_type, bytes: Vec::new(), ends: Vec::with_capacity(rows), opaque: Vec::new() };
         visit(column.as_ref(), &mut part)?;
         parts.push(part);
     }
@@ -49,13 +50,13 @@ pub(crate) fn visit_rows(columns: &[ArrayRef], visitor: &mut impl CellVisitor) -
         key.clear();
         let is_opaque = parts.iter().any(|part| part.opaque.binary_search(&row).is_ok());
         parts.iter().for_each(|part| key.extend_from_slice(part.of_row(row)));
-        visitor.bytes(row, if is_opaque || key.len() > MAX_KEY_LENGTH { Cell::Opaque } else { Cell::Key(&key) });
+        visitor.bytes(row, if is_opaque || key.len() > MAX_KEY_LENGTH { KeyCell::Opaque } else { KeyCell::Key(&key) });
     }
     Ok(rows)
 }
 
 /// What one column gives for each row.
-struct Part {
+struct CompositeColumn {
     key_type: KeyType,
     bytes: Vec<u8>,
     /// Where each row ends in the bytes.
@@ -64,27 +65,27 @@ struct Part {
     opaque: Vec<usize>,
 }
 
-impl Part {
+impl CompositeColumn {
     fn of_row(&self, row: usize) -> &[u8] {
         let start = row.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         self.ends.get(row).and_then(|end| self.bytes.get(start..*end)).unwrap_or_default()
     }
 
-    fn push<K>(&mut self, row: usize, cell: Cell<K>, push: impl FnOnce(&mut Vec<u8>, &KeyType, K)) {
+    fn push<K>(&mut self, row: usize, cell: KeyCell<K>, push: impl FnOnce(&mut Vec<u8>, &KeyType, K)) {
         match cell {
-            Cell::Null => push_null(&mut self.bytes),
-            Cell::Opaque => self.opaque.push(row),
-            Cell::Key(key) => push(&mut self.bytes, &self.key_type, key),
+            KeyCell::Null => push_null(&mut self.bytes),
+            KeyCell::Opaque => self.opaque.push(row),
+            KeyCell::Key(key) => push(&mut self.bytes, &self.key_type, key),
         }
         self.ends.push(self.bytes.len());
     }
 }
 
-impl CellVisitor for Part {
-    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+impl CellVisitor for CompositeColumn {
+    fn fixed(&mut self, row: usize, cell: KeyCell<u64>) {
         self.push(row, cell, push_fixed);
     }
-    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
         self.push(row, cell, push_bytes);
     }
 }

@@ -16,7 +16,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use arrow::error::ArrowError;
 use lakemark_format::key::KeyType;
 
-use crate::key::{Cell, CellVisitor, key_type_of, visit};
+use crate::key::{CellVisitor, KeyCell, key_type_of, visit};
 
 /// The elements of lists that an index can serve; none if `data_type` is no list.
 #[must_use]
@@ -39,15 +39,15 @@ pub fn list_type_of(data_type: &DataType) -> Option<KeyType> {
 /// # Errors
 /// A type that is no list, or whose elements have no keys.
 pub(crate) fn visit_elements(lists: &dyn Array, visitor: &mut impl CellVisitor) -> Result<(), ArrowError> {
-    let Lists { elements, row_of } = Lists::of(lists)?;
+    let ElementLists { elements, row_of } = ElementLists::of(lists)?;
     let is_fixed = key_type_of(elements.data_type()).is_some_and(|element| element.is_fixed());
     let mut opaque = Opaque { row_of: &row_of, rows: vec![false; lists.len()] };
     visit(elements.as_ref(), &mut opaque)?;
     let opaque = opaque.rows;
     for (row, is_opaque) in opaque.iter().enumerate() {
-        let cell: Cell<Infallible> = match (lists.is_null(row), is_opaque) {
-            (true, _) => Cell::Null,
-            (false, true) => Cell::Opaque,
+        let cell: KeyCell<Infallible> = match (lists.is_null(row), is_opaque) {
+            (true, _) => KeyCell::Null,
+            (false, true) => KeyCell::Opaque,
             (false, false) => continue,
         };
         match is_fixed {
@@ -60,13 +60,13 @@ pub(crate) fn visit_elements(lists: &dyn Array, visitor: &mut impl CellVisitor) 
 }
 
 /// The elements of some lists, one after the other.
-struct Lists {
+struct ElementLists {
     elements: ArrayRef,
     /// The row of each.
     row_of: Vec<u32>,
 }
 
-impl Lists {
+impl ElementLists {
     fn of(lists: &dyn Array) -> Result<Self, ArrowError> {
         let (values, ends): (&ArrayRef, Vec<usize>) = match lists.data_type() {
             DataType::List(_) => ends_of(lists.as_list::<i32>()),
@@ -100,19 +100,19 @@ struct Opaque<'a> {
 }
 
 impl Opaque<'_> {
-    fn see<K>(&mut self, element: usize, cell: &Cell<K>) {
+    fn see<K>(&mut self, element: usize, cell: &KeyCell<K>) {
         let row = self.row_of.get(element).and_then(|row| self.rows.get_mut(*row as usize));
-        if let (Some(row), Cell::Null | Cell::Opaque) = (row, cell) {
+        if let (Some(row), KeyCell::Null | KeyCell::Opaque) = (row, cell) {
             *row = true;
         }
     }
 }
 
 impl CellVisitor for Opaque<'_> {
-    fn fixed(&mut self, element: usize, cell: Cell<u64>) {
+    fn fixed(&mut self, element: usize, cell: KeyCell<u64>) {
         self.see(element, &cell);
     }
-    fn bytes(&mut self, element: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, element: usize, cell: KeyCell<&[u8]>) {
         self.see(element, &cell);
     }
 }
@@ -131,12 +131,12 @@ impl<F: Fn(usize) -> bool, V> Elements<'_, F, V> {
 }
 
 impl<F: Fn(usize) -> bool, V: CellVisitor> CellVisitor for Elements<'_, F, V> {
-    fn fixed(&mut self, element: usize, cell: Cell<u64>) {
+    fn fixed(&mut self, element: usize, cell: KeyCell<u64>) {
         if let Some(row) = self.row(element) {
             self.visitor.fixed(row, cell);
         }
     }
-    fn bytes(&mut self, element: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, element: usize, cell: KeyCell<&[u8]>) {
         if let Some(row) = self.row(element) {
             self.visitor.bytes(row, cell);
         }
@@ -154,25 +154,25 @@ mod tests {
 
     /// What a visitor is told.
     #[derive(Default)]
-    struct Seen(Vec<(usize, Cell<Key>)>);
+    struct Seen(Vec<(usize, KeyCell<Key>)>);
 
     impl CellVisitor for Seen {
-        fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+        fn fixed(&mut self, row: usize, cell: KeyCell<u64>) {
             self.0.push((row, cell.map(Key::Fixed)));
         }
-        fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+        fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
             self.0.push((row, cell.map(|bytes| Key::Bytes(bytes.to_vec()))));
         }
     }
 
-    fn seen(lists: &dyn Array) -> Vec<(usize, Cell<Key>)> {
+    fn seen(lists: &dyn Array) -> Vec<(usize, KeyCell<Key>)> {
         let mut seen = Seen::default();
         visit_elements(lists, &mut seen).unwrap();
         seen.0
     }
 
-    fn number(row: usize, number: i64) -> (usize, Cell<Key>) {
-        (row, Cell::Key(Key::Fixed(key_of_i64(number))))
+    fn number(row: usize, number: i64) -> (usize, KeyCell<Key>) {
+        (row, KeyCell::Key(Key::Fixed(key_of_i64(number))))
     }
 
     #[test]
@@ -180,18 +180,19 @@ mod tests {
         let rows = || {
             [Some(vec![Some(7), Some(1), Some(7)]), Some(vec![]), None, Some(vec![Some(7), None]), Some(vec![Some(-2)])]
         };
-        let expected = [(2, Cell::Null), (3, Cell::Opaque), number(0, 7), number(0, 1), number(0, 7), number(4, -2)];
+        let expected =
+            [(2, KeyCell::Null), (3, KeyCell::Opaque), number(0, 7), number(0, 1), number(0, 7), number(4, -2)];
         let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(rows());
         assert_eq!(seen(&lists), expected);
         assert_eq!(seen(&LargeListArray::from_iter_primitive::<Int32Type, _, _>(rows())), expected);
         // Rows of a slice are counted from its beginning, and elements outside of it are not seen.
-        assert_eq!(seen(&lists.slice(1, 2)), [(1, Cell::Null)]);
-        assert_eq!(seen(&lists.slice(3, 2)), [(0, Cell::Opaque), number(1, -2)]);
+        assert_eq!(seen(&lists.slice(1, 2)), [(1, KeyCell::Null)]);
+        assert_eq!(seen(&lists.slice(3, 2)), [(0, KeyCell::Opaque), number(1, -2)]);
         let pairs = FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
             [Some(vec![Some(1), Some(2)]), None, Some(vec![Some(3), Some(3)])],
             2,
         );
-        let expected = [(1, Cell::Null), number(0, 1), number(0, 2), number(2, 3), number(2, 3)];
+        let expected = [(1, KeyCell::Null), number(0, 1), number(0, 2), number(2, 3), number(2, 3)];
         assert_eq!(seen(&pairs), expected);
         assert_eq!(seen(&pairs.slice(2, 1)), [number(0, 3), number(0, 3)]);
     }
@@ -202,7 +203,7 @@ mod tests {
         let element = Arc::new(Field::new("item", DataType::Utf8, true));
         let valid = NullBuffer::from(vec![true, false]);
         let lists = ListArray::new(element, OffsetBuffer::from_lengths([1, 2]), texts, Some(valid));
-        assert_eq!(seen(&lists), [(1, Cell::Null), (0, Cell::Key(Key::Bytes(b"a".to_vec())))]);
+        assert_eq!(seen(&lists), [(1, KeyCell::Null), (0, KeyCell::Key(Key::Bytes(b"a".to_vec())))]);
     }
 
     #[test]
@@ -210,7 +211,7 @@ mod tests {
         let rows = [Some(vec![Some(1.0), Some(f64::NAN)]), Some(vec![Some(-0.0)])];
         let lists = ListArray::from_iter_primitive::<Float64Type, _, _>(rows);
         let zero = lakemark_format::key::key_of_f64(0.0).unwrap();
-        assert_eq!(seen(&lists), [(0, Cell::Opaque), (1, Cell::Key(Key::Fixed(zero)))]);
+        assert_eq!(seen(&lists), [(0, KeyCell::Opaque), (1, KeyCell::Key(Key::Fixed(zero)))]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 
 use crate::algebra::Candidates;
 use crate::elements::visit_elements;
-use crate::key::{Cell, CellVisitor, visit};
+use crate::key::{CellVisitor, KeyCell, visit};
 use crate::predicate::{Leaf, Predicate, Test};
 use crate::ranges::KeyRanges;
 use crate::rows::RowSet;
@@ -32,7 +32,7 @@ fn tested(test: &Test, column: &ArrayRef, universe: u32) -> Candidates {
             Candidates::exact(null, RowSet::empty(universe))
         }
         Test::Ranges(ranges) | Test::Elements(ranges) => {
-            let mut found = Found { ranges, t: Vec::new(), n: Vec::new(), opaque: Vec::new() };
+            let mut found = TestedRows { ranges, t: Vec::new(), n: Vec::new(), opaque: Vec::new() };
             let visited = match test {
                 Test::Elements(_) => visit_elements(column.as_ref(), &mut found),
                 _ => visit(column.as_ref(), &mut found),
@@ -49,30 +49,30 @@ fn tested(test: &Test, column: &ArrayRef, universe: u32) -> Candidates {
 }
 
 /// The rows of a column by what a test says of them; of all others it is FALSE.
-struct Found<'a> {
+struct TestedRows<'a> {
     ranges: &'a KeyRanges,
     t: Vec<u32>,
     n: Vec<u32>,
     opaque: Vec<u32>,
 }
 
-impl Found<'_> {
-    fn add(&mut self, row: usize, cell: Cell<Key>) {
+impl TestedRows<'_> {
+    fn add(&mut self, row: usize, cell: KeyCell<Key>) {
         let row = u32::try_from(row).unwrap_or(u32::MAX);
         match cell {
-            Cell::Null => self.n.push(row),
-            Cell::Opaque => self.opaque.push(row),
-            Cell::Key(key) if self.ranges.contains(&key) => self.t.push(row),
-            Cell::Key(_) => {}
+            KeyCell::Null => self.n.push(row),
+            KeyCell::Opaque => self.opaque.push(row),
+            KeyCell::Key(key) if self.ranges.contains(&key) => self.t.push(row),
+            KeyCell::Key(_) => {}
         }
     }
 }
 
-impl CellVisitor for Found<'_> {
-    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+impl CellVisitor for TestedRows<'_> {
+    fn fixed(&mut self, row: usize, cell: KeyCell<u64>) {
         self.add(row, cell.map(Key::Fixed));
     }
-    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
         self.add(row, cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         let a = leaf("s", Test::Ranges(KeyRanges::prefix(b"a")));
         assert_eq!(found(&a, &batch()), [vec![0, 1], vec![1, 3], vec![2]]);
         let certain = Candidates::among(&a, &batch());
-        assert_eq!((rows(&certain.certain_true()), rows(&certain.uncertain_true())), (vec![0], vec![1]));
+        assert_eq!((rows(&certain.exact_true()), rows(&certain.recheck_true())), (vec![0], vec![1]));
     }
 
     #[test]

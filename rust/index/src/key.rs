@@ -25,7 +25,7 @@ pub enum LiteralKey {
 
 /// What one row holds, for an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cell<K> {
+pub(crate) enum KeyCell<K> {
     /// NULL.
     Null,
     /// A value without a place in the order.
@@ -34,12 +34,12 @@ pub(crate) enum Cell<K> {
     Key(K),
 }
 
-impl<K> Cell<K> {
-    pub(crate) fn map<L>(self, key: impl FnOnce(K) -> L) -> Cell<L> {
+impl<K> KeyCell<K> {
+    pub(crate) fn map<L>(self, key: impl FnOnce(K) -> L) -> KeyCell<L> {
         match self {
-            Self::Null => Cell::Null,
-            Self::Opaque => Cell::Opaque,
-            Self::Key(value) => Cell::Key(key(value)),
+            Self::Null => KeyCell::Null,
+            Self::Opaque => KeyCell::Opaque,
+            Self::Key(value) => KeyCell::Key(key(value)),
         }
     }
 }
@@ -99,48 +99,48 @@ pub fn encode_literal(literal: &dyn Array) -> Option<LiteralKey> {
     let mut only = OnlyCell(None);
     visit(literal, &mut only).ok()?;
     match only.0? {
-        Cell::Null => Some(LiteralKey::Null),
-        Cell::Opaque => None,
-        Cell::Key(key) => Some(LiteralKey::Key(key)),
+        KeyCell::Null => Some(LiteralKey::Null),
+        KeyCell::Opaque => None,
+        KeyCell::Key(key) => Some(LiteralKey::Key(key)),
     }
 }
 
 /// The keys of an array whose type is the column's, NULLs left out; none if a value has no exact key.
 #[must_use]
 pub fn encode_literals(literals: &dyn Array) -> Option<Vec<Key>> {
-    let mut keys = Keys { keys: Vec::with_capacity(literals.len()), ..Keys::default() };
+    let mut keys = KeyCollector { keys: Vec::with_capacity(literals.len()), ..KeyCollector::default() };
     visit(literals, &mut keys).ok()?;
     keys.exact()
 }
 
 /// Gathers keys; NULLs are left out.
 #[derive(Default)]
-pub(crate) struct Keys {
+pub(crate) struct KeyCollector {
     keys: Vec<Key>,
     /// Whether a value had no key.
     lacks_some: bool,
 }
 
-impl Keys {
+impl KeyCollector {
     /// The keys, if every value had one.
     pub(crate) fn exact(self) -> Option<Vec<Key>> {
         (!self.lacks_some).then_some(self.keys)
     }
 
-    fn add(&mut self, cell: Cell<Key>) {
+    fn add(&mut self, cell: KeyCell<Key>) {
         match cell {
-            Cell::Null => {}
-            Cell::Opaque => self.lacks_some = true,
-            Cell::Key(key) => self.keys.push(key),
+            KeyCell::Null => {}
+            KeyCell::Opaque => self.lacks_some = true,
+            KeyCell::Key(key) => self.keys.push(key),
         }
     }
 }
 
-impl CellVisitor for Keys {
-    fn fixed(&mut self, _row: usize, cell: Cell<u64>) {
+impl CellVisitor for KeyCollector {
+    fn fixed(&mut self, _row: usize, cell: KeyCell<u64>) {
         self.add(cell.map(Key::Fixed));
     }
-    fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, _row: usize, cell: KeyCell<&[u8]>) {
         self.add(cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
 }
@@ -162,30 +162,30 @@ struct RowHashes {
 }
 
 impl RowHashes {
-    fn add(&mut self, row: usize, cell: Cell<Key>) {
+    fn add(&mut self, row: usize, cell: KeyCell<Key>) {
         match (self.hashes.get_mut(row), cell) {
-            (Some(hash), Cell::Key(key)) => *hash = filter::hash_after(*hash, &key),
+            (Some(hash), KeyCell::Key(key)) => *hash = filter::hash_after(*hash, &key),
             _ => self.is_known = false,
         }
     }
 }
 
 impl CellVisitor for RowHashes {
-    fn fixed(&mut self, row: usize, cell: Cell<u64>) {
+    fn fixed(&mut self, row: usize, cell: KeyCell<u64>) {
         self.add(row, cell.map(Key::Fixed));
     }
-    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>) {
         self.add(row, cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
 }
 
-struct OnlyCell(Option<Cell<Key>>);
+struct OnlyCell(Option<KeyCell<Key>>);
 
 impl CellVisitor for OnlyCell {
-    fn fixed(&mut self, _row: usize, cell: Cell<u64>) {
+    fn fixed(&mut self, _row: usize, cell: KeyCell<u64>) {
         self.0 = Some(cell.map(Key::Fixed));
     }
-    fn bytes(&mut self, _row: usize, cell: Cell<&[u8]>) {
+    fn bytes(&mut self, _row: usize, cell: KeyCell<&[u8]>) {
         self.0 = Some(cell.map(|bytes| Key::Bytes(bytes.to_vec())));
     }
 }
@@ -193,9 +193,9 @@ impl CellVisitor for OnlyCell {
 /// Receives the cells of an array in row order: numbers or bytes, by the array's key type.
 pub(crate) trait CellVisitor {
     /// A cell of a type whose keys are numbers.
-    fn fixed(&mut self, row: usize, cell: Cell<u64>);
+    fn fixed(&mut self, row: usize, cell: KeyCell<u64>);
     /// A cell of a type whose keys are bytes.
-    fn bytes(&mut self, row: usize, cell: Cell<&[u8]>);
+    fn bytes(&mut self, row: usize, cell: KeyCell<&[u8]>);
 }
 
 /// Hands every row of `array` to `visitor`.
@@ -317,8 +317,8 @@ fn fixed(
 ) -> Result<(), ArrowError> {
     for row in 0..array.len() {
         let cell = match array.is_valid(row) {
-            false => Cell::Null,
-            true => key(row).map_or(Cell::Opaque, Cell::Key),
+            false => KeyCell::Null,
+            true => key(row).map_or(KeyCell::Opaque, KeyCell::Key),
         };
         visitor.fixed(row, cell);
     }
@@ -332,12 +332,12 @@ fn bytes<B: AsRef<[u8]>>(
 ) -> Result<(), ArrowError> {
     for row in 0..array.len() {
         if array.is_null(row) {
-            visitor.bytes(row, Cell::Null);
+            visitor.bytes(row, KeyCell::Null);
             continue;
         }
         let value = key(row);
         let value = value.as_ref();
-        visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { Cell::Opaque } else { Cell::Key(value) });
+        visitor.bytes(row, if value.len() > MAX_KEY_LENGTH { KeyCell::Opaque } else { KeyCell::Key(value) });
     }
     Ok(())
 }

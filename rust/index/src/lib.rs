@@ -4,7 +4,7 @@
 //! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
 //! [`algebra`] how answers combine under SQL's three truth values ([`Candidates::among`] asks rows in memory), [`key`] how Arrow values
 //! become ordered keys, [`composite`] how rows of several columns do and [`elements`] those of lists, [`precision`] where values are cut into bins,
-//! [`chunk`] sorts the rows of a row group, [`error`] says why a build fails and [`answer`] what a segment answers.
+//! [`chunk`] sorts the rows of a row group, [`error`] says why a build fails and [`segment_rows`] what a segment answers.
 //! [`bitmap`] is the kinds `bitmap` and `key`,
 //! and [`zones`] the kinds `bloom_tree` and `summary`.
 
@@ -23,7 +23,6 @@
 )]
 
 pub mod algebra;
-pub mod answer;
 pub mod bitmap;
 pub mod calendar;
 pub mod chunk;
@@ -36,6 +35,7 @@ pub mod precision;
 pub mod predicate;
 pub mod ranges;
 pub mod rows;
+pub mod segment_rows;
 pub mod values;
 pub mod zones;
 

@@ -120,7 +120,7 @@ pub struct Cutter {
 }
 
 /// What a key belongs to and how it stands to it; ascends with the keys.
-type Place = (i128, Ordering);
+type CutPosition = (i128, Ordering);
 
 impl Cutter {
     /// Cuts the values of a column.
@@ -167,7 +167,7 @@ impl Cutter {
         inside
     }
 
-    fn place(&self, key: u64) -> Place {
+    fn place(&self, key: u64) -> CutPosition {
         match (self.precision, &self.key_type) {
             (Precision::Digits(digits), KeyType::Float16) => {
                 let bits = u16::try_from(key).unwrap_or(u16::MAX);
@@ -217,7 +217,7 @@ fn units_in_day(key_type: &KeyType) -> i128 {
 }
 
 /// The number of at most `digits` significant digits that is nearest, the farther from zero of two.
-fn integer_place(value: i128, digits: u8) -> Place {
+fn integer_place(value: i128, digits: u8) -> CutPosition {
     let size = value.abs();
     let mut unit = 1i128;
     while size / unit >= 10i128.pow(digits.into()) {
@@ -228,7 +228,7 @@ fn integer_place(value: i128, digits: u8) -> Place {
 }
 
 /// `parse` gives the value of the column's type that a constant of these digits becomes.
-fn float_place(value: f64, digits: u8, parse: impl Fn(&str) -> Option<f64>) -> Place {
+fn float_place(value: f64, digits: u8, parse: impl Fn(&str) -> Option<f64>) -> CutPosition {
     // Formatting rounds the exact value.
     let text = format!("{value:.*e}", usize::from(digits.max(1) - 1));
     let near = parse(&text).unwrap_or(value);

@@ -194,15 +194,15 @@ impl KeyRanges {
 
     /// Begins to ask of ascending keys whether they are in the set.
     #[must_use]
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { ranges: &self.0, at: 0, numbers: self.0.first().and_then(numbers_of) }
+    pub fn cursor(&self) -> RangeCursor<'_> {
+        RangeCursor { ranges: &self.0, at: 0, numbers: self.0.first().and_then(numbers_of) }
     }
 
     /// The same of keys from `least` on.
     #[must_use]
-    pub fn cursor_from(&self, least: &Key) -> Cursor<'_> {
+    pub fn cursor_from(&self, least: &Key) -> RangeCursor<'_> {
         let at = self.0.partition_point(|range| range.ends_before(least));
-        Cursor { ranges: &self.0, at, numbers: self.0.get(at).and_then(numbers_of) }
+        RangeCursor { ranges: &self.0, at, numbers: self.0.get(at).and_then(numbers_of) }
     }
 
     /// Whether a key from `low` to `high` may be in the set.
@@ -285,14 +285,14 @@ impl KeyRanges {
 
 /// Asks of one key after the other, ascending, in the time of one pass over keys and ranges.
 #[derive(Clone, Debug)]
-pub struct Cursor<'a> {
+pub struct RangeCursor<'a> {
     ranges: &'a [KeyRange],
     at: usize,
     /// The least and the greatest number key of the range that it is at.
     numbers: Option<(u64, u64)>,
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> RangeCursor<'a> {
     /// The ranges that do not end before `key`, which is none of those before the last one.
     #[inline]
     pub fn seek(&mut self, key: &Key) -> &'a [KeyRange] {

@@ -35,11 +35,11 @@ const WORD_BITS: usize = u64::BITS as usize;
 #[derive(Clone, Debug)]
 pub struct RowSet {
     universe: u32,
-    form: Form,
+    form: RowSetForm,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+enum RowSetForm {
     Empty,
     Full,
     List(Arc<Vec<u32>>),
@@ -50,13 +50,13 @@ impl RowSet {
     /// No row of `universe` rows.
     #[must_use]
     pub fn empty(universe: u32) -> Self {
-        Self { universe, form: Form::Empty }
+        Self { universe, form: RowSetForm::Empty }
     }
 
     /// Every row of `universe` rows.
     #[must_use]
     pub fn full(universe: u32) -> Self {
-        let form = if universe == 0 { Form::Empty } else { Form::Full };
+        let form = if universe == 0 { RowSetForm::Empty } else { RowSetForm::Full };
         Self { universe, form }
     }
 
@@ -91,14 +91,14 @@ impl RowSet {
             return Self::full(universe);
         }
         if prefers_list(len as u64, universe) {
-            return Self { universe, form: Form::List(Arc::new(rows)) };
+            return Self { universe, form: RowSetForm::List(Arc::new(rows)) };
         }
         let mut words = vec![0u64; word_count(universe)];
         match (rows.first(), rows.last()) {
             (Some(&first), Some(&last)) if (last - first) as usize + 1 == len => set_range(&mut words, first..last + 1),
             _ => rows.iter().for_each(|&row| set_bit(&mut words, row)),
         }
-        Self { universe, form: Form::Bitmap { words: Arc::new(words), len: len as u32 } }
+        Self { universe, form: RowSetForm::Bitmap { words: Arc::new(words), len: len as u32 } }
     }
 
     /// Takes `ceil(universe / 64)` words whose bits beyond the universe are zero.
@@ -113,9 +113,9 @@ impl RowSet {
         if prefers_list(u64::from(len), universe) {
             let mut rows = Vec::with_capacity(len as usize);
             for_each_bit(&words, |row| rows.push(row));
-            return Self { universe, form: Form::List(Arc::new(rows)) };
+            return Self { universe, form: RowSetForm::List(Arc::new(rows)) };
         }
-        Self { universe, form: Form::Bitmap { words: Arc::new(words), len } }
+        Self { universe, form: RowSetForm::Bitmap { words: Arc::new(words), len } }
     }
 
     /// How many rows could be chosen.
@@ -128,17 +128,17 @@ impl RowSet {
     #[must_use]
     pub fn len(&self) -> u32 {
         match &self.form {
-            Form::Empty => 0,
-            Form::Full => self.universe,
-            Form::List(rows) => rows.len() as u32,
-            Form::Bitmap { len, .. } => *len,
+            RowSetForm::Empty => 0,
+            RowSetForm::Full => self.universe,
+            RowSetForm::List(rows) => rows.len() as u32,
+            RowSetForm::Bitmap { len, .. } => *len,
         }
     }
 
     /// No row is chosen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(self.form, Form::Empty)
+        matches!(self.form, RowSetForm::Empty)
     }
 
     /// Every row is chosen (also true of the empty universe).
@@ -151,10 +151,10 @@ impl RowSet {
     #[must_use]
     pub fn contains(&self, row: u32) -> bool {
         match &self.form {
-            Form::Empty => false,
-            Form::Full => row < self.universe,
-            Form::List(rows) => rows.binary_search(&row).is_ok(),
-            Form::Bitmap { words, .. } => get_bit(words, row),
+            RowSetForm::Empty => false,
+            RowSetForm::Full => row < self.universe,
+            RowSetForm::List(rows) => rows.binary_search(&row).is_ok(),
+            RowSetForm::Bitmap { words, .. } => get_bit(words, row),
         }
     }
 
@@ -165,15 +165,16 @@ impl RowSet {
     pub fn and(&self, other: &Self) -> Self {
         let universe = self.universe.min(other.universe);
         match (&self.form, &other.form) {
-            (Form::Empty, _) | (_, Form::Empty) => Self::empty(universe),
-            (Form::Full, _) => other.clone(),
-            (_, Form::Full) => self.clone(),
-            (Form::List(a), Form::List(b)) => Self::from_list(intersect_lists(a, b), universe),
-            (Form::List(list), Form::Bitmap { words, .. }) | (Form::Bitmap { words, .. }, Form::List(list)) => {
+            (RowSetForm::Empty, _) | (_, RowSetForm::Empty) => Self::empty(universe),
+            (RowSetForm::Full, _) => other.clone(),
+            (_, RowSetForm::Full) => self.clone(),
+            (RowSetForm::List(a), RowSetForm::List(b)) => Self::from_list(intersect_lists(a, b), universe),
+            (RowSetForm::List(list), RowSetForm::Bitmap { words, .. })
+            | (RowSetForm::Bitmap { words, .. }, RowSetForm::List(list)) => {
                 let rows = list.iter().copied().filter(|&row| get_bit(words, row)).collect();
                 Self::from_list(rows, universe)
             }
-            (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
+            (RowSetForm::Bitmap { words: a, .. }, RowSetForm::Bitmap { words: b, .. }) => {
                 Self::from_words(a.iter().zip(b.iter()).map(|(a, b)| a & b).collect(), universe)
             }
         }
@@ -183,17 +184,18 @@ impl RowSet {
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         match (&self.form, &other.form) {
-            (Form::Empty, _) | (_, Form::Full) => other.clone(),
-            (_, Form::Empty) | (Form::Full, _) => self.clone(),
-            (Form::List(a), Form::List(b)) => Self::from_list(merge_lists(a, b), self.universe),
-            (Form::List(list), Form::Bitmap { words, .. }) | (Form::Bitmap { words, .. }, Form::List(list)) => {
+            (RowSetForm::Empty, _) | (_, RowSetForm::Full) => other.clone(),
+            (_, RowSetForm::Empty) | (RowSetForm::Full, _) => self.clone(),
+            (RowSetForm::List(a), RowSetForm::List(b)) => Self::from_list(merge_lists(a, b), self.universe),
+            (RowSetForm::List(list), RowSetForm::Bitmap { words, .. })
+            | (RowSetForm::Bitmap { words, .. }, RowSetForm::List(list)) => {
                 let mut words = words.to_vec();
                 for &row in list.iter() {
                     set_bit(&mut words, row);
                 }
                 Self::from_words(words, self.universe)
             }
-            (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => {
+            (RowSetForm::Bitmap { words: a, .. }, RowSetForm::Bitmap { words: b, .. }) => {
                 Self::from_words(a.iter().zip(b.iter()).map(|(a, b)| a | b).collect(), self.universe)
             }
         }
@@ -203,20 +205,20 @@ impl RowSet {
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         match (&self.form, &other.form) {
-            (Form::Empty, _) | (_, Form::Full) => Self::empty(self.universe),
-            (_, Form::Empty) => self.clone(),
-            (Form::List(list), _) => {
+            (RowSetForm::Empty, _) | (_, RowSetForm::Full) => Self::empty(self.universe),
+            (_, RowSetForm::Empty) => self.clone(),
+            (RowSetForm::List(list), _) => {
                 let rows = list.iter().copied().filter(|&row| !other.contains(row)).collect();
                 Self::from_list(rows, self.universe)
             }
-            (Form::Full | Form::Bitmap { .. }, _) => {
+            (RowSetForm::Full | RowSetForm::Bitmap { .. }, _) => {
                 let mut words = self.to_words();
                 match &other.form {
-                    Form::List(list) => list.iter().for_each(|&row| clear_bit(&mut words, row)),
-                    Form::Bitmap { words: b, .. } => {
+                    RowSetForm::List(list) => list.iter().for_each(|&row| clear_bit(&mut words, row)),
+                    RowSetForm::Bitmap { words: b, .. } => {
                         words.iter_mut().zip(b.iter()).for_each(|(a, b)| *a &= !b);
                     }
-                    Form::Empty | Form::Full => {}
+                    RowSetForm::Empty | RowSetForm::Full => {}
                 }
                 Self::from_words(words, self.universe)
             }
@@ -247,15 +249,15 @@ impl RowSet {
             return self.clone();
         }
         match &self.form {
-            Form::Empty => Self::empty(universe),
-            Form::Full => Self::full(universe),
-            Form::List(rows) => {
+            RowSetForm::Empty => Self::empty(universe),
+            RowSetForm::Full => Self::full(universe),
+            RowSetForm::List(rows) => {
                 let from = rows.partition_point(|&row| row < start);
                 let to = rows.partition_point(|&row| row < end);
                 let cut = rows.get(from..to).unwrap_or_default();
                 Self::from_list(cut.iter().map(|&row| row - start).collect(), universe)
             }
-            Form::Bitmap { words, .. } => Self::from_words(cut_words(words, start, universe), universe),
+            RowSetForm::Bitmap { words, .. } => Self::from_words(cut_words(words, start, universe), universe),
         }
     }
 
@@ -265,12 +267,12 @@ impl RowSet {
         let end = end.min(self.universe);
         let start = start.min(end);
         match &self.form {
-            Form::Empty => 0,
-            Form::Full => end - start,
-            Form::List(rows) => {
+            RowSetForm::Empty => 0,
+            RowSetForm::Full => end - start,
+            RowSetForm::List(rows) => {
                 (rows.partition_point(|&row| row < end) - rows.partition_point(|&row| row < start)) as u32
             }
-            Form::Bitmap { words, .. } => count_bits(words, start..end),
+            RowSetForm::Bitmap { words, .. } => count_bits(words, start..end),
         }
     }
 
@@ -278,9 +280,9 @@ impl RowSet {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
-            Form::Empty | Form::Full => 0,
-            Form::List(rows) => rows.capacity() * size_of::<u32>(),
-            Form::Bitmap { words, .. } => words.capacity() * size_of::<u64>(),
+            RowSetForm::Empty | RowSetForm::Full => 0,
+            RowSetForm::List(rows) => rows.capacity() * size_of::<u32>(),
+            RowSetForm::Bitmap { words, .. } => words.capacity() * size_of::<u64>(),
         }
     }
 
@@ -298,8 +300,8 @@ impl RowSet {
     /// Hands on the chosen rows 64 at a time: the number of a word, ascending, and its rows as bits. Words without a row may be left out.
     pub fn for_each_word(&self, mut visit: impl FnMut(usize, u64)) {
         match &self.form {
-            Form::Empty => {}
-            Form::Full => {
+            RowSetForm::Empty => {}
+            RowSetForm::Full => {
                 let whole = self.universe as usize / WORD_BITS;
                 (0..whole).for_each(|word| visit(word, u64::MAX));
                 let rest = self.universe as usize % WORD_BITS;
@@ -307,8 +309,8 @@ impl RowSet {
                     visit(whole, (1 << rest) - 1);
                 }
             }
-            Form::Bitmap { words, .. } => words.iter().enumerate().for_each(|(word, bits)| visit(word, *bits)),
-            Form::List(rows) => {
+            RowSetForm::Bitmap { words, .. } => words.iter().enumerate().for_each(|(word, bits)| visit(word, *bits)),
+            RowSetForm::List(rows) => {
                 for rows in rows.chunk_by(|one, next| *one as usize / WORD_BITS == *next as usize / WORD_BITS) {
                     let bits = rows.iter().fold(0, |bits, row| bits | 1 << (*row as usize % WORD_BITS));
                     rows.first().into_iter().for_each(|row| visit(*row as usize / WORD_BITS, bits));
@@ -319,14 +321,14 @@ impl RowSet {
 
     fn to_words(&self) -> Vec<u64> {
         match &self.form {
-            Form::Bitmap { words, .. } => words.to_vec(),
-            Form::Empty => vec![0; word_count(self.universe)],
-            Form::Full => {
+            RowSetForm::Bitmap { words, .. } => words.to_vec(),
+            RowSetForm::Empty => vec![0; word_count(self.universe)],
+            RowSetForm::Full => {
                 let mut words = vec![u64::MAX; word_count(self.universe)];
                 trim(&mut words, self.universe);
                 words
             }
-            Form::List(rows) => {
+            RowSetForm::List(rows) => {
                 let mut words = vec![0; word_count(self.universe)];
                 rows.iter().for_each(|&row| set_bit(&mut words, row));
                 words
@@ -339,9 +341,9 @@ impl PartialEq for RowSet {
     fn eq(&self, other: &Self) -> bool {
         self.universe == other.universe
             && match (&self.form, &other.form) {
-                (Form::Empty, Form::Empty) | (Form::Full, Form::Full) => true,
-                (Form::List(a), Form::List(b)) => a == b,
-                (Form::Bitmap { words: a, .. }, Form::Bitmap { words: b, .. }) => a == b,
+                (RowSetForm::Empty, RowSetForm::Empty) | (RowSetForm::Full, RowSetForm::Full) => true,
+                (RowSetForm::List(a), RowSetForm::List(b)) => a == b,
+                (RowSetForm::Bitmap { words: a, .. }, RowSetForm::Bitmap { words: b, .. }) => a == b,
                 _ => false,
             }
     }
@@ -363,19 +365,19 @@ impl Iterator for Ranges<'_> {
 
     fn next(&mut self) -> Option<Range<u32>> {
         match &self.set.form {
-            Form::Empty => None,
-            Form::Full => {
+            RowSetForm::Empty => None,
+            RowSetForm::Full => {
                 let start = std::mem::replace(&mut self.next, self.set.universe);
                 (start < self.set.universe).then_some(start..self.set.universe)
             }
-            Form::List(rows) => {
+            RowSetForm::List(rows) => {
                 let rest = rows.get(self.index..)?;
                 let start = *rest.first()?;
                 let run = rest.iter().zip(start..).take_while(|(row, want)| *row == want).count();
                 self.index += run;
                 Some(start..start + run as u32)
             }
-            Form::Bitmap { words, .. } => {
+            RowSetForm::Bitmap { words, .. } => {
                 let start = find_bit(words, self.next, true)?;
                 let end = find_bit(words, start, false).unwrap_or(self.set.universe);
                 self.next = end;

@@ -11,7 +11,7 @@ use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, Field, Schema};
 use arrow::row::{RowConverter, SortField};
 use lakemark_format::column;
-use lakemark_table::{Bounds, BoundsRequest, Probe, TallyRequest, field_of};
+use lakemark_table::{GroupCountRequest, MinMax, MinMaxRequest, Probe, field_of};
 use serde::Deserialize;
 
 use crate::answer::Chosen;
@@ -93,7 +93,7 @@ impl<'a> Groups<'a> {
         let schema = pinned.snapshot.schema();
         let typed = |name: &String| -> Result<Option<DataType>> {
             let Some(field) = field_of(&schema, name) else { return Ok(None) };
-            let known = pinned.snapshot.can_tell(name) && !field.data_type().is_floating();
+            let known = pinned.snapshot.supports_index_only(name) && !field.data_type().is_floating();
             if known { spark_type(name, field.data_type()).map(Some) } else { Ok(None) }
         };
         let mut keys = Vec::new();
@@ -143,8 +143,8 @@ impl<'a> Groups<'a> {
                 of_column.clone().all(|measure| extremes(measure.function) || measure.function == Function::Count);
             if by_bounds {
                 let extremes = of_column.clone().any(|measure| extremes(measure.function));
-                let request = [BoundsRequest { column: column.clone(), extremes }];
-                let bounds = pinned.snapshot.bounds(&request, &probe.files).await?;
+                let request = [MinMaxRequest { column: column.clone(), extremes }];
+                let bounds = pinned.snapshot.min_max(&request, &probe.files).await?;
                 if bounds.answered.iter().all(|answered| *answered) {
                     self.add_bounds(column, &bounds)?;
                     continue;
@@ -197,8 +197,14 @@ impl<'a> Groups<'a> {
     async fn ask(&mut self, pinned: &Pinned, filter: &str, probe: &Probe, columns: &[String]) -> Result<bool> {
         let predicate = filter::parse(filter, &pinned.snapshot.schema())?;
         let summed = columns.iter().find(|column| self.is_summed(column)).map(String::as_str);
-        let request = TallyRequest { columns, predicate: &predicate, files: &probe.files, summed, few: false };
-        let tally = pinned.snapshot.tally(&request).await?;
+        let request = GroupCountRequest {
+            columns,
+            predicate: &predicate,
+            files: &probe.files,
+            sum_column: summed,
+            only_few_values: false,
+        };
+        let tally = pinned.snapshot.group_counts(&request).await?;
         let values: usize = tally.parts.iter().map(|part| part.rows.len()).sum();
         if values > MAX_VALUES || !tally.answered.iter().all(|answered| *answered) {
             return Ok(false);
@@ -239,7 +245,7 @@ impl<'a> Groups<'a> {
         Ok(true)
     }
 
-    fn add_bounds(&mut self, column: &String, bounds: &Bounds) -> Result<()> {
+    fn add_bounds(&mut self, column: &String, bounds: &MinMax) -> Result<()> {
         for part in bounds.columns.iter().flatten() {
             for (number, measure) in self.question.measures.iter().enumerate() {
                 if measure.column.as_ref() != Some(column) {
@@ -282,7 +288,7 @@ impl<'a> Groups<'a> {
         let mut keys: Vec<(&[u8], usize)> = self.places.iter().map(|(key, place)| (key.as_ref(), *place)).collect();
         keys.sort_unstable();
         let mut columns = self.keys.decode(keys.iter().map(|(key, _)| Some(*key)))?;
-        let names = self.question.groups.iter().map(|name| column::shown(name));
+        let names = self.question.groups.iter().map(|name| column::display(name));
         let mut fields: Vec<Field> =
             names.zip(&columns).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
         for (number, codec) in self.values.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What is known of a filter: rows of data files, and pending rows.
 
 use arrow::array::RecordBatch;
-use lakemark_table::{PendingFile, Probe};
+use lakemark_table::{BufferedRun, Probe};
 
 /// What is known of a filter.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Answer {
 impl Answer {
     /// The number of rows for which the filter is true, if that is certain.
     pub(crate) fn certain_rows(&self) -> Option<u64> {
-        Some(self.files.certain_rows()? + self.pending.certain_rows()?)
+        Some(self.files.exact_row_count()? + self.pending.certain_rows()?)
     }
 }
 
@@ -23,7 +23,7 @@ impl Answer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chosen {
     /// Rows of runs.
-    pub(crate) files: Vec<PendingFile>,
+    pub(crate) files: Vec<BufferedRun>,
     /// Rows in memory, with the columns of the table.
     pub(crate) batches: Vec<RecordBatch>,
     /// Whether the filter is true for each of them.

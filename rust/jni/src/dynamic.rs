@@ -6,7 +6,7 @@
 
 use arrow::datatypes::Schema;
 use lakemark_index::{Leaf, Predicate, Reason};
-use lakemark_table::{Columns, FileProbe, LeafReport, ProbeOptions, Reading, Snapshot};
+use lakemark_table::{ColumnReadCost, FileProbe, LeafReport, ProbeOptions, ReadCost, Snapshot};
 
 use crate::answer::{Answer, Chosen};
 use crate::error::Result;
@@ -30,17 +30,17 @@ pub(crate) async fn narrowed(
     schema: &Schema,
 ) -> Result<Answer> {
     let snapshot = &pinned.snapshot;
-    let output = schema.fields().iter().map(|field| Columns::of(field.data_type()));
-    let output = output.fold(Columns::default(), Columns::plus);
+    let output = schema.fields().iter().map(|field| ColumnReadCost::of(field.data_type()));
+    let output = output.fold(ColumnReadCost::default(), ColumnReadCost::plus);
     let count = keys.leaves().into_iter().map(key_count).sum::<usize>();
     let files = if !pinned.use_index || is_cheaper_read(snapshot, &planned.files.files, output, count) {
         let mut files = planned.files.clone();
         files.report.leaves.extend(keys.leaves().into_iter().map(left_out));
         files
     } else {
-        let reading = Some(Reading { output, filter: Columns::default(), limit: None, told: None, above: 0.0 });
+        let reading = Some(ReadCost { output, filter: ColumnReadCost::default(), limit: None, told: None, above: 0.0 });
         let options = ProbeOptions { reading, use_cache: count <= REMEMBERED_KEYS, ..ProbeOptions::default() };
-        snapshot.cut_down(&planned.files, &snapshot.probe(&keys, &options).await?)
+        snapshot.with_runtime_filter(&planned.files, &snapshot.probe(&keys, &options).await?)
     };
     let pending = Chosen::of(pinned, &Predicate::And(vec![filter, keys])).await?;
     Ok(Answer { files, pending })
@@ -51,7 +51,7 @@ fn key_count(leaf: &Leaf) -> usize {
 }
 
 /// Whether what is planned is read in less time than it takes to ask for so many keys.
-fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: Columns, keys: usize) -> bool {
+fn is_cheaper_read(snapshot: &Snapshot, planned: &[FileProbe], output: ColumnReadCost, keys: usize) -> bool {
     let mut cost = 0.0;
     for (file, found) in snapshot.files().iter().zip(planned) {
         let (rows, row_groups) = match (found, &file.row_groups) {

@@ -6,7 +6,7 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use arrow::error::ArrowError;
-use lakemark_table::{ErrorKind, Misfit, cast_exactly, conform, item_of};
+use lakemark_table::{ErrorKind, LossyCast, cast_exactly, conform, item_of};
 
 use crate::error::{NativeError, Result};
 
@@ -34,14 +34,14 @@ pub(crate) fn in_spark_type(values: &ArrayRef, field: &Field, exact: &[String], 
     conform(values, field.data_type()).map_err(|error| unreadable(field, place, &error))
 }
 
-fn cut(field: &Field, place: &str, misfit: &Misfit) -> NativeError {
+fn cut(field: &Field, place: &str, misfit: &LossyCast) -> NativeError {
     let (name, inside, value) = (field.name(), &misfit.inside, misfit.value.as_deref().unwrap_or("a value"));
     NativeError::new(
         ErrorKind::Unsupported,
         format!(
             "column '{name}{inside}' of {place} has {value}, which Spark would cut to {}; so that no digit is lost nothing was changed: make \
              the change in Python (Table.update, Table.delete) or with `lakemark sql`",
-            misfit.wanted
+            misfit.target
         ),
     )
 }

@@ -22,7 +22,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType, Schema, TimeUnit};
 use arrow::temporal_conversions::{date32_to_datetime, timestamp_us_to_datetime};
 use base64::Engine;
-use lakemark_format::column::shown;
+use lakemark_format::column::display;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test, Truth, encode_literals};
 use lakemark_table::field_of;
 use serde::Deserialize;
@@ -139,7 +139,7 @@ fn translate(node: Node, schema: &Schema) -> Predicate {
         Node::False => Predicate::Const(Truth::False),
         Node::Unknown { text } => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
         Node::IsNull { column } => {
-            let text = format!("{} IS NULL", shown(&column));
+            let text = format!("{} IS NULL", display(&column));
             match field_of(schema, &column) {
                 Some(_) => Predicate::Leaf(Leaf { column, test: Test::IsNull, text }),
                 None => Predicate::Unknown { reason: Reason::ExpressionNotSupported, text },
@@ -160,9 +160,9 @@ fn in_list(schema: &Schema, column: String, mut values: Vec<Literal>) -> Predica
     let listed = values.len();
     let text = if listed <= NAMED_VALUES {
         let named: Vec<String> = values.iter().map(Literal::to_string).collect();
-        format!("{} IN ({})", shown(&column), named.join(", "))
+        format!("{} IN ({})", display(&column), named.join(", "))
     } else {
-        format!("{} IN ({listed} values)", shown(&column))
+        format!("{} IN ({listed} values)", display(&column))
     };
     values.retain(|value| !matches!(value, Literal::Null(_)));
     let has_null = values.len() < listed;
@@ -186,7 +186,7 @@ fn compare(
     value: &Literal,
     ranges: impl Fn(lakemark_format::key::Key) -> KeyRanges,
 ) -> Predicate {
-    let text = format!("{} {sign} {value}", shown(&column));
+    let text = format!("{} {sign} {value}", display(&column));
     if matches!(value, Literal::Null(_)) {
         return Predicate::Const(Truth::Null);
     }
@@ -201,7 +201,7 @@ fn compare(
 }
 
 fn starts_with(schema: &Schema, column: String, value: &Literal) -> Predicate {
-    let text = format!("startswith({}, {value})", shown(&column));
+    let text = format!("startswith({}, {value})", display(&column));
     let strings = field_of(schema, &column).is_some_and(|field| is_string(field.data_type()));
     match value {
         Literal::String(prefix) if strings => {

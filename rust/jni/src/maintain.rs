@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakemark_table::{
-    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, Pending, StagedRows, Table, Transaction,
+    BuildOptions, ErrorKind, IndexInfo, IndexSpec, MigrateOptions, RepairAction, StagedRows, Table, Transaction,
     VacuumOptions, WriteOptions,
 };
 use serde::{Deserialize, Serialize};
@@ -158,8 +158,8 @@ pub(crate) async fn answer(table: &Arc<Table>, request: Request) -> Result<Value
         Request::Publish => serde_json::to_value(table.publish().await?)?,
         Request::Repair { pending } => {
             let choice = match pending.as_str() {
-                "keep" => Pending::Keep,
-                "discard" => Pending::Discard,
+                "keep" => RepairAction::Keep,
+                "discard" => RepairAction::Discard,
                 _ => return Err(repair_choice(&pending)),
             };
             json!({ "repaired": table.repair(choice).await? })

@@ -221,7 +221,7 @@ pub(crate) fn flattened(rows: &RecordBatch, names: &BTreeSet<&String>) -> Result
     let (mut fields, mut columns) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
     for name in names {
         let Some(values) = values_of(rows, name)? else {
-            let name = column::shown(name);
+            let name = column::display(name);
             return Err(NativeError::internal(format!("pending rows have no column '{name}'")));
         };
         fields.push(Field::new(name.as_str(), values.data_type().clone(), true));

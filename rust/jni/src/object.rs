@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lakemark_table::{amended, guarded_wait, of_listed};
+use lakemark_table::{amended_footer, guarded_wait, of_listed};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -58,7 +58,7 @@ impl AsyncFileReader for DataObject {
             let size = self.size;
             let reader =
                 ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
-            amended(guarded_wait(reader.load_and_finish(self, size)).await??, &[]).map(Arc::new)
+            amended_footer(guarded_wait(reader.load_and_finish(self, size)).await??, &[]).map(Arc::new)
         }
         .boxed()
     }

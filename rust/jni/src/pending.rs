@@ -12,7 +12,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{concat_batches, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use lakemark_index::{Candidates, Predicate, RowSet, Truth};
-use lakemark_table::PendingFile;
+use lakemark_table::BufferedRun;
 
 use crate::answer::Chosen;
 use crate::error::{NativeError, Result};
@@ -30,16 +30,18 @@ const ASKED_ROWS: u64 = 1 << 18;
 impl Chosen {
     /// The pending rows that a filter chooses.
     pub(crate) async fn of(pinned: &Pinned, predicate: &Predicate) -> Result<Self> {
-        let Some(pending) = pinned.snapshot.pending() else { return Ok(Self { is_certain: true, ..Self::default() }) };
+        let Some(pending) = pinned.snapshot.buffered_rows() else {
+            return Ok(Self { is_certain: true, ..Self::default() });
+        };
         if *predicate == Predicate::Const(Truth::True) || !pinned.use_index {
             let is_certain = *predicate == Predicate::Const(Truth::True);
             return Ok(Self { files: pending.files.clone(), batches: pending.batches.clone(), is_certain });
         }
-        let pending = pending.narrowed(predicate);
+        let pending = pending.pruned(predicate);
         let mut chosen = Self { is_certain: true, ..Self::default() };
         for batch in &pending.batches {
             let candidates = Candidates::among(predicate, &flattened(batch, &columns_of(predicate))?);
-            chosen.is_certain &= candidates.uncertain_true().is_empty();
+            chosen.is_certain &= candidates.recheck_true().is_empty();
             if !candidates.t().is_empty() {
                 let rows = UInt32Array::from_iter_values(candidates.t().iter());
                 chosen.batches.push(take_record_batch(batch, &rows)?);
@@ -104,18 +106,18 @@ impl Chosen {
     }
 }
 
-fn rows_of_files(files: &[PendingFile]) -> u64 {
+fn rows_of_files(files: &[BufferedRun]) -> u64 {
     files.iter().map(|file| u64::from(file.rows.len())).sum()
 }
 
 /// The rows of a run that a filter chooses or may choose, and whether it is certain of each.
-async fn ask(pinned: &Pinned, file: &PendingFile, predicate: &Predicate) -> Result<(RowSet, bool)> {
+async fn ask(pinned: &Pinned, file: &BufferedRun, predicate: &Predicate) -> Result<(RowSet, bool)> {
     let columns = columns_of(predicate);
     let mut reader = open(pinned, file, &columns).await?;
     let (mut positions, mut found, mut is_certain) = (file.rows.iter(), Vec::new(), true);
     while let Some(batch) = reader.next().await? {
         let candidates = Candidates::among(predicate, &flattened(&batch, &columns)?);
-        is_certain &= candidates.uncertain_true().is_empty();
+        is_certain &= candidates.recheck_true().is_empty();
         let here: Vec<u32> = positions.by_ref().take(batch.num_rows()).collect();
         found.extend(candidates.t().iter().filter_map(|row| here.get(row as usize).copied()));
     }
@@ -127,7 +129,7 @@ fn columns_of(predicate: &Predicate) -> BTreeSet<&String> {
 }
 
 /// Reads the columns of a run's rows that these columns and fields are in, with the table's types.
-async fn open(pinned: &Pinned, file: &PendingFile, columns: &BTreeSet<&String>) -> Result<PieceReader> {
+async fn open(pinned: &Pinned, file: &BufferedRun, columns: &BTreeSet<&String>) -> Result<PieceReader> {
     let (table, roots) = (pinned.snapshot.schema(), roots(columns));
     let wanted = table.fields().iter().filter(|field| roots.contains(field.name().as_str()));
     let schema = Schema::new(wanted.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>());

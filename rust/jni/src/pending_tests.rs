@@ -402,7 +402,7 @@ fn a_plan_stays_right_while_runs_are_written_merged_and_migrated() {
 /// Rows of a snapshot, by its files and what is pending.
 async fn rows_in(table: &Table) -> u64 {
     let snapshot = table.snapshot().await.expect("a snapshot");
-    200 - snapshot.hidden_rows() + snapshot.pending().map_or(0, |pending| pending.row_count())
+    200 - snapshot.deleted_rows() + snapshot.buffered_rows().map_or(0, |pending| pending.row_count())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Schema};
 use lakemark_index::{Predicate, Truth};
-use lakemark_table::{DataFile, FileProbe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopRequest, field_of};
+use lakemark_table::{DataFile, FileProbe, ProbeOptions, ProbeReport, RowSet, Snapshot, TopKRequest, field_of};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{Answer, Chosen};
@@ -63,12 +63,12 @@ struct Top {
 
 impl Top {
     /// The same for the indexes, if the order of a column's values is the one that Spark sees.
-    fn request(self, schema: &Schema) -> Option<TopRequest> {
+    fn request(self, schema: &Schema) -> Option<TopKRequest> {
         let field = field_of(schema, &self.column)?;
         // Spark sees these cut to microseconds and to days, so that values that differ may be equal to it.
         let is_cut = may_be_cut(field.data_type());
         let Self { column, descending, nulls_first, rows } = self;
-        (!is_cut).then_some(TopRequest { column, descending, nulls_first, rows })
+        (!is_cut).then_some(TopKRequest { column, descending, nulls_first, rows })
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) async fn probe(pinned: &Pinned, filter: &str) -> Result<Arc<Answer>> 
     let options = ProbeOptions { use_index: pinned.use_index, ..ProbeOptions::default() };
     let mut files = pinned.snapshot.probe(&predicate, &options).await?;
     // They are asked here.
-    files.pending = None;
+    files.buffered = None;
     let answer = Arc::new(Answer { files, pending: Chosen::of(pinned, &predicate).await? });
     let mut slot = pinned.probed.lock().unwrap_or_else(PoisonError::into_inner);
     *slot = Some((filter.to_owned(), Arc::clone(&answer)));
@@ -135,8 +135,8 @@ pub(crate) async fn count(pinned: &Pinned, filter: &str) -> Result<Option<u64>> 
     let options = ProbeOptions { use_index: pinned.use_index, count_only: true, ..ProbeOptions::default() };
     let probe = pinned.snapshot.probe(&predicate, &options).await?;
     // Without a filter pending rows need not be looked at to be counted.
-    let pending = probe.pending_rows();
-    Ok(probe.certain_rows_of_files().map(|rows| rows + pending))
+    let pending = probe.buffered_row_count();
+    Ok(probe.exact_rows_of_files().map(|rows| rows + pending))
 }
 
 /// Cuts the rows for which a filter is or may be true into splits.
@@ -151,7 +151,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
         answer = Arc::new(dynamic::narrowed(pinned, &answer, filter, keys, &schema).await?);
     }
     if let Some(request) = wanted.top.filter(|_| pinned.use_index).and_then(|top| top.request(&snapshot.schema()))
-        && let Some(files) = snapshot.cut_to_first(&answer.files, &request, &ProbeOptions::default()).await?
+        && let Some(files) = snapshot.top_k(&answer.files, &request, &ProbeOptions::default()).await?
     {
         answer = Arc::new(Answer { files, pending: answer.pending.clone() });
     }
@@ -177,7 +177,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
             .columns
             .into_iter()
             .map(|column| column.name)
-            .filter(|name| pinned.use_index && snapshot.is_marked(name))
+            .filter(|name| pinned.use_index && snapshot.is_prunable(name))
             .collect(),
         report: answer.files.report.clone(),
         report_text: answer.files.report.to_string(),

@@ -27,7 +27,7 @@ pub(crate) fn remember_stores(location: &str, store: Option<&str>, snapshot: &Sn
 }
 
 fn keep(key: (String, Option<String>), snapshot: &Snapshot) -> Stores {
-    let stores = Stores { data: snapshot.object_store(), runs: snapshot.pending_store() };
+    let stores = Stores { data: snapshot.object_store(), runs: snapshot.run_store() };
     known().insert(key, stores.clone());
     stores
 }

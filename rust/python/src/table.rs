@@ -9,7 +9,7 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Pending, Progress, TableOptions, Transaction,
+    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, TableOptions, Transaction,
     VacuumOptions,
 };
 use pyo3::prelude::*;
@@ -176,7 +176,7 @@ impl Table {
     /// Keeps or discards what a store has pending that does not belong to the table; whether there was something.
     fn repair(&self, py: Python<'_>, keep: bool) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        let pending = if keep { Pending::Keep } else { Pending::Discard };
+        let pending = if keep { RepairAction::Keep } else { RepairAction::Discard };
         let repaired = move || async move { table.repair(pending).await };
         wait_finished(py, repaired, |_| "it was decided all the same".to_owned())
     }
@@ -365,8 +365,8 @@ fn describe(snapshot: &lakemark_table::Snapshot, indexes: &[IndexInfo]) -> serde
         "files": files.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "bytes": files.iter().map(|file| file.meta.size).sum::<u64>(),
         "rows": rows.sum::<Option<u64>>(),
-        "rows_hidden": snapshot.hidden_rows(),
-        "rows_pending": snapshot.pending().map_or(0, |pending| pending.row_count()),
+        "rows_hidden": snapshot.deleted_rows(),
+        "rows_pending": snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
         "key": snapshot.key_columns(),
         "sequence": snapshot.sequence(),
         "partition_columns": snapshot.partition_columns().iter().map(|field| field.name()).collect::<Vec<_>>(),

@@ -7,5 +7,5 @@
 pub mod advise;
 pub(crate) mod build;
 pub(crate) mod compact;
-pub(crate) mod declare;
+pub(crate) mod create_index;
 pub(crate) mod verify;

@@ -51,31 +51,31 @@ mod vacuum;
 mod values;
 
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
-pub use files::names::ColumnNames;
-pub use files::trust::{Caught, amended};
+pub use files::column_mapping::ColumnMapping;
+pub use files::trust::{FalseStatistics, amended_footer};
 pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask};
 pub use lakemark_format::Operation;
 pub use lakemark_index::{Predicate, Reason, RowSet};
 pub use options::{
-    BuildOptions, CancelFlag, Columns, IndexSpec, MigrateOptions, ProbeOptions, Progress, Reading, TableOptions,
-    Telling, VacuumOptions,
+    BuildOptions, CancelFlag, ColumnReadCost, IndexOnlyCost, IndexSpec, MigrateOptions, ProbeOptions, Progress,
+    ReadCost, TableOptions, VacuumOptions,
 };
-pub use probe::{Bounds, BoundsRequest, ColumnBounds, Tally, TallyPart, TallyRequest, TopRequest};
+pub use probe::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, TopKRequest, ValueCounts};
 pub use report::{
     BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
     ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
 };
-pub use snapshot::{DataFile, FileProbe, PendingFile, PendingRows, Probe, Snapshot};
+pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};
 #[cfg(feature = "failpoints")]
 pub use storage::disk::{faults, gate};
 pub use storage::file_time::is_young;
 pub use storage::local::of_listed;
 pub use storage::location::{StoreLayer, TableFormat};
-pub use store::kind::Kind;
+pub use store::kind::IndexKind;
 pub use table::Table;
-pub use updates::{Change, Parameters, Pending, StagedRows, Staging, Transaction, WriteOptions, Written};
+pub use updates::{Change, Parameters, RepairAction, StagedRows, Staging, Transaction, WriteOptions, Written};
 pub use values::conform::{conform, item_of, unknown_field};
-pub use values::exact::{Misfit, cast_exactly, cast_rounded};
+pub use values::exact::{LossyCast, cast_exactly, cast_rounded};
 pub use values::fields::{field_of, null_within};

@@ -131,42 +131,42 @@ pub struct ProbeOptions {
     pub use_cache: bool,
     /// What the caller is going to do with the rows. If it is told, conditions whose search costs more than it saves are
     /// left out, with the reason `scan_is_cheaper`.
-    pub reading: Option<Reading>,
+    pub reading: Option<ReadCost>,
     /// Whether rows that are deleted at the pinned version are found as well: what a key hits in a file must not hang on the version.
     pub physical_rows: bool,
 }
 
 /// What reading a row costs the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reading {
+pub struct ReadCost {
     /// The columns that are wanted.
-    pub output: Columns,
+    pub output: ColumnReadCost,
     /// The columns that only the filter needs, of rows that it must test.
-    pub filter: Columns,
+    pub filter: ColumnReadCost,
     /// Reading ends after so many rows.
     pub limit: Option<f64>,
     /// What indexes would tell in place of reading, if they decide for every row whether it is wanted.
-    pub told: Option<Telling>,
+    pub told: Option<IndexOnlyCost>,
     /// Nanoseconds of one core that the next operator takes for each row that is handed on.
     pub above: f64,
 }
 
 /// Columns that are read together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Columns {
+pub struct ColumnReadCost {
     /// How many there are in the files: a struct has one for each of its fields.
     pub count: f64,
     /// Nanoseconds of one core to decode a value of each.
     pub decode: f64,
 }
 
-impl Reading {
+impl ReadCost {
     /// A reader that ends at a limit hands on batches of at least so many rows that were found: smaller ones cost more to hand on than to
     /// decode.
     pub const LEAST_BATCH_ROWS: usize = 64;
 }
 
-impl Columns {
+impl ColumnReadCost {
     /// What a column of this type is in a file.
     #[must_use]
     pub fn of(data_type: &DataType) -> Self {
@@ -213,7 +213,7 @@ impl Default for ProbeOptions {
 
 /// Values that indexes would tell in place of reading them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Telling {
+pub struct IndexOnlyCost {
     /// Nanoseconds that it takes, all cores at work.
     pub nanoseconds: f64,
     /// The part of all rows that has to be wanted at least: with fewer, rows are as quickly read as values told.
@@ -224,7 +224,7 @@ pub struct Telling {
     pub index_bytes: u64,
 }
 
-impl Telling {
+impl IndexOnlyCost {
     /// Both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

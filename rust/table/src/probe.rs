@@ -13,20 +13,20 @@
 mod alone;
 mod answers;
 mod bounds;
-mod choice;
-mod compose;
-mod count;
-mod cut;
+mod composite;
+mod conjunct_order;
+mod cost;
+mod directory_count;
 mod distinct;
-mod narrow;
 mod pairs;
 mod parts;
+mod recheck;
 mod sources;
-mod stages;
 mod sums;
 mod tally;
 mod telling;
-mod top;
+mod top_k;
+mod zones_first;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
@@ -43,11 +43,11 @@ use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
 use crate::store::recorded::Recorded;
 use crate::store::segments::ReadCounter;
 
-pub(crate) use answers::{Answer, Answers};
-pub use bounds::{Bounds, BoundsRequest, ColumnBounds};
-use choice::Choice;
-pub use tally::{Tally, TallyPart, TallyRequest};
-pub use top::TopRequest;
+pub(crate) use answers::{FileCandidates, LeafCandidates};
+pub use bounds::{ColumnMinMax, MinMax, MinMaxRequest};
+use cost::SearchPlan;
+pub use tally::{GroupCountRequest, GroupCounts, ValueCounts};
+pub use top_k::TopKRequest;
 
 /// Files of the algebra that one task takes.
 const FILES_PER_TASK: usize = 64;
@@ -68,27 +68,28 @@ impl Snapshot {
 pub(crate) async fn probe(snapshot: &Snapshot, predicate: &Predicate, options: &ProbeOptions) -> Result<Probe> {
     let started = Instant::now();
     if !options.use_index {
-        return Ok(disabled(snapshot, &snapshot.composed(predicate), started));
+        return Ok(disabled(snapshot, &snapshot.with_composites(predicate), started));
     }
-    let pending = snapshot.pending().map(|pending| pending.narrowed(predicate));
-    let predicate = snapshot.composed(predicate);
+    let pending = snapshot.buffered_rows().map(|pending| pending.pruned(predicate));
+    let predicate = snapshot.with_composites(predicate);
     let counter = Arc::new(ReadCounter::default());
     let mut counted = vec![None; snapshot.files().len()];
     if options.count_only {
-        count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
+        directory_count::from_directories(snapshot, &predicate, &counter, &mut counted).await;
     }
     let choice = match &options.reading {
-        Some(reading) if !options.count_only => choice::choose(snapshot, &predicate, reading, &counter).await,
-        _ => Choice::default(),
+        Some(reading) if !options.count_only => cost::choose(snapshot, &predicate, reading, &counter).await,
+        _ => SearchPlan::default(),
     };
-    let answers = Answers::gather(snapshot, &predicate, &counted, &choice, (&counter, options.use_cache)).await?;
+    let answers =
+        LeafCandidates::gather(snapshot, &predicate, &counted, &choice, (&counter, options.use_cache)).await?;
     let row_groups = row_groups(snapshot, &answers);
     let files = combine(snapshot, &predicate, &answers, &row_groups, &counted, options).await?;
     let mut report = summarize(snapshot, &predicate, &answers, &files, &row_groups, &counted);
     (report.index_reads, report.index_bytes) = counter.totals();
     report.seconds = started.elapsed().as_secs_f64();
-    let left_out = choice.left_out.contains(&true);
-    Ok(Probe { files, pending, left_out, share_left: choice.share_left, report })
+    let left_out = choice.skipped.contains(&true);
+    Ok(Probe { files, buffered: pending, searches_skipped: left_out, skipped_selectivity: choice.share_left, report })
 }
 
 fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Probe {
@@ -104,20 +105,20 @@ fn disabled(snapshot: &Snapshot, predicate: &Predicate, started: Instant) -> Pro
     let seconds = started.elapsed().as_secs_f64();
     Probe {
         files,
-        pending: snapshot.pending().cloned(),
-        left_out: false,
-        share_left: None,
+        buffered: snapshot.buffered_rows().cloned(),
+        searches_skipped: false,
+        skipped_selectivity: None,
         report: ProbeReport { leaves, files_total: total, files_unknown: total, seconds, ..ProbeReport::default() },
     }
 }
 
 /// A condition of a predicate: a leaf, or what could not be translated.
-enum Condition<'a> {
+enum ProbeCondition<'a> {
     Leaf(&'a Leaf),
     Unknown(Reason, &'a str),
 }
 
-impl Condition<'_> {
+impl ProbeCondition<'_> {
     fn reason(&self) -> Option<Reason> {
         match self {
             Self::Leaf(_) => None,
@@ -127,7 +128,7 @@ impl Condition<'_> {
 
     fn report(&self, snapshot: &Snapshot) -> LeafReport {
         let (text, column) = match self {
-            Self::Leaf(leaf) => (leaf.text.clone(), Some(snapshot.shown_text(&leaf.column))),
+            Self::Leaf(leaf) => (leaf.text.clone(), Some(snapshot.display_name(&leaf.column))),
             Self::Unknown(_, text) => ((*text).to_owned(), None),
         };
         LeafReport { text, column, index: None, encoding: None, choice: None, reason: self.reason(), rows: None }
@@ -135,11 +136,11 @@ impl Condition<'_> {
 }
 
 /// Visits leaves and untranslated conditions in the order of the text, which is that of [`Predicate::leaves`].
-fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(Condition<'a>)) {
+fn for_each_condition<'a>(predicate: &'a Predicate, visit: &mut impl FnMut(ProbeCondition<'a>)) {
     match predicate {
         Predicate::Const(_) => {}
-        Predicate::Leaf(leaf) => visit(Condition::Leaf(leaf)),
-        Predicate::Unknown { reason, text } => visit(Condition::Unknown(*reason, text)),
+        Predicate::Leaf(leaf) => visit(ProbeCondition::Leaf(leaf)),
+        Predicate::Unknown { reason, text } => visit(ProbeCondition::Unknown(*reason, text)),
         Predicate::Not(inner) => for_each_condition(inner, visit),
         Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| for_each_condition(part, visit)),
     }
@@ -151,7 +152,7 @@ fn index_of<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a ManifestIndex>
 }
 
 /// Row groups of every file that are known, from the listing's match or from segments whose fingerprints proved the file.
-fn row_groups<'a>(snapshot: &'a Snapshot, answers: &'a Answers) -> Vec<Option<&'a [u32]>> {
+fn row_groups<'a>(snapshot: &'a Snapshot, answers: &'a LeafCandidates) -> Vec<Option<&'a [u32]>> {
     let known =
         |(file, data_file): (usize, &'a DataFile)| data_file.row_groups.as_deref().or_else(|| answers.row_groups(file));
     snapshot.files().iter().enumerate().map(known).collect()
@@ -160,12 +161,12 @@ fn row_groups<'a>(snapshot: &'a Snapshot, answers: &'a Answers) -> Vec<Option<&'
 async fn combine(
     snapshot: &Snapshot,
     predicate: &Predicate,
-    answers: &Answers,
+    answers: &LeafCandidates,
     row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
     options: &ProbeOptions,
 ) -> Result<Vec<FileProbe>> {
-    let work = |file: usize| Work {
+    let work = |file: usize| FileAlgebra {
         row_groups: row_groups.get(file).copied().flatten().map(<[u32]>::to_vec),
         deleted: snapshot.files().get(file).filter(|_| !options.physical_rows).and_then(|file| file.deleted.clone()),
         answers: answers.of_file(file),
@@ -184,7 +185,7 @@ async fn combine(
         let predicate = Arc::new(predicate.clone());
         let per_task = FILES_PER_TASK.min(asked.len().div_ceil(*CORES)).max(1);
         for files in asked.chunks(per_task) {
-            let batch: Vec<(usize, Work)> = files.iter().map(|file| (*file, work(*file))).collect();
+            let batch: Vec<(usize, FileAlgebra)> = files.iter().map(|file| (*file, work(*file))).collect();
             let predicate = Arc::clone(&predicate);
             tasks.spawn_blocking(move || -> Vec<(usize, FileProbe)> {
                 batch.into_iter().map(|(file, work)| (file, work.run(&predicate, count_only))).collect()
@@ -201,7 +202,7 @@ async fn combine(
 /// The files of which no row is chosen, by what is known of them as a whole, and those whose rows the algebra is about.
 fn ruled_out(
     predicate: &Predicate,
-    answers: &Answers,
+    answers: &LeafCandidates,
     row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
     count_only: bool,
@@ -229,14 +230,14 @@ fn rows_of(row_groups: &[u32]) -> u32 {
 }
 
 /// The algebra of one file.
-struct Work {
+struct FileAlgebra {
     row_groups: Option<Vec<u32>>,
     deleted: Option<Arc<RowSet>>,
-    answers: Vec<Answer>,
+    answers: Vec<FileCandidates>,
     counted: Option<u64>,
 }
 
-impl Work {
+impl FileAlgebra {
     fn run(self, predicate: &Predicate, count_only: bool) -> FileProbe {
         if let Some(rows) = self.counted {
             return FileProbe::Counted { rows };
@@ -257,7 +258,7 @@ impl Work {
         } else {
             Candidates::of(predicate, rows, &mut leaf)
         };
-        let (mut certain, mut uncertain) = (candidates.certain_true(), candidates.uncertain_true());
+        let (mut certain, mut uncertain) = (candidates.exact_true(), candidates.recheck_true());
         let Some(row_groups) = self.row_groups else {
             if certain.is_empty() && uncertain.is_empty() {
                 let none = RowSet::empty(0);
@@ -286,7 +287,7 @@ impl Work {
 fn summarize(
     snapshot: &Snapshot,
     predicate: &Predicate,
-    answers: &Answers,
+    answers: &LeafCandidates,
     files: &[FileProbe],
     row_groups: &[Option<&[u32]>],
     counted: &[Option<u64>],
@@ -295,7 +296,7 @@ fn summarize(
     let mut place = 0;
     for_each_condition(predicate, &mut |condition| {
         let mut report = condition.report(snapshot);
-        if let Condition::Leaf(_) = condition {
+        if let ProbeCondition::Leaf(_) = condition {
             answers.fill(place, &mut report);
             if let Some(index) = report.index.as_ref().and_then(|index| index_of(snapshot, index)) {
                 report.encoding = Some(index.encoding.clone());

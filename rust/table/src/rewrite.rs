@@ -5,16 +5,16 @@
 //! partition, go to new files, sorted by key. Row groups of which no row changes are copied as bytes. [`delta`] publishes the result by one commit of the log; [`folder`]
 //! leaves that to whoever writes the manifest.
 
-mod bare;
 mod copy;
 pub(crate) mod delta;
+mod emptied_files;
 mod encode;
 mod file;
 pub(crate) mod folder;
 mod log;
 mod output;
-mod part;
 mod reader;
+mod row_block;
 mod rows;
 mod stats;
 #[cfg(test)]
@@ -35,18 +35,18 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Error, Result};
 use crate::options::Progress;
-use crate::rewrite::bare::bare_files;
+use crate::rewrite::emptied_files::emptied_files;
 use crate::rewrite::encode::{RowGroup, encode_new, rewrite};
 use crate::rewrite::file::OldFile;
 use crate::rewrite::rows::NewRows;
 use crate::rewrite::writer::{
-    FileWriter, NewFile, ROW_GROUP_BYTES, ROW_GROUP_ROWS, Target, new_properties, properties_like,
+    FileTarget, FileWriter, ROW_GROUP_BYTES, ROW_GROUP_ROWS, WrittenFile, new_properties, properties_like,
 };
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk::on_a_thread;
 use crate::store::locks::FileLock;
 
-pub(crate) use crate::rewrite::part::Part;
+pub(crate) use crate::rewrite::row_block::RowBlock;
 
 /// New rows that are looked at to tell how large they are.
 const SAMPLE_ROWS: usize = 1024;
@@ -54,16 +54,16 @@ const SAMPLE_ROWS: usize = 1024;
 /// What is folded into the data files of a snapshot. That is one without pending updates laid over it: what its files
 /// have deleted are their deletion vectors and nothing else, since all of that is left out of files that are written
 /// anew.
-pub(crate) struct Fold<'a> {
+pub(crate) struct RewriteInput<'a> {
     /// For each file of the snapshot the rows that the new rows replace or that were deleted; a file without any stays
     /// as it is.
     pub shadow: &'a [Option<Arc<RowSet>>],
     /// The new rows in the table's schema, in any order. Their keys are unique.
-    pub rows: &'a [Arc<dyn Part>],
+    pub rows: &'a [Arc<dyn RowBlock>],
     /// The columns of the key, by the names that they show.
     pub key: &'a [String],
     /// The keys of what is folded, to be looked for in files that others add; without them any file of others is a conflict.
-    pub keys: Option<&'a dyn FoldedKeys>,
+    pub keys: Option<&'a dyn RewrittenKeys>,
     /// Who is told how far it is.
     pub progress: Option<Arc<dyn Progress>>,
     /// What is held until a commit that was begun is made or not, also if the caller goes away.
@@ -71,16 +71,16 @@ pub(crate) struct Fold<'a> {
 }
 
 /// The keys of what is folded.
-pub(crate) trait FoldedKeys: Send + Sync {
+pub(crate) trait RewrittenKeys: Send + Sync {
     /// Whether a file that others added has one of them.
     fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>>;
 }
 
 /// What folding wrote.
 #[derive(Debug, Default)]
-pub(crate) struct Folded {
+pub(crate) struct RewriteOutput {
     /// The new files.
-    pub files: Vec<NewFile>,
+    pub files: Vec<WrittenFile>,
     /// The files of the snapshot that they replace, by number. Nothing may be left of one.
     pub replaced: Vec<usize>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Folded {
 ///
 /// Row groups are made on all cores, each in memory, and get into the files in their order: as many are in memory as there are
 /// cores, and a few bytes of each new row.
-async fn fold_rows(snapshot: &Snapshot, fold: &Fold<'_>, target: &Target<'_>) -> Result<Folded> {
+async fn rewrite_files(snapshot: &Snapshot, fold: &RewriteInput<'_>, target: &FileTarget<'_>) -> Result<RewriteOutput> {
     if fold.shadow.len() != snapshot.files().len() {
         return Err(Error::internal("the shadow to fold is that of another snapshot"));
     }
@@ -100,9 +100,9 @@ async fn fold_rows(snapshot: &Snapshot, fold: &Fold<'_>, target: &Target<'_>) ->
     }
     let rows = NewRows::new(snapshot, fold, &target.schema).await?;
     let cores = std::thread::available_parallelism().map_or(2, Into::into);
-    let (progress, making, file, folded) = (fold.progress.clone(), VecDeque::new(), None, Folded::default());
+    let (progress, making, file, folded) = (fold.progress.clone(), VecDeque::new(), None, RewriteOutput::default());
     let syncing = Vec::new();
-    let mut folding = Folding { snapshot, target, rows, progress, cores, making, file, begun: 0, folded, syncing };
+    let mut folding = RewriteJob { snapshot, target, rows, progress, cores, making, file, begun: 0, folded, syncing };
     match folding.run(fold).await {
         Ok(()) => Ok(folding.folded),
         Err(error) => {
@@ -113,37 +113,37 @@ async fn fold_rows(snapshot: &Snapshot, fold: &Fold<'_>, target: &Target<'_>) ->
     }
 }
 
-struct Folding<'a> {
+struct RewriteJob<'a> {
     snapshot: &'a Snapshot,
-    target: &'a Target<'a>,
+    target: &'a FileTarget<'a>,
     rows: NewRows,
     progress: Option<Arc<dyn Progress>>,
     cores: usize,
     /// Row groups that are being made, in the order in which files get them.
-    making: VecDeque<Making>,
+    making: VecDeque<EncodingRowGroup>,
     /// The file that gets row groups now.
     file: Option<FileWriter>,
     /// Files that were begun.
     begun: usize,
-    folded: Folded,
+    folded: RewriteOutput,
     /// Files that are being synced.
     syncing: Vec<JoinHandle<std::io::Result<()>>>,
 }
 
 /// A row group that is being made.
-struct Making {
+struct EncodingRowGroup {
     row_group: JoinHandle<Result<RowGroup>>,
     /// The file that it begins.
     begins: Option<Box<FileWriter>>,
     /// The file that ends with it.
-    ends: Ends,
+    ends: FileEnd,
     /// Rows that are dealt with then.
     rows: u64,
 }
 
 /// Whether a file ends with a row group.
 #[derive(Clone, Copy)]
-enum Ends {
+enum FileEnd {
     No,
     /// The one that replaces this file.
     Replacing(usize),
@@ -153,8 +153,8 @@ enum Ends {
     IfFull,
 }
 
-impl Folding<'_> {
-    async fn run(&mut self, fold: &Fold<'_>) -> Result<()> {
+impl RewriteJob<'_> {
+    async fn run(&mut self, fold: &RewriteInput<'_>) -> Result<()> {
         let files = self.snapshot.files().iter().zip(fold.shadow).enumerate();
         for (number, (file, shadow)) in files {
             if let Some(shadow) = shadow.as_ref().filter(|shadow| !shadow.is_empty()) {
@@ -185,8 +185,8 @@ impl Folding<'_> {
             let (old, factory) = (Arc::clone(&old), Arc::clone(&factory));
             let (source, rows) = (Arc::clone(self.rows.source()), piece.rows.len() as u64);
             let row_group = on_a_core(async move { rewrite(&old, &piece, &source, &factory).await });
-            let ends = if place == last { Ends::Replacing(number) } else { Ends::No };
-            self.make(Making { row_group, begins: begins.take(), ends, rows }).await?;
+            let ends = if place == last { FileEnd::Replacing(number) } else { FileEnd::No };
+            self.make(EncodingRowGroup { row_group, begins: begins.take(), ends, rows }).await?;
         }
         Ok(())
     }
@@ -207,15 +207,15 @@ impl Folding<'_> {
                 let (writer, factory) = self.begin(None, &values, &properties)?;
                 let (source, rows, count) = (Arc::clone(self.rows.source()), rows.to_vec(), rows.len() as u64);
                 let row_group = on_a_core(async move { encode_new(&rows, &source, &factory).await });
-                let ends = if place == last { Ends::New } else { Ends::IfFull };
-                self.make(Making { row_group, begins: Some(Box::new(writer)), ends, rows: count }).await?;
+                let ends = if place == last { FileEnd::New } else { FileEnd::IfFull };
+                self.make(EncodingRowGroup { row_group, begins: Some(Box::new(writer)), ends, rows: count }).await?;
             }
         }
         Ok(())
     }
 
     /// Waits until a core is free for a row group.
-    async fn make(&mut self, making: Making) -> Result<()> {
+    async fn make(&mut self, making: EncodingRowGroup) -> Result<()> {
         self.making.push_back(making);
         while self.making.len() > self.cores {
             self.append().await?;
@@ -225,7 +225,7 @@ impl Folding<'_> {
 
     /// Waits for the oldest row group that is being made and gives it to its file.
     async fn append(&mut self) -> Result<()> {
-        let Some(Making { row_group, begins, ends, rows }) = self.making.pop_front() else { return Ok(()) };
+        let Some(EncodingRowGroup { row_group, begins, ends, rows }) = self.making.pop_front() else { return Ok(()) };
         let row_group = row_group.await.map_err(|error| Error::task(&error))??;
         let file = match (&mut self.file, begins) {
             (Some(file), _) => file,
@@ -236,10 +236,10 @@ impl Folding<'_> {
         let is_full = file.bytes() >= self.target.file_bytes;
         self.advance(rows);
         match ends {
-            Ends::No => Ok(()),
-            Ends::IfFull if !is_full => Ok(()),
-            Ends::Replacing(number) => self.finish(Some(number)).await,
-            Ends::New | Ends::IfFull => self.finish(None).await,
+            FileEnd::No => Ok(()),
+            FileEnd::IfFull if !is_full => Ok(()),
+            FileEnd::Replacing(number) => self.finish(Some(number)).await,
+            FileEnd::New | FileEnd::IfFull => self.finish(None).await,
         }
     }
 
@@ -262,7 +262,7 @@ impl Folding<'_> {
 
     /// Writes files without rows where otherwise columns were lost with the last rows.
     async fn write_bare(&mut self) -> Result<()> {
-        for number in bare_files(self.snapshot, &self.folded)? {
+        for number in emptied_files(self.snapshot, &self.folded)? {
             let Some(file) = self.snapshot.files().get(number) else { continue };
             let (writer, _) = self.begin(Some(file), &file.partition_values, &new_properties())?;
             self.file = Some(writer);

@@ -1,12 +1,12 @@
 //! A pinned state of a table.
 
-mod attached;
 mod base;
-mod followed;
+mod buffered_rows;
 pub(crate) mod identity;
 mod lineage;
-mod pending;
-mod pin;
+mod pin_base;
+mod reader_cache;
+mod relocating_store;
 pub(crate) mod spark;
 
 use std::any::Any;
@@ -23,21 +23,23 @@ use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use crate::error::{Error, Result};
-use crate::files::names::ColumnNames;
-use crate::files::trust::Caught;
+use crate::files::column_mapping::ColumnMapping;
+use crate::files::trust::FalseStatistics;
 use crate::report::{IndexInfo, ProbeReport};
 use crate::store::Store;
-use crate::store::kind::Kind;
+use crate::store::kind::IndexKind;
 use crate::store::recorded::{Recorded, is_chosen_by_auto, is_record};
 use crate::store::segments::missing;
 use crate::values::fields::{Presence, field_of, indexed_field, key_type_of_field};
 
-use self::attached::Attached;
 pub(crate) use self::base::BaseTable;
+pub use self::buffered_rows::{BufferedRows, BufferedRun};
+pub(crate) use self::buffered_rows::{KeyPages, OpenedRun};
 pub(crate) use self::lineage::{Lineage, application, application_through};
-pub(crate) use self::pending::{KeyPages, OpenedRun};
-pub use self::pending::{PendingFile, PendingRows};
-pub(crate) use self::pin::{LastSnapshot, again_if_moved, listing_of, newest_listing, newest_manifest, read_shapes};
+pub(crate) use self::pin_base::{
+    SnapshotCache, listing_of, newest_listing, newest_manifest, read_shapes, retry_if_moved,
+};
+use self::reader_cache::ReaderCache;
 
 /// One data file of a snapshot.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ pub struct DataFile {
     /// Rows per row group, where the manifest or a footer that was read tells them.
     pub row_groups: Option<Vec<u32>>,
     /// Columns whose statistics in the footer are false, as the manifest knows.
-    pub caught: Caught,
+    pub false_statistics: FalseStatistics,
 }
 
 /// What a probe says of every file of the snapshot, in the order of [`Snapshot::files`].
@@ -61,12 +63,12 @@ pub struct DataFile {
 pub struct Probe {
     /// One entry per file.
     pub files: Vec<FileProbe>,
-    /// Rows that are in no data file yet, for which the predicate must be evaluated: those of [`Snapshot::pending`] for which it may be true.
-    pub pending: Option<Arc<PendingRows>>,
+    /// Rows that are in no data file yet, for which the predicate must be evaluated: those of [`Snapshot::buffered_rows`] for which it may be true.
+    pub buffered: Option<Arc<BufferedRows>>,
     /// Whether searches were left out as reading is cheaper.
-    pub left_out: bool,
+    pub searches_skipped: bool,
     /// The share of the rows found that the conditions left out are true of, likely; none if nobody knows.
-    pub share_left: Option<f64>,
+    pub skipped_selectivity: Option<f64>,
     /// How it came about and what it cost.
     pub report: ProbeReport,
 }
@@ -74,20 +76,20 @@ pub struct Probe {
 impl Probe {
     /// The number of rows for which the predicate is true, if that is certain for every file and nothing is pending.
     #[must_use]
-    pub fn certain_rows(&self) -> Option<u64> {
-        self.certain_rows_of_files().filter(|_| self.pending_rows() == 0)
+    pub fn exact_row_count(&self) -> Option<u64> {
+        self.exact_rows_of_files().filter(|_| self.buffered_row_count() == 0)
     }
 
-    /// How many rows of [`Self::pending`] there are.
+    /// How many rows of [`Self::buffered_rows`] there are.
     #[must_use]
-    pub fn pending_rows(&self) -> u64 {
-        self.pending.as_ref().map_or(0, |pending| pending.row_count())
+    pub fn buffered_row_count(&self) -> u64 {
+        self.buffered.as_ref().map_or(0, |pending| pending.row_count())
     }
 
     /// The number of rows of data files for which the predicate is true, if that is certain for every file. Pending rows are no rows
     /// of files.
     #[must_use]
-    pub fn certain_rows_of_files(&self) -> Option<u64> {
+    pub fn exact_rows_of_files(&self) -> Option<u64> {
         let rows = self.files.iter().map(|file| match file {
             FileProbe::Counted { rows } => Some(*rows),
             FileProbe::Known { certain, uncertain, .. } if uncertain.is_empty() => Some(u64::from(certain.len())),
@@ -120,13 +122,13 @@ pub enum FileProbe {
 
 /// What is known of a data file beyond the listing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FileMarks {
+pub(crate) struct FileIndexState {
     /// Its ordinal in the manifest, if a file of its path and size was indexed.
     pub ordinal: Option<u32>,
     /// The modification time or entity tag is another one: fingerprints decide.
-    pub doubtful: bool,
+    pub unverified: bool,
     /// A file of its path was indexed, but of another size.
-    pub changed: bool,
+    pub size_changed: bool,
     /// The columns that it has, by the names that they show, if a footer or the manifest told.
     pub schema: Option<SchemaRef>,
 }
@@ -139,21 +141,21 @@ pub struct Snapshot {
     partition_columns: Vec<Field>,
     /// Shared with other snapshots of the same files.
     files: Arc<Vec<DataFile>>,
-    attached: Attached,
+    attached: ReaderCache,
     object_store: Arc<dyn ObjectStore>,
     root: Url,
     delta_version: Option<u64>,
     /// The names that columns have in the files, where those are others.
-    names: Option<Arc<ColumnNames>>,
+    names: Option<Arc<ColumnMapping>>,
     pub(crate) manifest: Option<Arc<Manifest>>,
     pub(crate) store: Option<Arc<Store>>,
     /// One entry per file.
-    pub(crate) marks: Arc<Vec<FileMarks>>,
+    pub(crate) index_states: Arc<Vec<FileIndexState>>,
     /// The id of a Delta table.
     table_id: Option<Arc<str>>,
     /// How the store goes together with the log of a Delta table.
     pub(crate) lineage: Lineage,
-    pending: Option<Arc<PendingRows>>,
+    pending: Option<Arc<BufferedRows>>,
     sequence: Option<u64>,
 }
 
@@ -170,7 +172,7 @@ impl Snapshot {
     }
 
     /// Whether the migration that the manifest names is in the data files.
-    pub(crate) fn folded(&self) -> bool {
+    pub(crate) fn migration_done(&self) -> bool {
         self.lineage == Lineage::Same { folded: true }
     }
 
@@ -195,7 +197,7 @@ impl Snapshot {
     /// What a reader found out of the data files and keeps with them, by their places in [`Snapshot::files`]: rows that are hidden or pending by now
     /// must not matter to it. Snapshots of the same files share it.
     #[must_use]
-    pub fn attached<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+    pub fn reader_cache<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.attached.get()
     }
 
@@ -207,13 +209,13 @@ impl Snapshot {
 
     /// Rows that are in no data file yet, if there are any.
     #[must_use]
-    pub fn pending(&self) -> Option<&Arc<PendingRows>> {
+    pub fn buffered_rows(&self) -> Option<&Arc<BufferedRows>> {
         self.pending.as_ref()
     }
 
     /// The store that holds the runs of pending rows.
     #[must_use]
-    pub fn pending_store(&self) -> Option<Arc<dyn ObjectStore>> {
+    pub fn run_store(&self) -> Option<Arc<dyn ObjectStore>> {
         self.store.as_ref().map(|store| Arc::clone(store.object_store()))
     }
 
@@ -225,7 +227,7 @@ impl Snapshot {
 
     /// Rows of the data files that are hidden: deleted, or replaced by pending ones.
     #[must_use]
-    pub fn hidden_rows(&self) -> u64 {
+    pub fn deleted_rows(&self) -> u64 {
         self.files.iter().filter_map(|file| file.deleted.as_ref()).map(|hidden| u64::from(hidden.len())).sum()
     }
 
@@ -235,24 +237,24 @@ impl Snapshot {
         let of_file = |file: &DataFile| Some(file.row_groups.as_ref()?.iter().copied().map(u64::from).sum::<u64>());
         let stored = self.files.iter().map(of_file).sum::<Option<u64>>()?;
         let pending = self.pending.as_ref().map_or(0, |pending| pending.row_count());
-        Some(stored.saturating_sub(self.hidden_rows()).saturating_add(pending))
+        Some(stored.saturating_sub(self.deleted_rows()).saturating_add(pending))
     }
 
     /// The columns of the key, if one was declared.
     #[must_use]
     pub fn key_columns(&self) -> Option<Vec<String>> {
         let updates = self.manifest.as_ref()?.updates.as_ref()?;
-        updates.key.iter().map(|stored| self.shown_name(stored).map(Cow::into_owned)).collect()
+        updates.key.iter().map(|stored| self.logical_name(stored).map(Cow::into_owned)).collect()
     }
 
     /// Whether the table lost a column of the key.
     pub(crate) fn lacks_key(&self, updates: &ManifestUpdates) -> bool {
-        let is_there = |stored: &String| self.shown_name(stored).is_some_and(|name| self.field(&name).is_some());
+        let is_there = |stored: &String| self.logical_name(stored).is_some_and(|name| self.field(&name).is_some());
         !updates.key.iter().all(is_there)
     }
 
     /// Makes these partition columns text, which has their values as their folders are called.
-    pub(crate) fn hold_as_text(&mut self, columns: &BTreeSet<String>) -> Result<()> {
+    pub(crate) fn read_as_text(&mut self, columns: &BTreeSet<String>) -> Result<()> {
         for (place, column) in self.partition_columns.iter_mut().enumerate() {
             if column.data_type().is_string() || !columns.contains(column.name()) {
                 continue;
@@ -269,7 +271,7 @@ impl Snapshot {
                 let text = cast(value, &DataType::Utf8);
                 *value = text.map_err(|error| Error::internal("a partition has no text").with_source(error))?;
             }
-            self.attached = Attached::default();
+            self.attached = ReaderCache::default();
         }
         Ok(())
     }
@@ -282,7 +284,7 @@ impl Snapshot {
 
     /// The names that columns have in the files, where those are others than the table shows.
     #[must_use]
-    pub fn column_names(&self) -> Option<&Arc<ColumnNames>> {
+    pub fn column_names(&self) -> Option<&Arc<ColumnMapping>> {
         self.names.as_ref()
     }
 
@@ -296,8 +298,8 @@ impl Snapshot {
 
     /// The text for a column or field that [`Snapshot::resolve`] takes for just this one.
     #[must_use]
-    pub fn shown_text(&self, name: &str) -> String {
-        let text = column::shown(name);
+    pub fn display_name(&self, name: &str) -> String {
+        let text = column::display(name);
         let is_other = column::is_field(name) && self.schema.field_with_name(&text).is_ok();
         if is_other { column::quoted(name) } else { text.into_owned() }
     }
@@ -309,20 +311,20 @@ impl Snapshot {
     }
 
     /// The column or field of the files that has this name there, typed as it is now; none if the table has it no more.
-    pub(crate) fn stored_field(&self, stored: &str) -> Option<FieldRef> {
-        let field = indexed_field(&self.file_schema, &self.shown_name(stored)?)?;
+    pub(crate) fn physical_field(&self, stored: &str) -> Option<FieldRef> {
+        let field = indexed_field(&self.file_schema, &self.logical_name(stored)?)?;
         Some(Arc::new(field.as_ref().clone().with_name(stored)))
     }
 
     /// The name that a column or field of the table has in the files.
-    pub(crate) fn stored_name<'a>(&self, shown: &'a str) -> Cow<'a, str> {
-        self.names.as_ref().and_then(|names| names.stored(shown)).map_or(Cow::Borrowed(shown), Cow::Owned)
+    pub(crate) fn physical_name<'a>(&self, shown: &'a str) -> Cow<'a, str> {
+        self.names.as_ref().and_then(|names| names.physical(shown)).map_or(Cow::Borrowed(shown), Cow::Owned)
     }
 
     /// The name that a column or field of the files shows; none if the table has it no more.
-    pub(crate) fn shown_name<'a>(&self, stored: &'a str) -> Option<Cow<'a, str>> {
+    pub(crate) fn logical_name<'a>(&self, stored: &'a str) -> Option<Cow<'a, str>> {
         match &self.names {
-            Some(names) => names.shown(stored).map(Cow::Owned),
+            Some(names) => names.logical(stored).map(Cow::Owned),
             None => Some(Cow::Borrowed(stored)),
         }
     }
@@ -354,7 +356,7 @@ impl Snapshot {
     #[must_use]
     pub fn is_indexed(&self, column: &str) -> bool {
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
-        indexes.into_iter().any(|index| self.shown_columns(index).iter().any(|own| own == column))
+        indexes.into_iter().any(|index| self.logical_columns(index).iter().any(|own| own == column))
     }
 
     /// The indexes and how much of this snapshot they cover.
@@ -377,16 +379,16 @@ impl Snapshot {
 
     /// The columns of each index of one of these kinds.
     #[must_use]
-    pub fn columns_of_kinds(&self, kinds: &[Kind]) -> Vec<Vec<String>> {
+    pub fn columns_of_kinds(&self, kinds: &[IndexKind]) -> Vec<Vec<String>> {
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
-        let kept = indexes.filter(|index| Kind::of(index).is_some_and(|kind| kinds.contains(&kind)));
-        kept.map(|index| self.shown_columns(index)).collect()
+        let kept = indexes.filter(|index| IndexKind::of(index).is_some_and(|kind| kinds.contains(&kind)));
+        kept.map(|index| self.logical_columns(index)).collect()
     }
 
     /// The columns of an index, as the table shows them.
-    fn shown_columns(&self, index: &ManifestIndex) -> Vec<String> {
-        let shown = self.shown_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
-        column::columns(&shown).map(|column| self.shown_text(column)).collect()
+    fn logical_columns(&self, index: &ManifestIndex) -> Vec<String> {
+        let shown = self.logical_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
+        column::columns(&shown).map(|column| self.display_name(column)).collect()
     }
 
     fn index_info(&self, manifest: &Manifest, index: &ManifestIndex, lost: &HashSet<[u8; 16]>) -> IndexInfo {
@@ -394,7 +396,7 @@ impl Snapshot {
         let segments: Vec<_> = of_index.filter(|segment| !lost.contains(&segment.id)).collect();
         let covered: HashSet<u32> = segments.iter().flat_map(|segment| segment.files.iter().copied()).collect();
         let usable = self.is_usable(index);
-        let known = self.marks.iter().filter(|mark| usable && !mark.doubtful).filter_map(|mark| mark.ordinal);
+        let known = self.index_states.iter().filter(|mark| usable && !mark.unverified).filter_map(|mark| mark.ordinal);
         let fresh = known.filter(|ordinal| covered.contains(ordinal));
         let (mut files_covered, mut rows) = (0, 0);
         for ordinal in fresh {
@@ -402,15 +404,15 @@ impl Snapshot {
             rows += manifest.files.get(ordinal as usize).map_or(0, ManifestFile::rows);
         }
         let files_total = self.files.len() as u64;
-        let data_type = self.stored_field(&index.column).map(|field| field.data_type().to_string());
-        let shown = self.shown_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
+        let data_type = self.physical_field(&index.column).map(|field| field.data_type().to_string());
+        let shown = self.logical_name(&index.column).unwrap_or(Cow::Borrowed(&index.column));
         let recorded = Recorded::of(index);
         IndexInfo {
             name: index.name.clone(),
             kind: index.kind.clone(),
             encoding: index.encoding.clone(),
-            column: self.shown_text(&shown),
-            columns: self.shown_columns(index),
+            column: self.display_name(&shown),
+            columns: self.logical_columns(index),
             data_type: data_type.unwrap_or_else(|| "gone".to_owned()),
             chosen_by: if is_chosen_by_auto(index) { "auto" } else { "user" }.to_owned(),
             predicted_bytes: recorded.bytes_of(rows),
@@ -446,12 +448,12 @@ impl Snapshot {
 
     fn usable_on(&self, column: &str) -> Vec<&ManifestIndex> {
         let Some(manifest) = &self.manifest else { return Vec::new() };
-        let stored = self.stored_name(column);
+        let stored = self.physical_name(column);
         let usable = manifest.indexes.iter().filter(|index| index.column == stored && self.is_usable(index));
         let mut found: Vec<&ManifestIndex> = usable.collect();
-        found.sort_by_key(|index| match Kind::of(index) {
+        found.sort_by_key(|index| match IndexKind::of(index) {
             Some(kind) if kind.is_exact() => 0,
-            Some(Kind::BloomTree) => 1,
+            Some(IndexKind::BloomTree) => 1,
             _ => 2,
         });
         found
@@ -459,7 +461,7 @@ impl Snapshot {
 
     /// Whether something may be known of conditions on a column: it is one of the partition columns, or an index is on it.
     #[must_use]
-    pub fn is_marked(&self, column: &str) -> bool {
+    pub fn is_prunable(&self, column: &str) -> bool {
         self.partition_columns.iter().any(|field| field.name() == column)
             || !self.usable_on(column).is_empty()
             || self.begins_composite(column)
@@ -467,7 +469,7 @@ impl Snapshot {
 
     /// Whether an index over several columns begins with this one: of others alone it knows nothing.
     fn begins_composite(&self, column: &str) -> bool {
-        let stored = self.stored_name(column);
+        let stored = self.physical_name(column);
         let is_over = |index: &ManifestIndex| {
             column::is_composite(&index.column) && column::columns(&index.column).next() == Some(&stored)
         };
@@ -477,10 +479,11 @@ impl Snapshot {
 
     /// Whether an index that is made to find single values, of the kind `key`, `bloom_tree` or `summary`, is on a column or begins with it.
     #[must_use]
-    pub fn finds_keys(&self, column: &str) -> bool {
-        let stored = self.stored_name(column);
+    pub fn has_key_index(&self, column: &str) -> bool {
+        let stored = self.physical_name(column);
         let begins = |index: &ManifestIndex| column::columns(&index.column).next() == Some(stored.as_ref());
-        let made_for_it = |index: &ManifestIndex| Kind::of(index) != Some(Kind::Bitmap) && self.is_usable(index);
+        let made_for_it =
+            |index: &ManifestIndex| IndexKind::of(index) != Some(IndexKind::Bitmap) && self.is_usable(index);
         let mut indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
         indexes.any(|index| begins(index) && made_for_it(index))
     }
@@ -497,20 +500,20 @@ impl Snapshot {
 
     /// Whether the index is of a kind that is known and of a column that the table has now, with the type that it has now.
     pub(crate) fn is_usable(&self, index: &ManifestIndex) -> bool {
-        Kind::of(index).is_some()
+        IndexKind::of(index).is_some()
             && (!index.key_type.is_list() || index.encoding == Encoding::Equality.name())
-            && self.stored_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
+            && self.physical_field(&index.column).and_then(|field| key_type_of_field(&field)).as_ref()
                 == Some(&index.key_type)
     }
 }
 
 /// Those that know every row.
 fn exact(mut indexes: Vec<&ManifestIndex>) -> Vec<&ManifestIndex> {
-    indexes.retain(|index| Kind::of(index).is_some_and(Kind::is_exact));
+    indexes.retain(|index| IndexKind::of(index).is_some_and(IndexKind::is_exact));
     indexes
 }
 
 /// The schema of a file by the names that its columns show.
-fn shown_schema(names: Option<&ColumnNames>, stored: &SchemaRef) -> SchemaRef {
-    names.map_or_else(|| Arc::clone(stored), |names| names.shown_schema(stored))
+fn shown_schema(names: Option<&ColumnMapping>, stored: &SchemaRef) -> SchemaRef {
+    names.map_or_else(|| Arc::clone(stored), |names| names.logical_schema(stored))
 }

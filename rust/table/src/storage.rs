@@ -4,7 +4,6 @@
 //!
 //! Invariant: each write, sync, rename, link and removal of a local file is a step of `disk`, so that a test may stop or fail at it.
 
-pub(crate) mod again;
 pub(crate) mod cache;
 pub(crate) mod damage;
 pub(crate) mod disk;
@@ -12,5 +11,6 @@ pub(crate) mod failpoint;
 pub(crate) mod file_time;
 pub(crate) mod local;
 pub(crate) mod location;
-pub(crate) mod put;
+pub(crate) mod put_if_absent;
+pub(crate) mod retry_listing;
 pub(crate) mod temp_file;

@@ -7,9 +7,9 @@
 pub(crate) mod kind;
 pub(crate) mod locks;
 pub(crate) mod recorded;
+pub(crate) mod segment_cursor;
 pub(crate) mod segments;
 pub(crate) mod transaction;
-pub(crate) mod walk;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -24,10 +24,10 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload, WriteMul
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::again::again_if_gone;
-use crate::storage::disk::{self, Step, on_a_thread, sync_folder};
-use crate::storage::location::{Place, place_of};
-use crate::storage::put::{NewFile, Put};
+use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
+use crate::storage::location::{StorePlace, place_of};
+use crate::storage::put_if_absent::{PutOutcome, PutTarget};
+use crate::storage::retry_listing::retry_if_gone;
 use crate::storage::temp_file::{TempFile, UNFINISHED_PREFIX};
 
 const MANIFESTS: &str = "manifest";
@@ -47,13 +47,13 @@ const PART_BYTES: usize = 8 * 1024 * 1024;
 /// The store of a table.
 #[derive(Debug)]
 pub(crate) struct Store {
-    place: Place,
+    place: StorePlace,
     cache: Mutex<Option<(ObjectMeta, Arc<Manifest>)>>,
 }
 
 /// What a file of the store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StoreFileKind {
     /// The manifest of this number.
     Manifest(u64),
     /// A segment of an index, or what a run was resolved to.
@@ -70,16 +70,16 @@ pub(crate) enum Kind {
 
 /// A file of the store.
 #[derive(Clone, Debug)]
-pub(crate) struct StoredFile {
+pub(crate) struct ListedStoreFile {
     /// Path in the store.
     pub path: String,
-    pub kind: Kind,
+    pub kind: StoreFileKind,
     pub meta: ObjectMeta,
 }
 
 /// The newest manifest.
 #[derive(Debug)]
-pub(crate) struct Newest {
+pub(crate) struct NewestManifest {
     /// Its number; 0 where there is none yet.
     pub number: u64,
     /// The manifest, or why it cannot be read; none where there is none yet.
@@ -87,7 +87,7 @@ pub(crate) struct Newest {
 }
 
 impl Store {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(place: StorePlace) -> Self {
         Self { place, cache: Mutex::default() }
     }
 
@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// Where the store is.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &StorePlace {
         &self.place
     }
 
@@ -129,19 +129,22 @@ impl Store {
     pub(crate) async fn has_updates(&self) -> Result<bool> {
         let listed = self.listed(self.place.object_store.list(Some(&self.object_path(UPDATES)))).await?;
         let is_data = |meta: &ObjectMeta| {
-            meta.location.filename().and_then(|name| kind_of(UPDATES, name)).is_some_and(|kind| kind == Kind::Update)
+            meta.location
+                .filename()
+                .and_then(|name| kind_of(UPDATES, name))
+                .is_some_and(|kind| kind == StoreFileKind::Update)
         };
         Ok(listed.iter().any(is_data))
     }
 
     /// Finds and reads the newest manifest: one listing and one read.
-    pub(crate) async fn newest(&self) -> Result<Newest> {
-        again_if_gone(self.text(), || async {
+    pub(crate) async fn newest(&self) -> Result<NewestManifest> {
+        retry_if_gone(self.text(), || async {
             let Some((number, meta)) = self.newest_listed().await? else {
-                return Ok(Some(Newest { number: 0, manifest: Ok(None) }));
+                return Ok(Some(NewestManifest { number: 0, manifest: Ok(None) }));
             };
             let manifest = self.manifest(number, meta).await.transpose();
-            Ok(manifest.map(|manifest| Newest { number, manifest: manifest.map(Some) }))
+            Ok(manifest.map(|manifest| NewestManifest { number, manifest: manifest.map(Some) }))
         })
         .await
     }
@@ -178,7 +181,7 @@ impl Store {
         let listed = self.listed(self.place.object_store.list(Some(&self.object_path(MARKS)))).await?;
         let lengths = listed.into_iter().filter_map(|meta| {
             let name = meta.location.filename()?;
-            (kind_of(MARKS, name) == Some(Kind::Segment)).then(|| (format!("{MARKS}/{name}"), meta.size))
+            (kind_of(MARKS, name) == Some(StoreFileKind::Segment)).then(|| (format!("{MARKS}/{name}"), meta.size))
         });
         Ok(lengths.collect())
     }
@@ -228,7 +231,7 @@ impl Store {
     }
 
     /// Every file of ours in the store; others are none of our business.
-    pub(crate) async fn files(&self) -> Result<Vec<StoredFile>> {
+    pub(crate) async fn files(&self) -> Result<Vec<ListedStoreFile>> {
         let mut files = Vec::new();
         for folder in [MANIFESTS, MARKS, UPDATES] {
             for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
@@ -237,22 +240,22 @@ impl Store {
                 if self.object_path(&path) == meta.location
                     && let Some(kind) = kind_of(folder, name)
                 {
-                    files.push(StoredFile { path, kind, meta });
+                    files.push(ListedStoreFile { path, kind, meta });
                 }
             }
         }
-        for (folder, kind) in [(DATA, Kind::Data), (ORIGINALS, Kind::Original)] {
+        for (folder, kind) in [(DATA, StoreFileKind::Data), (ORIGINALS, StoreFileKind::Original)] {
             for meta in self.listed(self.place.object_store.list(Some(&self.object_path(folder)))).await? {
                 let Some(parts) = meta.location.prefix_match(&self.place.prefix) else { continue };
                 let path = parts.map(|part| part.as_ref().to_owned()).collect::<Vec<_>>().join("/");
-                files.push(StoredFile { path, kind, meta });
+                files.push(ListedStoreFile { path, kind, meta });
             }
         }
         Ok(files)
     }
 
     /// Deletes files for good: when it returns, no crash brings them back. What somebody else deleted is deleted.
-    pub(crate) async fn remove(&self, files: &[&StoredFile]) -> Result<()> {
+    pub(crate) async fn remove(&self, files: &[&ListedStoreFile]) -> Result<()> {
         if files.is_empty() {
             return Ok(());
         }
@@ -322,13 +325,13 @@ impl Store {
     }
 
     /// Puts a manifest if its number is still free: the commit.
-    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<Put> {
+    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<PutOutcome> {
         let bytes = manifest.encode().map_err(|error| {
             Error::unsupported("the table is beyond the limits of the manifest's format").with_source(error)
         })?;
         let relative = format!("{MANIFESTS}/{}", manifest_name(manifest.number));
         let (path, local) = (self.object_path(&relative), self.local_path(&relative));
-        Ok(NewFile { object_store: &self.place.object_store, path, local }.put(bytes).await)
+        Ok(PutTarget { object_store: &self.place.object_store, path, local }.put(bytes).await)
     }
 
     /// The error of a commit of which nobody can tell whether it was made.
@@ -356,7 +359,7 @@ impl Store {
 
     /// Starts a file whose bytes become a segment when it is published.
     pub(crate) async fn start_file(&self) -> Result<TempFile> {
-        let folder = self.spill_folder();
+        let folder = self.temp_folder();
         let file = on_a_thread(move || TempFile::create(&folder)).await.map_err(|error| Error::task(&error))?;
         file.map_err(|error| self.unwritable(error))
     }
@@ -403,11 +406,13 @@ impl Store {
     /// Whether a path is one that staged rows have.
     pub(crate) fn is_staged(path: &str) -> bool {
         let name = path.strip_prefix(UPDATES).and_then(|rest| rest.strip_prefix('/'));
-        name.is_some_and(|name| name.ends_with(STAGED_SUFFIX) && kind_of(UPDATES, name) == Some(Kind::Unfinished))
+        name.is_some_and(|name| {
+            name.ends_with(STAGED_SUFFIX) && kind_of(UPDATES, name) == Some(StoreFileKind::Unfinished)
+        })
     }
 
     /// Where unfinished files are.
-    pub(crate) fn spill_folder(&self) -> PathBuf {
+    pub(crate) fn temp_folder(&self) -> PathBuf {
         match &self.place.local {
             Some(folder) => folder.join(MARKS),
             None => std::env::temp_dir(),
@@ -453,7 +458,7 @@ impl Store {
             return Ok(());
         }
         let mut paths = paths.into_iter().map(|path| FsPath::new("/").join(path.as_ref()));
-        paths.try_for_each(|path| disk::attempt(Step::Remove(&path))).map_err(|error| self.unwritable(error))
+        paths.try_for_each(|path| disk::attempt(DiskStep::Remove(&path))).map_err(|error| self.unwritable(error))
     }
 
     /// Removes a file that nothing names any more. Failing is harmless: the file is only waste.
@@ -472,18 +477,18 @@ fn manifest_name(number: u64) -> String {
     format!("{number:020}{MANIFEST_SUFFIX}")
 }
 
-fn kind_of(folder: &str, name: &str) -> Option<Kind> {
+fn kind_of(folder: &str, name: &str) -> Option<StoreFileKind> {
     let is_id = |id: &str| Uuid::try_parse(id).is_ok();
     if name.strip_prefix(UNFINISHED_PREFIX).is_some_and(is_id) {
-        return Some(Kind::Unfinished);
+        return Some(StoreFileKind::Unfinished);
     }
     match folder {
-        MANIFESTS => manifest_number(name).map(Kind::Manifest),
-        MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(Kind::Segment),
-        UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(Kind::Unfinished),
+        MANIFESTS => manifest_number(name).map(StoreFileKind::Manifest),
+        MARKS => name.strip_suffix(SEGMENT_SUFFIX).is_some_and(is_id).then_some(StoreFileKind::Segment),
+        UPDATES if name.strip_suffix(STAGED_SUFFIX).is_some_and(is_id) => Some(StoreFileKind::Unfinished),
         UPDATES => {
             let id = name.strip_suffix(LOG_SUFFIX).or_else(|| name.strip_suffix(RUN_SUFFIX));
-            id.is_some_and(is_id).then_some(Kind::Update)
+            id.is_some_and(is_id).then_some(StoreFileKind::Update)
         }
         _ => None,
     }

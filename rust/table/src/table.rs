@@ -20,7 +20,7 @@ use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::location::{Location, StoreLayer, TableFormat};
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
-use crate::updates::{Change, Pending, StagedRows, Staging, UpdatableTable, WriteOptions, Writing, Written};
+use crate::updates::{Change, RepairAction, StagedRows, Staging, UpdatableTable, WriteOptions, WriteTurn, Written};
 use crate::{pin, updates, vacuum};
 
 /// A table: a set of Parquet files and the store of its indexes.
@@ -46,7 +46,7 @@ impl Table {
         Box::pin(async move {
             let location = Location::parse(location, &options.storage_options, layer).await?;
             let format = if location.is_delta().await? { TableFormat::Delta } else { TableFormat::Parquet };
-            let place = location.store_place(options.store.as_deref(), &options.storage_options, layer)?;
+            let place = location.locate_store(options.store.as_deref(), &options.storage_options, layer)?;
             let store = place.map(|place| Arc::new(Store::new(place)));
             let updates = UpdatableTable::new(BaseTable::new(location, format, options.version, store));
             if options.version.is_some() {
@@ -226,7 +226,7 @@ impl Table {
     ///
     /// # Errors
     /// The table has no key (`InvalidInput`), or a migration is running (`Conflict`).
-    pub fn repair(self: &Arc<Self>, pending: Pending) -> BoxFuture<'_, Result<bool>> {
+    pub fn repair(self: &Arc<Self>, pending: RepairAction) -> BoxFuture<'_, Result<bool>> {
         Box::pin(updates::repair(self.base(), pending))
     }
 
@@ -241,7 +241,7 @@ impl Table {
             // A task of its own: the lock of writers is held until the manifest is there, also if the caller goes away.
             let table = Arc::clone(&self.updates);
             let flushed = tokio::spawn(async move {
-                let mut writing = Writing::begin(&table).await?;
+                let mut writing = WriteTurn::begin(&table).await?;
                 updates::flush(&mut writing).await
             });
             flushed.await.map_err(|error| Error::task(&error))?

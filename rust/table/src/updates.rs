@@ -8,84 +8,84 @@
 //! ```
 //!
 //! - `key` and `rows`: what tells rows apart, and rows of changes; `change`: changes as callers give them
-//! - `fold`: several changes of a key are one; `settle`: what changes do to what is below them
-//! - `log_file` and `tail`: the log as it is read; `level` and `runs`: the log's rows or a run's, with what they were resolved to
-//! - `fetch` and `resolve`: rows of Parquet files by position and by key
+//! - `merge_changes`: several changes of a key are one; `resolve_keys`: what changes do to what is below them
+//! - `log_file` and `log_tail`: the log as it is read; `sorted_run` and `runs`: the log's rows or a run's, with what they were resolved to
+//! - `fetch` and `key_positions`: rows of Parquet files by position and by key
 //! - `updatable`: a table with what is remembered of its changes
-//! - `hits`: what levels hide of data files; `stack`: levels over each other; `overlay`: what a snapshot sees; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare`: the key
-//! - `buffer`: when the log becomes a run; `choice`: which runs are merged
+//! - `hits`: what levels hide of data files; `run_stack`: levels over each other; `merged_view`: what a snapshot sees; `newest`: the snapshot; `write`, `flush`, `merge`: how changes get there; `declare_key`: the key
+//! - `flush_policy`: when the log becomes a run; `merge_policy`: which runs are merged
 //! - `phase`: what a run comes to while a migration folds what is below it, and afterwards
-//! - `partitions`: what partition columns are while changes are pending
-//! - `lineage`: whether a store and a Delta table belong together
-//! - `border`: up to which key a slice reaches; `migrate`, `slice` and `folding`: from pending to the data files; `automatic`: when a writer begins that
-//! - `staging`: rows are written aside, sorted; `staged` and `sorted`: they become one call; `straight`: a call that is too large for the buffer
-//! - `resolved`: what parts of a run are resolved to, together
-//! - `moved`: what others changed below a statement; `still`: nobody is about to name files
+//! - `partition_types`: what partition columns are while changes are pending
+//! - `repair`: whether a store and a Delta table belong together
+//! - `key_range_end`: up to which key a slice reaches; `migrate`, `migration_input` and `migration_commit`: from pending to the data files; `auto_migrate`: when a writer begins that
+//! - `staging`: rows are written aside, sorted; `staged_write` and `staged_merge`: they become one call; `bulk_write`: a call that is too large for the buffer
+//! - `position_map`: what parts of a run are resolved to, together
+//! - `conflict_check`: what others changed below a statement; `quiesce`: nobody is about to name files
 //! - `indexing`: indexes after a migration or a publication
 //! - `publication`: from the store to the folder that other readers list
 //! - `parameters`: how large everything is
 
 mod append;
-mod automatic;
-mod border;
-mod buffer;
+mod auto_migrate;
+mod bulk_write;
 mod change;
-mod choice;
-mod declare;
+mod conflict_check;
+mod declare_key;
 mod fetch;
 mod flush;
-mod fold;
-mod folding;
+mod flush_policy;
 mod hits;
 mod indexing;
 mod info;
 mod key;
-mod level;
-mod lineage;
+mod key_positions;
+mod key_range_end;
 mod locks;
 mod log_file;
+mod log_tail;
 mod merge;
+mod merge_changes;
+mod merge_policy;
+mod merged_view;
 mod migrate;
-mod moved;
+mod migration_commit;
+mod migration_input;
 mod newest;
-mod overlay;
 mod parameters;
-mod partitions;
+mod partition_types;
 mod phase;
+mod position_map;
 mod publication;
-mod resolve;
-mod resolved;
+mod quiesce;
+mod repair;
+mod resolve_keys;
 mod rows;
+mod run_stack;
 mod runs;
-mod settle;
-mod slice;
-mod sorted;
-mod stack;
-mod staged;
+mod sorted_run;
+mod staged_merge;
+mod staged_write;
 mod staging;
-mod still;
-mod straight;
-mod tail;
 mod updatable;
 mod write;
 
 pub use change::{Change, Transaction, WriteOptions, Written};
-pub use lineage::Pending;
 pub use parameters::Parameters;
-pub use staged::StagedRows;
+pub use repair::RepairAction;
+pub use staged_write::StagedRows;
 pub use staging::Staging;
 
-pub(crate) use automatic::wait as wait_for_migration;
-pub(crate) use declare::declare_key;
+pub(crate) use auto_migrate::wait as wait_for_migration;
+pub(crate) use declare_key::declare_key;
 pub(crate) use flush::flush;
 pub(crate) use indexing::{build_newest, create_newest, pin_to_build};
 pub(crate) use info::{changes_beside_files, info};
-pub(crate) use lineage::repair;
+pub(crate) use merged_view::{UpdateContext, UpdateScope};
 pub(crate) use migrate::migrate;
 pub(crate) use newest::pin_newest;
-pub(crate) use overlay::{Reach, Updated};
 pub(crate) use publication::publish;
-pub(crate) use staged::{discard_staged, write_staged};
-pub(crate) use still::hold_still;
+pub(crate) use quiesce::quiesce;
+pub(crate) use repair::repair;
+pub(crate) use staged_write::{discard_staged, write_staged};
 pub(crate) use updatable::UpdatableTable;
-pub(crate) use write::{Writing, no_key, write};
+pub(crate) use write::{WriteTurn, no_key, write};

@@ -17,9 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::options::VacuumOptions;
 use crate::report::{VacuumReport, Waste};
 use crate::snapshot::BaseTable;
-use crate::storage::again::again_if_gone;
 use crate::storage::disk;
-use crate::store::{Kind, Store, StoredFile};
+use crate::storage::retry_listing::retry_if_gone;
+use crate::store::{ListedStoreFile, Store, StoreFileKind};
 use crate::updates;
 
 /// A commit or a query that is under way is younger than this.
@@ -34,7 +34,7 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
         ));
     }
     let store = table.writable_store()?;
-    let held = updates::hold_still(store).await?;
+    let held = updates::quiesce(store).await?;
     if options.originals && !held.migrations {
         return Err(Error::new(
             ErrorKind::Conflict,
@@ -44,32 +44,33 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
     // An age beyond all calendars removes nothing.
     let age = chrono::Duration::from_std(options.older_than).unwrap_or(chrono::Duration::MAX);
     let before = disk::utc().checked_sub_signed(age).unwrap_or(DateTime::<Utc>::MIN_UTC);
-    let listed = again_if_gone(store.text(), || async {
+    let listed = retry_if_gone(store.text(), || async {
         let files = store.files().await?;
         let (_, kept) = manifests(&files, before);
         Ok(named_by(store, &kept).await?.map(|named| (files, named)))
     });
     let (files, named) = listed.await?;
     let (old, kept) = manifests(&files, before);
-    let is_waste = |file: &&StoredFile| {
+    let is_waste = |file: &&ListedStoreFile| {
         let is_old = file.meta.last_modified < before;
         match file.kind {
-            Kind::Manifest(_) => false,
+            StoreFileKind::Manifest(_) => false,
             // A segment may be the resolution of a run; nothing names a file that is not finished.
-            Kind::Segment | Kind::Unfinished => {
+            StoreFileKind::Segment | StoreFileKind::Unfinished => {
                 held.writers && held.migrations && held.builds && is_old && !named.contains(&file.path)
             }
-            Kind::Update => held.writers && is_old && !named.contains(&file.path),
-            Kind::Data => held.migrations && is_old && !named.contains(&file.path),
+            StoreFileKind::Update => held.writers && is_old && !named.contains(&file.path),
+            StoreFileKind::Data => held.migrations && is_old && !named.contains(&file.path),
             // Their times are those that the user's program gave them; what counts is that no version needs them.
-            Kind::Original => options.originals && !named.contains(&file.path),
+            StoreFileKind::Original => options.originals && !named.contains(&file.path),
         }
     };
-    let rest: Vec<&StoredFile> = files.iter().filter(is_waste).collect();
+    let rest: Vec<&ListedStoreFile> = files.iter().filter(is_waste).collect();
     let mut report = VacuumReport {
         dry_run: options.dry_run,
         manifests_kept: kept.len() as u64,
-        segments_kept: files.iter().filter(|file| file.kind == Kind::Segment && !is_waste(file)).count() as u64,
+        segments_kept: files.iter().filter(|file| file.kind == StoreFileKind::Segment && !is_waste(file)).count()
+            as u64,
         removed: old.iter().chain(&rest).map(|file| waste(file)).collect(),
         ..VacuumReport::default()
     };
@@ -83,16 +84,20 @@ pub(crate) async fn vacuum(table: &BaseTable, options: &VacuumOptions) -> Result
 }
 
 /// Manifests that go, from the oldest on, and those that stay, up to the newest.
-fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, Vec<&StoredFile>) {
-    let mut all: Vec<(u64, &StoredFile)> = files
+fn manifests(files: &[ListedStoreFile], before: DateTime<Utc>) -> (Vec<&ListedStoreFile>, Vec<&ListedStoreFile>) {
+    let mut all: Vec<(u64, &ListedStoreFile)> = files
         .iter()
         .filter_map(|file| match file.kind {
-            Kind::Manifest(number) => Some((number, file)),
-            Kind::Segment | Kind::Update | Kind::Data | Kind::Original | Kind::Unfinished => None,
+            StoreFileKind::Manifest(number) => Some((number, file)),
+            StoreFileKind::Segment
+            | StoreFileKind::Update
+            | StoreFileKind::Data
+            | StoreFileKind::Original
+            | StoreFileKind::Unfinished => None,
         })
         .collect();
     all.sort_unstable_by_key(|(number, _)| *number);
-    let all: Vec<&StoredFile> = all.into_iter().map(|(_, file)| file).collect();
+    let all: Vec<&ListedStoreFile> = all.into_iter().map(|(_, file)| file).collect();
     let successors = all.iter().skip(1);
     let old = successors.take_while(|successor| successor.meta.last_modified < before).count();
     let (old, kept) = all.split_at(old);
@@ -101,12 +106,13 @@ fn manifests(files: &[StoredFile], before: DateTime<Utc>) -> (Vec<&StoredFile>, 
 
 /// The segments, logs, runs and data files that manifests name, and the originals that versions need which are older than their publication.
 /// None if one is gone. A manifest that cannot be read stops the vacuum: nobody knows what it names.
-async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<Option<HashSet<String>>> {
+async fn named_by(store: &Store, manifests: &[&ListedStoreFile]) -> Result<Option<HashSet<String>>> {
     let mut named = HashSet::new();
-    let oldest =
-        manifests.first().and_then(|file| if let Kind::Manifest(number) = file.kind { Some(number) } else { None });
+    let oldest = manifests
+        .first()
+        .and_then(|file| if let StoreFileKind::Manifest(number) = file.kind { Some(number) } else { None });
     for file in manifests {
-        let Kind::Manifest(number) = file.kind else { continue };
+        let StoreFileKind::Manifest(number) = file.kind else { continue };
         let Some(manifest) = store.read_manifest(number, &file.meta).await? else { return Ok(None) };
         named.extend(manifest.segments.into_iter().map(|segment| segment.path));
         let Some(updates) = manifest.updates else { continue };
@@ -117,13 +123,13 @@ async fn named_by(store: &Store, manifests: &[&StoredFile]) -> Result<Option<Has
         named.extend(needed.flat_map(|of| of.originals).map(|file| file.stored));
         for run in updates.runs {
             named.insert(run.path);
-            named.extend(run.resolution.map(|resolution| resolution.path));
+            named.extend(run.position_map.map(|resolution| resolution.path));
         }
     }
     Ok(Some(named))
 }
 
-fn waste(file: &StoredFile) -> Waste {
+fn waste(file: &ListedStoreFile) -> Waste {
     let ObjectMeta { size, .. } = file.meta;
     Waste { path: file.path.clone(), bytes: size }
 }

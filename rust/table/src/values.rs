@@ -7,5 +7,5 @@
 pub(crate) mod conform;
 pub(crate) mod exact;
 pub(crate) mod fields;
-pub(crate) mod moments;
+pub(crate) mod int96;
 pub(crate) mod schema;

@@ -22,7 +22,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
-use lakemark_table::faults::{Failure, links, mend, seen, watch};
+use lakemark_table::faults::{InjectedFailure, links, mend, seen, watch};
 use lakemark_table::{BuildOptions, Error, FileProbe, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 
@@ -171,12 +171,12 @@ async fn killed_at_any_step_a_build_and_a_compaction_are_done_by_the_next_ones()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
     let stride: u64 = std::env::var("LAKEMARK_BUILD_STRIDE").map_or(5, |text| text.parse().unwrap());
-    let failures: [(fn(u64) -> Failure, u64); 5] = [
-        (Failure::Once, stride),
-        (Failure::Full, stride),
-        (Failure::Folders, stride),
-        (Failure::Link, 1),
-        (Failure::LinkAgain, 1),
+    let failures: [(fn(u64) -> InjectedFailure, u64); 5] = [
+        (InjectedFailure::Once, stride),
+        (InjectedFailure::Full, stride),
+        (InjectedFailure::Folders, stride),
+        (InjectedFailure::Link, 1),
+        (InjectedFailure::LinkAgain, 1),
     ];
     for (failure, stride) in failures {
         let (mut at, mut failed) = (1, 0);
@@ -191,7 +191,7 @@ async fn a_disk_that_fails_at_any_step_costs_no_segment_that_is_named() {
             let (has_failed, steps) = seen(&root);
             mend(&root);
             failed += u64::from(has_failed);
-            let is_of_links = matches!(failure(at), Failure::Link(_) | Failure::LinkAgain(_));
+            let is_of_links = matches!(failure(at), InjectedFailure::Link(_) | InjectedFailure::LinkAgain(_));
             if let Err(error) = worked {
                 // A link that was made is a commit.
                 assert!(!is_of_links, "{text}: {error}");

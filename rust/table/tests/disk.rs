@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
-use lakemark_table::faults::{Failure, journal, mend, seen, watch};
+use lakemark_table::faults::{InjectedFailure, journal, mend, seen, watch};
 use lakemark_table::{
     BuildOptions, Change, Error, ErrorKind, IndexSpec, MigrateOptions, Operation, Snapshot, Table, TableOptions,
     WriteOptions,
@@ -185,7 +185,7 @@ fn check_error(error: &Error, at: &str, problems: &mut Vec<String>) {
 }
 
 /// Makes all calls on a disk that fails somewhere; says whether it did, and how many steps there were.
-async fn on_bad_disk(is_delta: bool, failure: Failure, problems: &mut Vec<String>) -> (bool, u64) {
+async fn on_bad_disk(is_delta: bool, failure: InjectedFailure, problems: &mut Vec<String>) -> (bool, u64) {
     let folder = tempfile::tempdir().unwrap();
     let root = std::fs::canonicalize(folder.path()).unwrap();
     let mut expected = create(&root, is_delta).await;
@@ -204,10 +204,10 @@ async fn on_bad_disk(is_delta: bool, failure: Failure, problems: &mut Vec<String
         let made = make(&table, number, call).await;
         let mut after = expected.clone();
         apply(&mut after, number, call);
-        if let (Err(error), Failure::Link(_) | Failure::LinkAgain(_)) = (&made, failure) {
+        if let (Err(error), InjectedFailure::Link(_) | InjectedFailure::LinkAgain(_)) = (&made, failure) {
             problems.push(format!("{at}: a link that was made is no failure: {error}"));
         }
-        if let (Err(error), Failure::Folders(_) | Failure::Dead(_)) = (&made, failure) {
+        if let (Err(error), InjectedFailure::Folders(_) | InjectedFailure::Dead(_)) = (&made, failure) {
             check_error(error, &at, problems);
             mend(&root);
             // What cannot be synced, or taken back, may be there all the same, and whoever made the call is told so.
@@ -261,7 +261,7 @@ async fn a_disk_that_is_full_or_fails_at_any_step_loses_nothing_and_stops_nothin
     let stride: u64 = std::env::var("LAKEMARK_DISK_STRIDE").map_or(13, |text| text.parse().unwrap());
     let mut problems = Vec::new();
     for is_delta in [false, true] {
-        for failure in [Failure::Full, Failure::Once] {
+        for failure in [InjectedFailure::Full, InjectedFailure::Once] {
             let (mut at, mut failed) = (1, 0);
             loop {
                 let (has_failed, steps) = on_bad_disk(is_delta, failure(at), &mut problems).await;
@@ -284,11 +284,11 @@ async fn a_commit_whose_answer_is_lost_is_a_commit() {
     let stride: u64 = std::env::var("LAKEMARK_DISK_STRIDE").map_or(13, |text| text.parse().unwrap());
     let mut problems = Vec::new();
     for is_delta in [false, true] {
-        let kinds: [(fn(u64) -> Failure, u64); 4] = [
-            (Failure::Dead, stride * 4),
-            (Failure::Link, stride.div_ceil(4)),
-            (Failure::LinkAgain, stride.div_ceil(4)),
-            (Failure::Folders, stride * 4),
+        let kinds: [(fn(u64) -> InjectedFailure, u64); 4] = [
+            (InjectedFailure::Dead, stride * 4),
+            (InjectedFailure::Link, stride.div_ceil(4)),
+            (InjectedFailure::LinkAgain, stride.div_ceil(4)),
+            (InjectedFailure::Folders, stride * 4),
         ];
         for (failure, stride) in kinds {
             let (mut at, mut failed) = (1, 0);
@@ -310,7 +310,7 @@ async fn power_cuts(is_delta: bool, states: u64) {
     let root = std::fs::canonicalize(folder.path()).unwrap();
     let mut now = create(&root, is_delta).await;
     let start = Disk::of(&root);
-    watch(&root, Failure::None, true);
+    watch(&root, InjectedFailure::None, true);
     declare(&root).await.unwrap();
     // The rows after each call, and how many steps there were when it returned.
     let mut acknowledged = vec![(journal(&root).len(), now.clone())];
@@ -373,7 +373,7 @@ async fn lost_syncs(is_delta: bool, first: u64, count: u64, problems: &mut Vec<S
     let mut possible = vec![create(&root, is_delta).await];
     declare(&root).await.unwrap();
     let start = Disk::of(&root);
-    watch(&root, Failure::Syncs(first, count), true);
+    watch(&root, InjectedFailure::Syncs(first, count), true);
     let tables = [open(&root).await, open(&root).await];
     for (number, call) in CALLS.into_iter().enumerate().take(14) {
         let at = format!("delta {is_delta}, {count} syncs from {first} on, call {number}, {call:?}");
@@ -429,7 +429,7 @@ async fn a_frame_whose_sync_fails_is_written_again_and_not_taken_back() {
         let mut expected = create(&root, false).await;
         declare(&root).await.unwrap();
         let table = open(&root).await;
-        watch(&root, Failure::Syncs(1, failing), false);
+        watch(&root, InjectedFailure::Syncs(1, failing), false);
         let call = Call::Change(Operation::Upsert, 0, 12);
         let made = make(&table, 0, call).await;
         assert!(seen(&root).0);

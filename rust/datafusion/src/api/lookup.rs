@@ -21,7 +21,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::physical_plan::collect;
 use lakemark_format::column;
-use lakemark_table::{Error, ErrorKind, Kind, Result, Snapshot, Table, null_within};
+use lakemark_table::{Error, ErrorKind, IndexKind, Result, Snapshot, Table, null_within};
 
 use crate::api::query::{Query, QueryOptions};
 use crate::error::from_engine;
@@ -65,13 +65,13 @@ pub async fn lookup(
     let filters = filters(&on, &keys)?;
     let names: Vec<String> = on.into_iter().map(|(_, name)| name).collect();
     let by_columns = translate(&filters, &schema);
-    let by_index = snapshot.keyed(&names, &keys);
+    let by_index = snapshot.composite_lookup(&names, &keys);
     let mut probe = query.probe(by_index.as_ref().unwrap_or(&by_columns), false).await?;
     if by_index.is_some() && options.use_index {
         // An index over several columns knows nothing of pending rows.
-        probe.pending = probe.pending.map(|pending| pending.narrowed(&by_columns));
+        probe.buffered = probe.buffered.map(|pending| pending.pruned(&by_columns));
     }
-    if probe.certain_rows() == Some(0) {
+    if probe.exact_row_count() == Some(0) {
         return Ok((output, Vec::new()));
     }
     let request = ScanRequest {
@@ -93,14 +93,14 @@ pub async fn lookup(
 
 /// The columns of the only index of the kind `key`, or of all of them if they have the same; without any, those of the filters.
 fn key_columns(snapshot: &Snapshot) -> Result<Vec<String>> {
-    let with = |kinds: &[Kind]| -> Vec<Vec<String>> {
+    let with = |kinds: &[IndexKind]| -> Vec<Vec<String>> {
         let mut columns = snapshot.columns_of_kinds(kinds);
         columns.sort();
         columns.dedup();
         columns
     };
-    let keys = with(&[Kind::Key]);
-    let indexes = if keys.is_empty() { with(&[Kind::BloomTree, Kind::Summary]) } else { keys };
+    let keys = with(&[IndexKind::Key]);
+    let indexes = if keys.is_empty() { with(&[IndexKind::BloomTree, IndexKind::Summary]) } else { keys };
     match indexes.as_slice() {
         [columns] => Ok(columns.clone()),
         [] => Err(Error::new(
@@ -130,7 +130,7 @@ fn keys_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> 
     let mut held = Vec::with_capacity(on.len());
     let mut is_held: Option<BooleanArray> = None;
     for ((field, name), part) in on.iter().zip(&parts) {
-        let (values, same) = values_of(part, field.data_type(), &column::shown(name))?;
+        let (values, same) = values_of(part, field.data_type(), &column::display(name))?;
         held.push(values);
         is_held = Some(match is_held {
             Some(others) => and(&others, &same).map_err(|error| from_engine(error.into()))?,
@@ -144,7 +144,7 @@ fn keys_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> 
 
 /// Keys of several columns, taken apart.
 fn parts_of(keys: &ArrayRef, on: &[(FieldRef, String)]) -> Result<Vec<ArrayRef>> {
-    let shown: Vec<_> = on.iter().map(|(_, name)| column::shown(name)).collect();
+    let shown: Vec<_> = on.iter().map(|(_, name)| column::display(name)).collect();
     let refuse = |why: String| {
         let text = format!("a key of {} is a value for each of these columns: {why}", shown.join(", "));
         Error::new(ErrorKind::InvalidInput, text)

@@ -49,7 +49,7 @@ pub async fn count(table: &Arc<Table>, predicate: Option<&str>, options: &QueryO
     let query = Query::new(table, options).await?;
     let (asked, filter) = query.asked(predicate)?;
     let probed = query.probe(&asked, true).await?;
-    if let Some(certain) = probed.certain_rows() {
+    if let Some(certain) = probed.exact_row_count() {
         return Ok(certain);
     }
     let (runner, of) = (query.runner(), (table.location(), query.snapshot.as_ref()));

@@ -32,7 +32,8 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 use lakemark_format::column;
 use lakemark_index::{KeyRanges, Leaf, Predicate, RowSet, Test, Truth, encode_literals};
 use lakemark_table::{
-    FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, Tally, TallyPart, TallyRequest, TopRequest,
+    FileProbe, GroupCountRequest, GroupCounts, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot, TopKRequest,
+    ValueCounts,
 };
 use object_store::path::Path;
 
@@ -61,7 +62,7 @@ pub(crate) struct Prober {
     /// The table's columns as the scan gives them.
     pub(crate) schema: SchemaRef,
     /// What reading a row of the scan costs.
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadCost,
     /// What the scan probed already.
     pub(crate) predicate: Predicate,
     /// Whether answers may be taken from memory, and are kept there.
@@ -97,7 +98,7 @@ pub(crate) struct Narrowing {
     pub(crate) rows: u64,
     pub(crate) row_groups: u64,
     /// Values of the only column, each with the number of its rows, in place of rows that are not read.
-    pub(crate) told: Vec<TallyPart>,
+    pub(crate) told: Vec<ValueCounts>,
 }
 
 impl Prober {
@@ -137,7 +138,7 @@ impl Prober {
         }
         // Nobody asks for the same thousands of keys once more.
         let use_cache = self.use_cache && are_few;
-        let reading = Reading { limit: enough.map(|rows| rows as f64), ..self.reading };
+        let reading = ReadCost { limit: enough.map(|rows| rows as f64), ..self.reading };
         let options = ProbeOptions { reading: Some(reading), use_cache, ..ProbeOptions::default() };
         let probe = self.snapshot.probe(&predicate, &options).await.map_err(to_engine)?;
         let told = self.told(&predicate, &probe, output).await?;
@@ -160,26 +161,32 @@ impl Prober {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let Some(nothing) = Narrowing::to_nothing(&self.snapshot) else { return Ok(None) };
         let tally = self.snapshot.tally_alone(leaf, most_bytes).await.map_err(to_engine)?;
-        Ok(tally.map(|Tally { parts, index_reads, index_bytes, .. }| {
+        Ok(tally.map(|GroupCounts { parts, index_reads, index_bytes, .. }| {
             let report = ProbeReport { index_reads, index_bytes, ..ProbeReport::default() };
             Narrowing { report, told: parts, ..nothing }
         }))
     }
 
     /// What the index tells of rows that have the keys of a join, if a scan gives nothing but these keys: no data is read for them.
-    async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<Tally>> {
+    async fn told(&self, asked: &Predicate, probe: &Probe, output: &Schema) -> Result<Option<GroupCounts>> {
         let Some(leaf) = self.told_test(asked, output) else { return Ok(None) };
         let columns = std::slice::from_ref(&leaf.column);
-        let request = TallyRequest { columns, predicate: asked, files: &probe.files, summed: None, few: false };
-        self.snapshot.tally(&request).await.map(Some).map_err(to_engine)
+        let request = GroupCountRequest {
+            columns,
+            predicate: asked,
+            files: &probe.files,
+            sum_column: None,
+            only_few_values: false,
+        };
+        self.snapshot.group_counts(&request).await.map(Some).map_err(to_engine)
     }
 
     /// What is left to read where only the first rows in some order are wanted; none if the index does not tell.
-    pub(crate) async fn first_rows(&self, request: &TopRequest) -> Result<Option<Narrowing>> {
+    pub(crate) async fn first_rows(&self, request: &TopKRequest) -> Result<Option<Narrowing>> {
         let options =
             ProbeOptions { reading: Some(self.reading), use_cache: self.use_cache, ..ProbeOptions::default() };
         let planned = self.snapshot.probe(&self.predicate, &options).await.map_err(to_engine)?;
-        let cut = self.snapshot.cut_to_first(&planned, request, &options).await.map_err(to_engine)?;
+        let cut = self.snapshot.top_k(&planned, request, &options).await.map_err(to_engine)?;
         Ok(cut.and_then(|cut| Narrowing::to(&self.snapshot, cut, None)))
     }
 
@@ -208,7 +215,7 @@ impl Prober {
             }
         }
         let values = without_nulls(values)?;
-        if let Some(together) = self.snapshot.keyed(&names, &values) {
+        if let Some(together) = self.snapshot.composite_lookup(&names, &values) {
             return Ok(Asked::Keys(together));
         }
         let mut each = Vec::new();
@@ -218,7 +225,7 @@ impl Prober {
                 continue;
             }
             let Some(points) = encode_literals(&sorted(held)?) else { continue };
-            let text = format!("{} is one of {} keys", column::shown(name), held.len());
+            let text = format!("{} is one of {} keys", column::display(name), held.len());
             let test = Test::Ranges(KeyRanges::points(points));
             each.push(Predicate::Leaf(Leaf { column: name.clone(), test, text }));
         }
@@ -310,8 +317,8 @@ impl Narrowing {
 
     /// To the rows that a probe leaves; none if it knows no file. Of certain rows that the index tells none is read; a tally says nothing of
     /// uncertain ones.
-    fn to(snapshot: &Snapshot, probe: Probe, told: Option<Tally>) -> Option<Self> {
-        let Tally { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
+    fn to(snapshot: &Snapshot, probe: Probe, told: Option<GroupCounts>) -> Option<Self> {
+        let GroupCounts { answered, parts, index_reads, index_bytes } = told.unwrap_or_default();
         let mut files = HashMap::new();
         for (place, (file, found)) in snapshot.files().iter().zip(probe.files).enumerate() {
             if let FileProbe::Known { row_groups, certain, uncertain } = found {

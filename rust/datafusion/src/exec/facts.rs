@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use lakemark_index::Predicate;
-use lakemark_table::{FileProbe, Probe, ProbeOptions, ProbeReport, Reading, Snapshot, Telling};
+use lakemark_table::{FileProbe, IndexOnlyCost, Probe, ProbeOptions, ProbeReport, ReadCost, Snapshot};
 
 /// What the probe of a scan found out, for operators that answer from indexes alone.
 #[derive(Debug)]
@@ -29,15 +29,16 @@ impl Facts {
         projection: Option<&Vec<usize>>,
         options: &ProbeOptions,
     ) -> Option<Arc<Self>> {
-        let known =
-            |column: usize| schema.fields().get(column).is_some_and(|field| snapshot.can_tell_part(field.name()));
+        let known = |column: usize| {
+            schema.fields().get(column).is_some_and(|field| snapshot.supports_index_only_within(field.name()))
+        };
         if !projection?.iter().any(|column| known(*column)) {
             return None;
         }
         // Rows that indexes cannot decide have to be read in any case.
-        let is_decided =
-            predicate.unknowns().is_empty() && predicate.leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column));
-        let left_out = (probe.left_out && is_decided).then_some(*options);
+        let is_decided = predicate.unknowns().is_empty()
+            && predicate.leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column));
+        let left_out = (probe.searches_skipped && is_decided).then_some(*options);
         let (snapshot, schema) = (Arc::clone(snapshot), Arc::clone(schema));
         Some(Arc::new(Self { snapshot, schema, predicate, files: probe.files.clone(), left_out }))
     }
@@ -57,9 +58,9 @@ impl Facts {
     pub(crate) async fn for_telling(
         &self,
         options: ProbeOptions,
-        told: Telling,
+        told: IndexOnlyCost,
     ) -> lakemark_table::Result<(Option<Self>, ProbeReport)> {
-        let reading = options.reading.map(|reading| Reading { told: Some(told), ..reading });
+        let reading = options.reading.map(|reading| ReadCost { told: Some(told), ..reading });
         let probe = self.snapshot.probe(&self.predicate, &ProbeOptions { reading, ..options }).await?;
         let files: Vec<FileProbe> = probe.files.into_iter().map(certain_or_unknown).collect();
         let (snapshot, schema) = (Arc::clone(&self.snapshot), Arc::clone(&self.schema));

@@ -9,7 +9,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use futures::{Stream, stream};
-use lakemark_table::TallyPart;
+use lakemark_table::ValueCounts;
 
 /// Values take this share of the memory of a session at most while they are read.
 const MOST_SHARE: usize = 4;
@@ -17,7 +17,7 @@ const MOST_SHARE: usize = 4;
 /// Values of the index, which take the memory of a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IndexOnlyRows {
-    parts: Vec<Arc<TallyPart>>,
+    parts: Vec<Arc<ValueCounts>>,
     memory: Option<Arc<MemoryReservation>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn most_bytes(context: &TaskContext) -> u64 {
 
 impl IndexOnlyRows {
     /// Holds more values; false if the session has no memory for them, and then they are not held.
-    pub(crate) fn hold(&mut self, parts: Vec<TallyPart>, context: &TaskContext) -> bool {
+    pub(crate) fn hold(&mut self, parts: Vec<ValueCounts>, context: &TaskContext) -> bool {
         if parts.is_empty() {
             return true;
         }
@@ -56,12 +56,12 @@ impl IndexOnlyRows {
 }
 
 /// Bytes that values and the numbers of their rows take.
-pub(crate) fn bytes_of(part: &TallyPart) -> usize {
+pub(crate) fn bytes_of(part: &ValueCounts) -> usize {
     part.values.iter().map(|values| values.get_array_memory_size()).sum::<usize>() + part.rows.len() * size_of::<u64>()
 }
 
 fn batches(
-    part: Arc<TallyPart>,
+    part: Arc<ValueCounts>,
     (partition, partitions): (usize, usize),
     schema: &SchemaRef,
     batch_rows: usize,

@@ -36,7 +36,7 @@ use datafusion::physical_plan::{
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{ProbeReport, TopRequest};
+use lakemark_table::{ProbeReport, TopKRequest};
 use tokio::sync::OnceCell;
 
 use crate::exec::build_keys::BuildKeys;
@@ -131,7 +131,7 @@ pub struct LakemarkScanExec {
     /// The keys of joins, by the identity of the filters that these have.
     keys: HashMap<u64, Arc<BuildKeys>>,
     /// The only rows that are wanted of the output, if a sort with a limit is above.
-    first_rows: Option<TopRequest>,
+    first_rows: Option<TopKRequest>,
     /// The scans inside, as the filters left them when the first partition was asked for a row; all partitions take the
     /// same ones, since the partitions of a scan may share its files.
     narrowed: Arc<OnceCell<Inner>>,
@@ -254,7 +254,7 @@ impl LakemarkScanExec {
         let column = self.parts.named.fields().get(column)?.name().clone();
         let is_known = self.parts.prober.as_ref().is_some_and(|prober| prober.snapshot.is_indexed(&column));
         let SortOptions { descending, nulls_first } = order;
-        let first_rows = Some(TopRequest { column, descending, nulls_first, rows });
+        let first_rows = Some(TopKRequest { column, descending, nulls_first, rows });
         (is_known && self.parts.fetch.is_none()).then(|| Self { first_rows, narrowed: Arc::default(), ..self.clone() })
     }
 
@@ -345,14 +345,14 @@ fn report_metrics(report: &ProbeReport, metrics: &ExecutionPlanMetricsSet) {
 
 impl DisplayAs for LakemarkScanExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<_> = self.parts.named.fields().iter().map(|field| column::shown(field.name())).collect();
+        let columns: Vec<_> = self.parts.named.fields().iter().map(|field| column::display(field.name())).collect();
         write!(f, "LakemarkScanExec: {}, projection=[{}]", self.parts.summary, columns.join(", "))?;
         if let Some(fetch) = self.parts.fetch {
             write!(f, ", fetch={fetch}")?;
         }
-        if let Some(TopRequest { column, descending, rows, .. }) = &self.first_rows {
+        if let Some(TopKRequest { column, descending, rows, .. }) = &self.first_rows {
             let order = if *descending { " DESC" } else { "" };
-            write!(f, ", first_rows={rows} by {}{order}", column::shown(column))?;
+            write!(f, ", first_rows={rows} by {}{order}", column::display(column))?;
         }
         Ok(())
     }
@@ -501,7 +501,7 @@ impl ExecutionPlan for LakemarkScanExec {
             return Ok(Some(Arc::new(self.giving(&given, projection.schema())?)));
         }
         let shown =
-            |wanted: &ProjectionExpr| ProjectionExpr::new(Arc::clone(&wanted.expr), column::shown(&wanted.alias));
+            |wanted: &ProjectionExpr| ProjectionExpr::new(Arc::clone(&wanted.expr), column::display(&wanted.alias));
         let schema = ProjectionExprs::new(each.iter().map(shown)).project_schema(&self.parts.schema)?;
         let scan = Arc::new(self.giving(each, Arc::new(schema))?);
         let given = scan.schema();

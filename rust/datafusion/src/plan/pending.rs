@@ -23,8 +23,8 @@ pub(crate) async fn counted(
     (asked, filter): (&Predicate, Option<Expr>),
     probe: Probe,
 ) -> Result<Option<u64>> {
-    let Some(in_files) = probe.certain_rows_of_files() else { return Ok(None) };
-    let pending = probe.pending_rows();
+    let Some(in_files) = probe.exact_rows_of_files() else { return Ok(None) };
+    let pending = probe.buffered_row_count();
     if pending == 0 {
         return Ok(Some(in_files));
     }

@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result as EngineResult};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
-use lakemark_table::{Columns, Error, ErrorKind, ProbeOptions, Reading, Result, Snapshot, Table};
+use lakemark_table::{ColumnReadCost, Error, ErrorKind, ProbeOptions, ReadCost, Result, Snapshot, Table};
 
 use crate::config::LakemarkOptions;
 use crate::error::to_engine;
@@ -149,7 +149,7 @@ impl TableProvider for LakemarkTable {
             known.clone().and_then(|known| Facts::of_scan(&snapshot, &schema, known, &probe, projection, &options));
         let prober = options.reading.zip(known).filter(|_| snapshot.has_indexes()).map(|(reading, predicate)| {
             // What a join will not find is tested by the join: no column is read for that alone.
-            let reading = Reading { filter: Columns::default(), limit: None, above: JOIN_ROW, ..reading };
+            let reading = ReadCost { filter: ColumnReadCost::default(), limit: None, above: JOIN_ROW, ..reading };
             let (snapshot, schema, use_cache) = (Arc::clone(&snapshot), Arc::clone(&schema), options.use_cache);
             Prober { snapshot, schema, reading, predicate, use_cache }
         });

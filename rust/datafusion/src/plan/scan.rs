@@ -34,7 +34,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use futures::{StreamExt, TryStreamExt};
 use lakemark_index::{Reason, RowSet};
-use lakemark_table::{DataFile, FileProbe, PendingRows, Probe, ProbeReport, Reading, Snapshot};
+use lakemark_table::{BufferedRows, DataFile, FileProbe, Probe, ProbeReport, ReadCost, Snapshot};
 use object_store::ObjectMeta;
 
 use crate::exec::dynamic::Prober;
@@ -78,7 +78,7 @@ pub(crate) async fn plan_scan(
     probe: Probe,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = Planner::try_new(state, request)?;
-    let Probe { files, pending, report, share_left, .. } = probe;
+    let Probe { files, buffered: pending, report, skipped_selectivity: share_left, .. } = probe;
     let mut work = planner.sort_out(files, pending.as_deref()).await?;
     if planner.output.fields().is_empty() && planner.predicate.is_none() {
         work.counted += std::mem::take(&mut work.pending).map_or(0, |pending| pending.row_count());
@@ -112,7 +112,7 @@ pub(crate) async fn plan_scan(
     })))
 }
 
-fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&PendingRows>) -> String {
+fn summary(request: &ScanRequest<'_>, report: &ProbeReport, pending: Option<&BufferedRows>) -> String {
     let mut text = format!(
         "table={}, files={}, files_pruned={}, files_unknown={}, rows_certain={}, rows_uncertain={}",
         request.location,
@@ -153,7 +153,7 @@ struct Work<'a> {
     /// Files to be read with the predicate: all rows, or those given.
     checked: Vec<(Placed<'a>, Option<ChosenRows>)>,
     /// Rows that are in no data file yet, to be read with the predicate.
-    pending: Option<&'a PendingRows>,
+    pending: Option<&'a BufferedRows>,
 }
 
 impl Work<'_> {
@@ -236,7 +236,7 @@ impl<'a> Planner<'a> {
         Ok(Self { state, request, footers, known, held: Held::default(), table_schema, output, columns, predicate })
     }
 
-    async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p PendingRows>) -> Result<Work<'p>>
+    async fn sort_out<'p>(&self, probes: Vec<FileProbe>, pending: Option<&'p BufferedRows>) -> Result<Work<'p>>
     where
         'a: 'p,
     {
@@ -365,7 +365,7 @@ impl<'a> Planner<'a> {
             reached += reach(read, whole);
         }
         let share = chosen as f64 / reached.max(1) as f64;
-        Some(((whole as f64 * share) as usize).max(limit).max(Reading::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
+        Some(((whole as f64 * share) as usize).max(limit).max(ReadCost::LEAST_BATCH_ROWS)).filter(|&rows| rows < whole)
     }
 
     /// Closes gaps of files of which these rows are chosen. Not for a limit, which counts the rows that are read, and not where the reader
@@ -426,7 +426,7 @@ impl<'a> Planner<'a> {
 
     /// The scans of rows that are in no data file yet, those of runs and those in memory, and how many gaps they close.
     fn pending_scans(&self, work: &Work<'_>) -> Result<(Vec<Arc<dyn ExecutionPlan>>, u64)> {
-        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.pending_store()) else {
+        let (Some(pending), Some(store)) = (work.pending, self.request.snapshot.run_store()) else {
             return Ok((Vec::new(), 0));
         };
         let (read, prunable, limit) = self.reading();
@@ -456,7 +456,7 @@ impl<'a> Planner<'a> {
     fn run_scan(
         &self,
         source: FileSource,
-        pending: &PendingRows,
+        pending: &BufferedRows,
         read: &[usize],
         prunable: Option<&Arc<dyn PhysicalExpr>>,
         limit: Option<usize>,

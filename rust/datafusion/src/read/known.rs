@@ -43,7 +43,7 @@ struct Together {
 impl KnownFiles {
     /// Of this snapshot.
     pub(crate) fn of(snapshot: &Snapshot) -> Arc<Self> {
-        snapshot.attached()
+        snapshot.reader_cache()
     }
 
     fn statistics(&self, types: Types) -> MutexGuard<'_, KnownStatistics> {

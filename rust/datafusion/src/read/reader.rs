@@ -19,7 +19,7 @@ use datafusion::execution::cache::cache_manager::{CachedFileMetadataEntry, FileM
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt};
-use lakemark_table::{Caught, ColumnNames, Snapshot, amended, guarded_wait, is_young, of_listed};
+use lakemark_table::{ColumnMapping, FalseStatistics, Snapshot, amended_footer, guarded_wait, is_young, of_listed};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
@@ -41,9 +41,9 @@ pub(crate) struct Footers {
     cache: Arc<FileMetadataCache>,
     root: Arc<str>,
     /// The names that columns have in the files, where those are others.
-    names: Option<Arc<ColumnNames>>,
+    names: Option<Arc<ColumnMapping>>,
     /// The columns of files whose statistics are false.
-    caught: Arc<HashMap<Path, Caught>>,
+    caught: Arc<HashMap<Path, FalseStatistics>>,
     /// Counts what is held of the files, where that is limited.
     held: Option<Held>,
 }
@@ -57,8 +57,8 @@ impl fmt::Debug for Footers {
 impl Footers {
     pub(crate) fn new(snapshot: &Snapshot, cache: Arc<FileMetadataCache>) -> Self {
         let names = snapshot.column_names().cloned();
-        let caught = snapshot.files().iter().filter(|file| !file.caught.is_empty());
-        let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.caught))).collect();
+        let caught = snapshot.files().iter().filter(|file| !file.false_statistics.is_empty());
+        let caught = caught.map(|file| (file.meta.location.clone(), Arc::clone(&file.false_statistics))).collect();
         let root = snapshot.root_url().as_str().into();
         Self { store: snapshot.object_store(), cache, root, names, caught: Arc::new(caught), held: None }
     }
@@ -102,9 +102,9 @@ impl Footers {
             DFParquetMetadata::new(self.store.as_ref(), meta).with_page_index_policy(Some(PageIndexPolicy::Optional));
         let fetched = guarded_wait(of_listed(meta.e_tag.as_deref(), footer.fetch_metadata())).await?;
         let metadata = fetched.map_err(|error| named(error, meta.location.as_ref()))?;
-        let mut metadata = amended(Arc::unwrap_or_clone(metadata), self.caught_of(meta))?;
+        let mut metadata = amended_footer(Arc::unwrap_or_clone(metadata), self.caught_of(meta))?;
         if let Some(names) = &self.names {
-            metadata = names.shown_footer(metadata)?;
+            metadata = names.logical_footer(metadata)?;
         }
         let metadata = Arc::new(metadata);
         if !was_young {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use arrow::datatypes::Schema;
 use datafusion::logical_expr::Expr;
-use lakemark_table::{Columns, Reading};
+use lakemark_table::{ColumnReadCost, ReadCost};
 
 /// The cost of reading the projected columns (all of them if none are named), and those that only the filters need.
 pub(crate) fn reading(
@@ -12,18 +12,18 @@ pub(crate) fn reading(
     projection: Option<&Vec<usize>>,
     filters: &[Expr],
     limit: Option<usize>,
-) -> Reading {
+) -> ReadCost {
     let wanted: BTreeSet<usize> = match projection {
         Some(columns) => columns.iter().copied().collect(),
         None => (0..schema.fields().len()).collect(),
     };
     let tested: BTreeSet<usize> =
         filters.iter().flat_map(Expr::column_refs).filter_map(|column| schema.index_of(&column.name).ok()).collect();
-    let cost = |columns: &mut dyn Iterator<Item = usize>| -> Columns {
+    let cost = |columns: &mut dyn Iterator<Item = usize>| -> ColumnReadCost {
         let types = columns.filter_map(|column| schema.fields().get(column)).map(|field| field.data_type());
-        types.map(Columns::of).fold(Columns::default(), Columns::plus)
+        types.map(ColumnReadCost::of).fold(ColumnReadCost::default(), ColumnReadCost::plus)
     };
-    Reading {
+    ReadCost {
         output: cost(&mut wanted.iter().copied()),
         filter: cost(&mut tested.difference(&wanted).copied()),
         limit: limit.map(|limit| limit as f64),
@@ -48,15 +48,21 @@ mod tests {
         ]);
         let filters = [col("name").eq(lit("x")), col("on").eq(col("id").gt(lit(3)))];
         let both = reading(&schema, Some(&vec![0]), &filters, Some(7));
-        let columns = |count: f64, decode: f64| Columns { count, decode };
+        let columns = |count: f64, decode: f64| ColumnReadCost { count, decode };
         assert_eq!(
             both,
-            Reading { output: columns(1.0, 4.0), filter: columns(2.0, 14.0), limit: Some(7.0), told: None, above: 0.0 }
+            ReadCost {
+                output: columns(1.0, 4.0),
+                filter: columns(2.0, 14.0),
+                limit: Some(7.0),
+                told: None,
+                above: 0.0
+            }
         );
         let all = reading(&schema, None, &filters, None);
         assert_eq!(
             all,
-            Reading { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None, told: None, above: 0.0 }
+            ReadCost { output: columns(3.0, 18.0), filter: columns(0.0, 0.0), limit: None, told: None, above: 0.0 }
         );
     }
 
@@ -67,6 +73,6 @@ mod tests {
             vec![Field::new("city", DataType::Utf8, true), Field::new("numbers", numbers, true)].into(),
         );
         let schema = Schema::new(vec![Field::new("place", place, true), Field::new("id", DataType::Int64, false)]);
-        assert_eq!(reading(&schema, None, &[], None).output, Columns { count: 3.0, decode: 44.0 });
+        assert_eq!(reading(&schema, None, &[], None).output, ColumnReadCost { count: 3.0, decode: 44.0 });
     }
 }

@@ -9,7 +9,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Int64Type};
 use lakemark_datafusion::LakemarkSession;
 use lakemark_format::Encoding;
-use lakemark_table::{BuildOptions, IndexSpec, Kind, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use toml::Spanned;
@@ -70,7 +70,7 @@ async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
         let encoding = if field.data_type().is_nested() { &Encoding::Equality } else { encoding };
         let spec = IndexSpec {
             columns: vec![field.name().clone()],
-            kind: Kind::of_encoding(*encoding).name().into(),
+            kind: IndexKind::of_encoding(*encoding).name().into(),
             options: option(field.data_type(), *encoding).into_iter().collect(),
             ..IndexSpec::default()
         };

@@ -116,7 +116,7 @@ async fn runs_with_many_gaps_are_read_as_a_whole_and_give_the_same_rows() {
     table.flush().await.unwrap();
     make(&table, Operation::Upsert, batch((2000..3000).filter(|id| id % 7 == 0), "newer")).await;
     table.flush().await.unwrap();
-    assert_eq!(table.snapshot().await.unwrap().pending().unwrap().files.len(), 2);
+    assert_eq!(table.snapshot().await.unwrap().buffered_rows().unwrap().files.len(), 2);
     let deleted = |id: &i64| id % 3 == 0 && !(id % 7 == 0 && (2000..3000).contains(id));
     let live = (1000..9000).filter(|id| !deleted(id)).count();
     for sql in ["SELECT * FROM t WHERE id >= 1000", "SELECT name, id FROM t WHERE id BETWEEN 1990 AND 8000"] {
@@ -142,7 +142,7 @@ async fn ranges_of_keys_read_few_pages_of_runs_and_give_the_same_rows() {
     let session = session(folder.path()).await;
     make(&table, Operation::Upsert, batch((0..80_000).filter(|id| id % 2 == 0), "new")).await;
     table.flush().await.unwrap();
-    let pending = table.snapshot().await.unwrap().pending().unwrap().row_count();
+    let pending = table.snapshot().await.unwrap().buffered_rows().unwrap().row_count();
     assert_eq!(pending, 40_000);
     for (sql, most) in [
         ("SELECT * FROM t WHERE id >= 20000 AND id < 20100", 2 * PAGE),
@@ -256,7 +256,7 @@ async fn a_scan_holds_no_more_of_runs_than_its_memory() {
     }
     table.flush().await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
-    let pending = snapshot.pending().unwrap();
+    let pending = snapshot.buffered_rows().unwrap();
     let run_bytes: u64 = pending.files.iter().map(|file| file.meta.size).sum();
     let memory = pending.memory_bytes;
     assert!(memory <= 1 << 20 && run_bytes > 8 * memory, "{run_bytes} bytes of runs, {memory} of memory");

@@ -1,7 +1,7 @@
 //! The header: the first bytes of the stream.
 
 use super::{ContentKind, MAGIC, VERSION, check_magic, check_version};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 
 /// The first 64 bytes of the stream: what a file is when its tail is lost.
@@ -16,7 +16,7 @@ pub struct Header {
 impl Header {
     /// The header's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         out.bytes(&MAGIC);
         out.u16(VERSION);
         out.u8(self.kind.code());
@@ -28,7 +28,7 @@ impl Header {
 
     /// Reads what [`Header::encode`] wrote; the page's checksum is the caller's to check ([`read_logical`] does).
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut input = Reader::new("the header", bytes);
+        let mut input = ByteReader::new("the header", bytes);
         check_magic("the header", input.array()?)?;
         check_version(input.u16()?)?;
         let kind = ContentKind::decode(input.u8()?)?;

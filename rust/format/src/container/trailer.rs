@@ -7,7 +7,7 @@ use super::{
     TRAILER_PAGE, VERSION, check_checksum, check_limit, check_magic, check_version, page_checksum, physical_length,
     read_logical,
 };
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 
 /// Bytes of the trailer that its checksum covers.
@@ -35,7 +35,7 @@ pub struct Trailer {
 impl Trailer {
     /// The trailer's bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         out.u64(self.stream_length);
         out.u64(self.directory_offset);
         out.u64(self.file_length);
@@ -60,11 +60,11 @@ impl Trailer {
                 expected: TRAILER_BYTES,
             });
         };
-        let mut end = Reader::new("the trailer", bytes);
+        let mut end = ByteReader::new("the trailer", bytes);
         let checked = end.bytes(TRAILER_CHECKED)?;
         let stored = end.u32()?;
         check_magic("the trailer", end.array()?)?;
-        let mut input = Reader::new("the trailer", checked);
+        let mut input = ByteReader::new("the trailer", checked);
         let stream_length = input.u64()?;
         let directory_offset = input.u64()?;
         let stored_length = input.u64()?;

@@ -1,7 +1,7 @@
 //! Files of which the directory is everything.
 
 use super::{ContentKind, HEADER_BYTES, open_tail, physical_range};
-use crate::codec::Reader;
+use crate::codec::ByteReader;
 use crate::error::{FormatError, Result};
 
 /// The id and the directory of a file of this kind that is given whole and whose stream is the header alone.
@@ -15,7 +15,7 @@ pub(crate) fn open_whole(bytes: &[u8], kind: ContentKind) -> Result<([u8; 16], &
         return Err(FormatError::invalid("the stream's length", trailer.stream_length, HEADER_BYTES));
     }
     let header = physical_range(0..HEADER_BYTES, &trailer);
-    let header = Reader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
+    let header = ByteReader::new("the header page", bytes).bytes((header.end - header.start) as usize)?;
     trailer.check_header(header)?;
     let (got, expected) = (bytes.len() as u64, trailer.file_length);
     let directory = opened.directory.ok_or(FormatError::Truncated { what: "the file", got, expected })?;

@@ -7,14 +7,14 @@
 //!
 //! Gaps of spread keys are geometric: Rice codes take about 1.5 bits more than the mean's logarithm, packing 2.5.
 
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::value_block::{pack, unpack, width_of};
 
 /// Width codes above 64 are Rice codes with one low bit for each more.
 const RICE: u8 = 65;
 
-pub(super) fn encode(gaps: &[u64], out: &mut Writer) {
+pub(super) fn encode(gaps: &[u64], out: &mut ByteWriter) {
     let width = width_of(gaps.iter().copied());
     let packed = (gaps.len() * usize::from(width)).div_ceil(8);
     match best_low_bits(gaps).filter(|(_, bytes)| *bytes < packed) {
@@ -56,7 +56,7 @@ fn best_low_bits(gaps: &[u64]) -> Option<(u8, usize)> {
 }
 
 /// Steps over so many gaps.
-pub(super) fn skip(input: &mut Reader<'_>, count: usize) -> Result<()> {
+pub(super) fn skip(input: &mut ByteReader<'_>, count: usize) -> Result<()> {
     let packed = |width: u8| (count * usize::from(width)).div_ceil(8);
     let width = input.u8()?;
     if width < RICE {
@@ -78,7 +78,7 @@ fn low_bits(width: u8) -> Result<u8> {
     }
 }
 
-pub(super) fn decode(input: &mut Reader<'_>, count: usize) -> Result<Vec<u64>> {
+pub(super) fn decode(input: &mut ByteReader<'_>, count: usize) -> Result<Vec<u64>> {
     let width = input.u8()?;
     if width < RICE {
         return unpack(input, count, width);

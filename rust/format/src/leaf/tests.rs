@@ -5,23 +5,23 @@ use crate::posting::{Decoder, encode};
 
 const UNIVERSE: u32 = 1 << 24;
 
-fn entry(key: Key, rows: &[u32]) -> Entry<'static> {
+fn entry(key: Key, rows: &[u32]) -> LeafEntry<'static> {
     let (first, count) = (rows[0], rows.len() as u32);
     let held = if rows[rows.len() - 1] - first + 1 == count {
-        Held::Run(first)
+        KeyRows::Run(first)
     } else {
         let mut bytes = Vec::new();
         encode(rows, UNIVERSE, &mut bytes);
         if bytes.len() > MAX_INLINE_POSTING {
-            Held::Long { offset: 64 + u64::from(first), length: bytes.len() as u32 }
+            KeyRows::Long { offset: 64 + u64::from(first), length: bytes.len() as u32 }
         } else {
-            Held::Inline(Cow::Owned(bytes))
+            KeyRows::Inline(Cow::Owned(bytes))
         }
     };
-    Entry { key, rows: count, held }
+    LeafEntry { key, rows: count, rows_in: held }
 }
 
-fn leaves(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
+fn leaves(entries: &[LeafEntry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
     let mut builder = LeafBuilder::new(key_type);
     let mut leaves = Vec::new();
     for entry in entries {
@@ -34,37 +34,37 @@ fn leaves(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<Lea
 }
 
 /// Rows and postings become the same rows, whichever way they are kept.
-fn rows_of(entry: &Entry<'_>) -> (Key, u32, Vec<u32>) {
+fn rows_of(entry: &LeafEntry<'_>) -> (Key, u32, Vec<u32>) {
     let mut rows = Vec::new();
-    match &entry.held {
-        Held::Run(first) => rows.extend(*first..*first + entry.rows),
-        Held::Inline(bytes) => Decoder::default().decode(bytes, entry.rows, UNIVERSE, &mut rows).unwrap(),
-        Held::Long { offset, length } => rows.extend([*offset as u32, *length]),
+    match &entry.rows_in {
+        KeyRows::Run(first) => rows.extend(*first..*first + entry.rows),
+        KeyRows::Inline(bytes) => Decoder::default().decode(bytes, entry.rows, UNIVERSE, &mut rows).unwrap(),
+        KeyRows::Long { offset, length } => rows.extend([*offset as u32, *length]),
     }
     (entry.key.clone(), entry.rows, rows)
 }
 
 /// Runs that follow each other as one.
-fn joined<'a>(rows: Vec<(u32, Held<'a>)>) -> Vec<(u32, Held<'a>)> {
-    let mut joined: Vec<(u32, Held<'a>)> = Vec::new();
+fn joined<'a>(rows: Vec<(u32, KeyRows<'a>)>) -> Vec<(u32, KeyRows<'a>)> {
+    let mut joined: Vec<(u32, KeyRows<'a>)> = Vec::new();
     for (rows, held) in rows {
         match (joined.last_mut(), &held) {
-            (Some((length, Held::Run(start))), Held::Run(first)) if *start + *length == *first => *length += rows,
+            (Some((length, KeyRows::Run(start))), KeyRows::Run(first)) if *start + *length == *first => *length += rows,
             _ => joined.push((rows, held)),
         }
     }
     joined
 }
 
-fn round_trip(entries: &[Entry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
+fn round_trip(entries: &[LeafEntry<'static>], key_type: KeyType, room: usize) -> Vec<LeafBytes> {
     let leaves = leaves(entries, key_type.clone(), room);
     let mut found = Vec::new();
     for leaf in &leaves {
-        let decoded = Leaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &key_type, UNIVERSE).unwrap();
+        let decoded = PackedLeaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &key_type, UNIVERSE).unwrap();
         for number in 0..decoded.heads().len() {
             let part = decoded.segment(number).unwrap();
             assert_eq!(part[0].key, decoded.heads()[number]);
-            let rows: Vec<_> = part.iter().map(|entry| (entry.rows, entry.held.clone())).collect();
+            let rows: Vec<_> = part.iter().map(|entry| (entry.rows, entry.rows_in.clone())).collect();
             assert_eq!(joined(decoded.rows_of_segment(number).unwrap()), joined(rows));
             let counts = part.iter().map(|entry| (entry.key.clone(), entry.rows));
             assert!(decoded.counts_of_segment(number).unwrap().eq(counts));
@@ -92,7 +92,7 @@ fn leaves_of_unique_random_keys_are_full_and_an_embedded_segment_is_an_eighth() 
     assert!(last.bytes.len() <= 4092);
     for leaf in full {
         assert!(leaf.bytes.len() > 4092 - 20 && leaf.bytes.len() <= 4092, "{} bytes", leaf.bytes.len());
-        let decoded = Leaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE).unwrap();
+        let decoded = PackedLeaf::decode(&leaf.bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE).unwrap();
         let largest = (0..decoded.heads().len()).map(|number| decoded.segment_bytes(number)).max().unwrap();
         assert!(largest <= 640, "{largest} bytes");
     }
@@ -115,7 +115,7 @@ fn runs_postings_and_long_postings_stand_side_by_side() {
     let many: Vec<u32> = (0..4000).map(|n| n * 4001 + n % 3).collect();
     let lists: [&[u32]; 5] = [&[5], &[9, 10, 11], &scattered, &many, &[0, 2]];
     let entries: Vec<_> = (0..1000u64).map(|n| entry(Key::Fixed(n * n), lists[n as usize % 5])).collect();
-    assert!(matches!(entries[3].held, Held::Long { .. }));
+    assert!(matches!(entries[3].rows_in, KeyRows::Long { .. }));
     round_trip(&entries, KeyType::UInt64, 4092);
 }
 
@@ -161,13 +161,13 @@ proptest! {
     #[test]
     fn gaps_round_trip(gaps in prop::collection::vec(any::<u64>(), 0..64), shift in 0u32..64) {
         let gaps: Vec<u64> = gaps.into_iter().map(|gap| gap >> shift).collect();
-        let mut out = Writer::new();
+        let mut out = ByteWriter::new();
         gaps::encode(&gaps, &mut out);
         let bytes = out.into_vec();
-        let mut input = Reader::new("gaps", &bytes);
+        let mut input = ByteReader::new("gaps", &bytes);
         gaps::skip(&mut input, gaps.len()).unwrap();
         prop_assert!(input.finish().is_ok());
-        let mut input = Reader::new("gaps", &bytes);
+        let mut input = ByteReader::new("gaps", &bytes);
         prop_assert_eq!(gaps::decode(&mut input, gaps.len()).unwrap(), gaps);
         prop_assert!(input.finish().is_ok());
     }
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn what_is_stepped_over_is_what_would_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..90), count in 0usize..64, width in 0u8..140) {
         let bytes = [vec![width], bytes].concat();
-        let (mut decoded, mut skipped) = (Reader::new("gaps", &bytes), Reader::new("gaps", &bytes));
+        let (mut decoded, mut skipped) = (ByteReader::new("gaps", &bytes), ByteReader::new("gaps", &bytes));
         if gaps::decode(&mut decoded, count).is_ok() {
             gaps::skip(&mut skipped, count).unwrap();
             prop_assert_eq!(decoded.remaining(), skipped.remaining());
@@ -195,14 +195,14 @@ proptest! {
             let mut bytes = leaf.bytes.clone();
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
-            let Ok(damaged) = Leaf::decode(&bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE) else { continue };
+            let Ok(damaged) = PackedLeaf::decode(&bytes, &leaf.first_key, leaf.keys, &KeyType::UInt64, UNIVERSE) else { continue };
             for number in 0..damaged.heads().len() {
                 let without = damaged.rows_of_segment(number);
                 for (rows, held) in without.iter().flatten() {
-                    prop_assert!(!matches!(held, Held::Run(first) if u64::from(*first) + u64::from(*rows) > u64::from(UNIVERSE)));
+                    prop_assert!(!matches!(held, KeyRows::Run(first) if u64::from(*first) + u64::from(*rows) > u64::from(UNIVERSE)));
                 }
                 if let Ok(part) = damaged.segment(number) {
-                    let rows = part.into_iter().map(|entry| (entry.rows, entry.held)).collect();
+                    let rows = part.into_iter().map(|entry| (entry.rows, entry.rows_in)).collect();
                     prop_assert_eq!(joined(without.unwrap()), joined(rows));
                 }
             }
@@ -212,7 +212,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_give_ascending_keys_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), keys in 1u32..99) {
         for (first, key_type) in [(Key::Fixed(3), KeyType::UInt64), (Key::Bytes(vec![1]), KeyType::Binary)] {
-            let Ok(leaf) = Leaf::decode(&bytes, &first, keys, &key_type, UNIVERSE) else { continue };
+            let Ok(leaf) = PackedLeaf::decode(&bytes, &first, keys, &key_type, UNIVERSE) else { continue };
             for number in 0..leaf.heads().len() {
                 if let Ok(entries) = leaf.segment(number) {
                     prop_assert!(entries.is_sorted_by(|a, b| a.key < b.key));

@@ -2,13 +2,13 @@
 //! know of one have the part.
 
 use super::ManifestFile;
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 
 /// The byte before the part.
 pub(super) const FALSE_STATISTICS_TAG: u8 = 3;
 
-pub(super) fn encode(files: &[ManifestFile], out: &mut Writer) {
+pub(super) fn encode(files: &[ManifestFile], out: &mut ByteWriter) {
     let of_files = || (0_u64..).zip(files).filter(|(_, file)| !file.false_statistics.is_empty());
     let count = of_files().count();
     if count == 0 {
@@ -26,7 +26,7 @@ pub(super) fn encode(files: &[ManifestFile], out: &mut Writer) {
 }
 
 /// Reads the part behind its first byte.
-pub(super) fn decode(input: &mut Reader<'_>, files: &mut [ManifestFile]) -> Result<()> {
+pub(super) fn decode(input: &mut ByteReader<'_>, files: &mut [ManifestFile]) -> Result<()> {
     let count = input.count("the number of files with false statistics", 3)?;
     not_empty("the number of files with false statistics", count)?;
     let mut last = None;

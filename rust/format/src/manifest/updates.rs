@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::kept::{self, ManifestDelta, ManifestPublication, ManifestTransaction};
+use super::extras::{self, ManifestDelta, ManifestPublication, ManifestTransaction};
 use super::{MAX_NAME_LENGTH, MAX_PATH_LENGTH, unique};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_COLUMNS;
 use crate::path::check_path;
@@ -69,7 +69,7 @@ pub struct ManifestRun {
     /// Ranges of its rows that are in the data files already: ascending, apart from each other, not empty.
     pub migrated: Vec<(u32, u32)>,
     /// What its keys were resolved to. An index: lost, it is derived again.
-    pub resolution: Option<ManifestResolution>,
+    pub position_map: Option<ManifestPositionMap>,
     /// The migration during which it was written, if some of its updates have two sets, one for as long as the migration is under way and
     /// one for afterwards; 0 if none has, or the migration was abandoned, so that the first set counts.
     pub during: u64,
@@ -77,7 +77,7 @@ pub struct ManifestRun {
 
 /// The file of a run's resolution.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ManifestResolution {
+pub struct ManifestPositionMap {
     /// Its id, the seed of its checksums.
     pub id: [u8; 16],
     /// Path relative to the store.
@@ -93,7 +93,7 @@ pub struct ManifestMigration {
     pub number: u64,
     /// Rows that it folds: ordinal of the run in [`ManifestUpdates::runs`], first row, end; ascending, apart from each
     /// other, not empty.
-    pub slices: Vec<(u32, u32, u32)>,
+    pub ranges: Vec<(u32, u32, u32)>,
 }
 
 /// A data file that does not count any more.
@@ -137,7 +137,7 @@ impl ManifestUpdates {
         self.runs.iter().map(|run| run.length).sum()
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) -> Result<()> {
+    pub(super) fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.length(self.key.len());
         for column in &self.key {
             out.string("a column of the key", column, MAX_NAME_LENGTH)?;
@@ -157,8 +157,8 @@ impl ManifestUpdates {
         out.flag(self.migration.is_some());
         if let Some(migration) = &self.migration {
             out.varint(migration.number);
-            out.length(migration.slices.len());
-            for (run, start, end) in &migration.slices {
+            out.length(migration.ranges.len());
+            for (run, start, end) in &migration.ranges {
                 out.varint(u64::from(*run));
                 put_range(out, (*start, *end));
             }
@@ -180,12 +180,12 @@ impl ManifestUpdates {
             out.varint(count);
         }
         if !self.transactions.is_empty() || !self.publications.is_empty() || self.delta.is_some() {
-            kept::encode(&self.transactions, &self.publications, self.delta.as_ref(), out)?;
+            extras::encode(&self.transactions, &self.publications, self.delta.as_ref(), out)?;
         }
         Ok(())
     }
 
-    pub(super) fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let count = input.count("the number of key columns", 1)?;
         let key = (0..count).map(|_| input.string("a column of the key", MAX_NAME_LENGTH)).collect::<Result<_>>()?;
         let count = input.count("the number of options", 2)?;
@@ -227,7 +227,7 @@ impl ManifestUpdates {
         };
         let (transactions, publications, delta) = match input.remaining() {
             0 => (Vec::new(), Vec::new(), None),
-            _ => kept::decode(input)?,
+            _ => extras::decode(input)?,
         };
         Ok(Self {
             key,
@@ -270,11 +270,15 @@ impl ManifestUpdates {
         }
         check_paths("the path of a replaced file", self.replaced.iter().map(|file| file.path.as_str()))?;
         check_paths("the path of a file of the store", self.data.iter().map(|file| file.path.as_str()))?;
-        if let Some(delta) = self.delta.as_ref().filter(|delta| delta.migrated > self.migrations) {
+        if let Some(delta) = self.delta.as_ref().filter(|delta| delta.last_migration > self.migrations) {
             let expected = format_args!("at most {}", self.migrations).to_string();
-            return Err(FormatError::invalid("the number of the last migration in the log", delta.migrated, expected));
+            return Err(FormatError::invalid(
+                "the number of the last migration in the log",
+                delta.last_migration,
+                expected,
+            ));
         }
-        kept::validate(&self.transactions, &self.publications, self.log.first_sequence)
+        extras::validate(&self.transactions, &self.publications, self.log.first_sequence)
     }
 }
 
@@ -282,7 +286,7 @@ impl ManifestRun {
     /// An id, an empty path's length, length, passes, rows, two sequence numbers, no ranges, no resolution and no migration.
     const MIN_BYTES: usize = 16 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1;
 
-    fn encode(&self, out: &mut Writer) -> Result<()> {
+    fn encode(&self, out: &mut ByteWriter) -> Result<()> {
         out.bytes(&self.id);
         out.string("the path of a run", &self.path, MAX_PATH_LENGTH)?;
         out.varint(self.length);
@@ -294,8 +298,8 @@ impl ManifestRun {
         for range in &self.migrated {
             put_range(out, *range);
         }
-        out.flag(self.resolution.is_some());
-        if let Some(resolution) = &self.resolution {
+        out.flag(self.position_map.is_some());
+        if let Some(resolution) = &self.position_map {
             out.bytes(&resolution.id);
             out.string("the path of a resolution", &resolution.path, MAX_PATH_LENGTH)?;
             out.varint(resolution.length);
@@ -304,7 +308,7 @@ impl ManifestRun {
         Ok(())
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let id = input.array()?;
         let path = input.string("the path of a run", MAX_PATH_LENGTH)?;
         let length = input.varint()?;
@@ -314,7 +318,7 @@ impl ManifestRun {
         let count = input.count("the number of migrated ranges", 2)?;
         let migrated = (0..count).map(|_| range_of(input)).collect::<Result<_>>()?;
         let resolution = match input.flag("the presence of a resolution")? {
-            true => Some(ManifestResolution {
+            true => Some(ManifestPositionMap {
                 id: input.array()?,
                 path: input.string("the path of a resolution", MAX_PATH_LENGTH)?,
                 length: input.varint()?,
@@ -322,7 +326,18 @@ impl ManifestRun {
             false => None,
         };
         let during = input.varint()?;
-        Ok(Self { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution, during })
+        Ok(Self {
+            id,
+            path,
+            length,
+            passes,
+            rows,
+            first_sequence,
+            last_sequence,
+            migrated,
+            position_map: resolution,
+            during,
+        })
     }
 
     fn validate(&self, next_sequence: u64, migrations: u64) -> Result<()> {
@@ -331,7 +346,7 @@ impl ManifestRun {
             let expected = format_args!("at most {migrations}").to_string();
             return Err(FormatError::invalid("the migration during which a run was written", self.during, expected));
         }
-        if let Some(resolution) = &self.resolution {
+        if let Some(resolution) = &self.position_map {
             check_path("the path of a resolution", &resolution.path)?;
         }
         if !(1..=2).contains(&self.passes) {
@@ -352,7 +367,7 @@ impl ManifestRun {
 }
 
 impl ManifestMigration {
-    fn decode(input: &mut Reader<'_>) -> Result<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Result<Self> {
         let number = input.varint()?;
         let count = input.count("the number of slices", 3)?;
         let mut slices = Vec::with_capacity(count);
@@ -361,7 +376,7 @@ impl ManifestMigration {
             let (start, end) = range_of(input)?;
             slices.push((run, start, end));
         }
-        Ok(Self { number, slices })
+        Ok(Self { number, ranges: slices })
     }
 
     fn validate(&self, updates: &ManifestUpdates) -> Result<()> {
@@ -370,7 +385,7 @@ impl ManifestMigration {
             return Err(FormatError::invalid("the number of the migration", self.number, expected));
         }
         let (mut before, mut from) = (0, 0);
-        for (run, start, end) in &self.slices {
+        for (run, start, end) in &self.ranges {
             let Some(of) = updates.runs.get(*run as usize).filter(|_| before <= *run) else {
                 let expected = format_args!("ascending, from {before} to below {}", updates.runs.len()).to_string();
                 return Err(FormatError::invalid("the run of a slice", run, expected));
@@ -395,12 +410,12 @@ pub(super) fn check_paths<'a>(what: &'static str, paths: impl Iterator<Item = &'
 }
 
 /// A range as its start and its length.
-fn put_range(out: &mut Writer, (start, end): (u32, u32)) {
+fn put_range(out: &mut ByteWriter, (start, end): (u32, u32)) {
     out.varint(u64::from(start));
     out.varint(u64::from(end.saturating_sub(start)));
 }
 
-fn range_of(input: &mut Reader<'_>) -> Result<(u32, u32)> {
+fn range_of(input: &mut ByteReader<'_>) -> Result<(u32, u32)> {
     let start = input.varint_u32("the start of a range")?;
     let length = input.varint_u32("the length of a range")?;
     match start.checked_add(length) {

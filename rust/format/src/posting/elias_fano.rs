@@ -16,13 +16,13 @@ const GROUP: usize = 8;
 
 /// Shape of a block: a function of the row count and the span alone.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct EliasFanoShape {
     low_bits: u32,
     pub(super) low_bytes: usize,
     pub(super) high_bytes: usize,
 }
 
-impl Shape {
+impl EliasFanoShape {
     pub(super) fn new(count: usize, span: u32) -> Self {
         let low_bits = (u64::from(span) / (count.max(1) as u64)).checked_ilog2().unwrap_or(0);
         let high_bits = count + (span >> low_bits) as usize;
@@ -36,7 +36,7 @@ impl Shape {
 
 /// Appends `rows`, all within `base..base + span`.
 pub(super) fn encode(rows: &[u32], base: u32, span: u32, out: &mut Vec<u8>) {
-    let shape = Shape::new(rows.len(), span);
+    let shape = EliasFanoShape::new(rows.len(), span);
     let start = out.len();
     out.resize(start + shape.byte_length(), 0);
     let Some((low, high)) = out.get_mut(start..).and_then(|bytes| bytes.split_at_mut_checked(shape.low_bytes)) else {
@@ -62,7 +62,7 @@ pub(super) fn encode(rows: &[u32], base: u32, span: u32, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// Another number of set bits than rows, or rows that are not ascending. Whether they lie within a span is for the caller.
-pub(super) fn decode(shape: Shape, low: &[u8], high: &[u8], base: u32, rows: &mut [u32]) -> Result<()> {
+pub(super) fn decode(shape: EliasFanoShape, low: &[u8], high: &[u8], base: u32, rows: &mut [u32]) -> Result<()> {
     let (words, rest) = high.as_chunks::<8>();
     let found: usize = words.iter().map(|word| u64::from_le_bytes(*word).count_ones() as usize).sum::<usize>()
         + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>();

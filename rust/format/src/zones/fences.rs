@@ -1,12 +1,12 @@
 //! How fences are stored: numbers as steps and spans, bytes without what they share with the fence before.
 
 use super::{ByteFence, MAX_FENCE_BYTES, decode_numbers, encode_numbers};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteReader, ByteWriter};
 use crate::error::{FormatError, Result};
 use crate::key::MAX_KEY_LENGTH;
 
 /// The step from the upper fence before to the lower fence, up or down; then what lies between the two fences.
-pub(super) fn encode_fixed(fences: &[(u64, u64)], start: usize, zones: usize, out: &mut Writer) {
+pub(super) fn encode_fixed(fences: &[(u64, u64)], start: usize, zones: usize, out: &mut ByteWriter) {
     let mut upper = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(0, |(_, high)| *high);
     let fences = fences.get(start..start + zones).unwrap_or_default();
     let step = |(low, high): &(u64, u64)| zigzag(low.wrapping_sub(std::mem::replace(&mut upper, *high)));
@@ -16,7 +16,7 @@ pub(super) fn encode_fixed(fences: &[(u64, u64)], start: usize, zones: usize, ou
     encode_numbers(&spans, out);
 }
 
-pub(super) fn decode_fixed(input: &mut Reader<'_>, zones: usize, fences: &mut Vec<(u64, u64)>) -> Result<()> {
+pub(super) fn decode_fixed(input: &mut ByteReader<'_>, zones: usize, fences: &mut Vec<(u64, u64)>) -> Result<()> {
     let steps = decode_numbers(input, zones)?;
     let spans = decode_numbers(input, zones)?;
     let mut upper = fences.last().map_or(0, |(_, high)| *high);
@@ -40,7 +40,7 @@ fn unzigzag(code: u64) -> u64 {
 }
 
 /// Each fence without the bytes that it shares with the one before: lower, upper, lower, …
-pub(super) fn encode_bytes(fences: &[ByteFence], start: usize, zones: usize, out: &mut Writer) -> Result<()> {
+pub(super) fn encode_bytes(fences: &[ByteFence], start: usize, zones: usize, out: &mut ByteWriter) -> Result<()> {
     let mut before = start.checked_sub(1).and_then(|last| fences.get(last)).map_or(&[][..], |(_, high)| high);
     let fences = fences.get(start..start + zones).unwrap_or_default();
     for fence in fences.iter().flat_map(|(low, high)| [low, high]) {
@@ -54,7 +54,7 @@ pub(super) fn encode_bytes(fences: &[ByteFence], start: usize, zones: usize, out
 
 /// `left` is how many bytes further fences may have.
 pub(super) fn decode_bytes(
-    input: &mut Reader<'_>,
+    input: &mut ByteReader<'_>,
     zones: usize,
     left: &mut usize,
     fences: &mut Vec<ByteFence>,
@@ -67,7 +67,7 @@ pub(super) fn decode_bytes(
     Ok(())
 }
 
-fn decode_byte_fence(input: &mut Reader<'_>, before: &[u8], left: &mut usize) -> Result<Box<[u8]>> {
+fn decode_byte_fence(input: &mut ByteReader<'_>, before: &[u8], left: &mut usize) -> Result<Box<[u8]>> {
     let shared = input.varint_u32("the shared bytes of a fence")? as usize;
     let rest = input.blob("a fence", MAX_KEY_LENGTH)?;
     let Some((kept, other)) = before.split_at_checked(shared) else {
@@ -113,12 +113,12 @@ mod tests {
         let most = MAX_FENCE_BYTES / MAX_KEY_LENGTH / 2;
         let again = [0x80, 0x20, 0];
         for (zones, fits) in [(most, true), (most + 1, false)] {
-            let mut out = Writer::new();
+            let mut out = ByteWriter::new();
             out.length(0);
             out.blob("a fence", &[b'x'; MAX_KEY_LENGTH], MAX_KEY_LENGTH).unwrap();
             (1..2 * zones).for_each(|_| out.bytes(&again));
             let (mut left, mut fences) = (MAX_FENCE_BYTES, Vec::new());
-            let decoded = decode_bytes(&mut Reader::new("zones", out.as_slice()), zones, &mut left, &mut fences);
+            let decoded = decode_bytes(&mut ByteReader::new("zones", out.as_slice()), zones, &mut left, &mut fences);
             assert_eq!((decoded.is_ok(), left), (fits, 0));
             assert_eq!(fences.len(), most);
         }

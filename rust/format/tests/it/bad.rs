@@ -72,7 +72,7 @@ fn read(name: &str, bytes: &[u8]) -> Result<()> {
     match name.rsplit_once('.') {
         Some((_, "lmm")) => Manifest::decode(bytes).map(drop),
         Some((_, "lml")) => samples_updates::read_log(bytes).map(drop),
-        _ if name.starts_with("resolution") => Resolution::decode(bytes).map(drop),
+        _ if name.starts_with("resolution") => PositionMap::decode(bytes).map(drop),
         _ => Segment::read(bytes).map(drop),
     }
 }

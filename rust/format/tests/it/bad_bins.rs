@@ -135,7 +135,7 @@ fn blocks() -> Vec<Bad> {
 
 /// A block of two bins: the gap between them and a number beside it, and columns of two numbers.
 fn columns(numbers: &[[u64; 2]; 6]) -> Vec<u8> {
-    let mut out = codec::Writer::new();
+    let mut out = codec::ByteWriter::new();
     out.varint(2);
     let [gap, rest @ ..] = numbers;
     out.u8(64);

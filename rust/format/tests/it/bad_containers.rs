@@ -124,7 +124,7 @@ fn headers(good: &[u8]) -> Vec<Bad> {
             "run-index.lmx",
             "Invalid",
             "header and trailer are those of a run's index",
-            forge::container(ContentKind::Resolution, id, &forge::header(3, &id), directory),
+            forge::container(ContentKind::PositionMap, id, &forge::header(3, &id), directory),
         ),
         bad("header-id.lmx", "Invalid", "header and trailer have different ids", with(16, 0)),
         bad("header-reserved-11.lmx", "Invalid", "a reserved byte of the header is 1", with(11, 1)),

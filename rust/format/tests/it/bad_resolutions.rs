@@ -1,6 +1,6 @@
 //! Bad resolutions whose checksums are all good.
 
-use lakemark_format::codec::Writer;
+use lakemark_format::codec::ByteWriter;
 use lakemark_format::*;
 
 use crate::bad::{Bad, bad};
@@ -23,7 +23,7 @@ fn body(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     resolution(value.id, &body)
 }
 
-fn with(change: impl FnOnce(&mut Resolution)) -> Vec<u8> {
+fn with(change: impl FnOnce(&mut PositionMap)) -> Vec<u8> {
     let mut value = samples::resolution();
     change(&mut value);
     resolution(value.id, &resolution_body(&value))
@@ -31,7 +31,7 @@ fn with(change: impl FnOnce(&mut Resolution)) -> Vec<u8> {
 
 fn containers() -> Vec<Bad> {
     let value = samples::resolution();
-    let of = |stream: &[u8]| forge::container(ContentKind::Resolution, value.id, stream, &resolution_body(&value));
+    let of = |stream: &[u8]| forge::container(ContentKind::PositionMap, value.id, stream, &resolution_body(&value));
     let good = value.encode().unwrap();
     let longer = [forge::header(3, &value.id), vec![0]].concat();
     vec![
@@ -118,13 +118,13 @@ fn filters() -> Vec<Bad> {
 /// The two older runs, as they are in the body.
 fn resolved_run() -> Vec<u8> {
     let value = samples::resolution();
-    let without = Resolution { runs: vec![], ..value.clone() };
+    let without = PositionMap { runs: vec![], ..value.clone() };
     resolution_body(&value).split_off(resolution_body(&without).len())
 }
 
 /// A resolution of a run of 10 rows against one file with these row groups, whose lists of rows are these bytes.
 fn file(before: &[u8], row_groups: &[u64], lists: &[u8]) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.bytes(&[7; 16]);
     out.bytes(&[10, 1, 1, b'f', 0]);
     out.i64(0);

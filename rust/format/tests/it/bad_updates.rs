@@ -120,14 +120,14 @@ fn runs() -> Vec<Bad> {
             },
         ),
         with("resolution-path-escapes.lmm", "a resolution's path leads out of the store", |updates| {
-            updates.runs[0].resolution.as_mut().unwrap().path = "..".into();
+            updates.runs[0].position_map.as_mut().unwrap().path = "..".into();
         }),
     ]
 }
 
 fn migrations() -> Vec<Bad> {
     let slices = |name: &str, wrong: &'static str, slices: &[(u32, u32, u32)]| {
-        let migration = ManifestMigration { number: 3, slices: slices.to_vec() };
+        let migration = ManifestMigration { number: 3, ranges: slices.to_vec() };
         with(name, wrong, |updates| updates.migration = Some(migration))
     };
     vec![
@@ -176,7 +176,7 @@ fn kept() -> Vec<Bad> {
         raw("kept-empty.lmm", "the part behind the updates has nothing", |body, _| body.extend([2, 0, 0, 0])),
         raw("kept-cut.lmm", "the part behind the updates ends early", |body, _| body.extend([2, 0, 0])),
         with("delta-ahead.lmm", "a migration is in the log that was never begun", &|updates| {
-            updates.delta.as_mut().unwrap().migrated = 4;
+            updates.delta.as_mut().unwrap().last_migration = 4;
         }),
         with("application-twice.lmm", "an application is listed twice", &|updates| {
             updates.transactions[1].application = updates.transactions[0].application.clone();

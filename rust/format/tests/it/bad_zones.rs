@@ -1,6 +1,6 @@
 //! Bad segments of zones.
 
-use lakemark_format::filter::{Density, Shape};
+use lakemark_format::filter::{Density, FilterShape};
 use lakemark_format::zones::{Fences, Filters, MAX_ZONES, Zones};
 use lakemark_format::*;
 
@@ -31,7 +31,7 @@ fn density(bits: u32, hashes: u8) -> Vec<u8> {
 }
 
 fn shape(blocks: u32, block_bits: u32, hashes: u8) -> Vec<u8> {
-    zones(&golden_zones::sliced(), |zones| zones.filters = Filters::Sliced(Shape { blocks, block_bits, hashes }))
+    zones(&golden_zones::sliced(), |zones| zones.filters = Filters::Sliced(FilterShape { blocks, block_bits, hashes }))
 }
 
 /// `segment` whose zones have other bytes in the directory: `from` at `at` becomes `to`.
@@ -57,7 +57,7 @@ pub fn all() -> Vec<Bad> {
 /// Zones in row groups, and their totals.
 fn places() -> Vec<Bad> {
     let varint = |number: u64| {
-        let mut out = codec::Writer::new();
+        let mut out = codec::ByteWriter::new();
         out.varint(number);
         out.into_vec()
     };

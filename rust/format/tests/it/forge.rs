@@ -2,7 +2,7 @@
 //!
 //! It makes the bad files, and where its input is good it must write the same bytes as the library.
 
-use lakemark_format::codec::Writer;
+use lakemark_format::codec::ByteWriter;
 use lakemark_format::*;
 
 use crate::{forge_updates, forge_zones};
@@ -49,18 +49,18 @@ pub fn stream(file: &[u8]) -> Vec<u8> {
 }
 
 /// Bytes after their length.
-pub fn blob(out: &mut Writer, bytes: &[u8]) {
+pub fn blob(out: &mut ByteWriter, bytes: &[u8]) {
     out.varint(bytes.len() as u64);
     out.bytes(bytes);
 }
 
 /// Numbers after their count.
-pub fn list(out: &mut Writer, numbers: &[u32]) {
+pub fn list(out: &mut ByteWriter, numbers: &[u32]) {
     out.varint(numbers.len() as u64);
     numbers.iter().for_each(|number| out.varint((*number).into()));
 }
 
-fn place(out: &mut Writer, cursor: &mut u64, offset: u64, length: u64) {
+fn place(out: &mut ByteWriter, cursor: &mut u64, offset: u64, length: u64) {
     let distance = offset.wrapping_sub(*cursor) as i64;
     out.varint(((distance << 1) ^ (distance >> 63)) as u64);
     out.varint(length);
@@ -69,7 +69,7 @@ fn place(out: &mut Writer, cursor: &mut u64, offset: u64, length: u64) {
 
 /// The bytes of a segment's directory. Bases below their lowest place wrap.
 pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.bytes(&directory.index_id);
     blob(&mut out, directory.column.as_bytes());
     directory.key_type.encode(&mut out);
@@ -129,7 +129,7 @@ pub fn directory(directory: &SegmentDirectory) -> Vec<u8> {
 /// The part of a manifest about false statistics, if there are some.
 fn false_statistics(files: &[ManifestFile]) -> Vec<u8> {
     let of_files: Vec<_> = (0u64..).zip(files).filter(|(_, file)| !file.false_statistics.is_empty()).collect();
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     if !of_files.is_empty() {
         out.u8(3);
         out.varint(of_files.len() as u64);
@@ -143,7 +143,7 @@ fn false_statistics(files: &[ManifestFile]) -> Vec<u8> {
 
 /// The body of a manifest.
 pub fn manifest_body(manifest: &Manifest) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.u64(manifest.number);
     out.i64(manifest.created_ms);
     out.varint(manifest.schemas.len() as u64);

@@ -1,6 +1,6 @@
 //! The second writer of what updates write, made from `docs/format.md`, that checks nothing.
 
-use lakemark_format::codec::Writer;
+use lakemark_format::codec::ByteWriter;
 use lakemark_format::*;
 
 use crate::forge::{self, blob, list};
@@ -8,7 +8,7 @@ use crate::samples_updates as samples;
 
 /// The part of a manifest about updates, with the byte before it.
 pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.u8(1);
     out.varint(updates.key.len() as u64);
     updates.key.iter().for_each(|column| blob(&mut out, column.as_bytes()));
@@ -25,8 +25,8 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
     out.u8(updates.migration.is_some().into());
     if let Some(migration) = &updates.migration {
         out.varint(migration.number);
-        out.varint(migration.slices.len() as u64);
-        for (run, start, end) in &migration.slices {
+        out.varint(migration.ranges.len() as u64);
+        for (run, start, end) in &migration.ranges {
             numbers(&mut out, &[(*run).into(), (*start).into(), end.wrapping_sub(*start).into()]);
         }
     }
@@ -51,7 +51,7 @@ pub fn part(updates: &ManifestUpdates) -> Vec<u8> {
 }
 
 /// The part behind the updates, with the byte before it.
-fn kept(out: &mut Writer, updates: &ManifestUpdates) {
+fn kept(out: &mut ByteWriter, updates: &ManifestUpdates) {
     out.u8(2);
     out.varint(updates.transactions.len() as u64);
     for ManifestTransaction { application, version, sequence } in &updates.transactions {
@@ -75,17 +75,17 @@ fn kept(out: &mut Writer, updates: &ManifestUpdates) {
         }
     }
     out.u8(updates.delta.is_some().into());
-    if let Some(ManifestDelta { table_id, migrated, version }) = &updates.delta {
+    if let Some(ManifestDelta { table_id, last_migration: migrated, version }) = &updates.delta {
         blob(out, table_id.as_bytes());
         numbers(out, &[*migrated, *version]);
     }
 }
 
-fn numbers(out: &mut Writer, numbers: &[u64]) {
+fn numbers(out: &mut ByteWriter, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.varint(*number));
 }
 
-fn run(out: &mut Writer, run: &ManifestRun) {
+fn run(out: &mut ByteWriter, run: &ManifestRun) {
     out.bytes(&run.id);
     blob(out, run.path.as_bytes());
     out.varint(run.length);
@@ -94,8 +94,8 @@ fn run(out: &mut Writer, run: &ManifestRun) {
     for (start, end) in &run.migrated {
         numbers(out, &[(*start).into(), end.wrapping_sub(*start).into()]);
     }
-    out.u8(run.resolution.is_some().into());
-    if let Some(resolution) = &run.resolution {
+    out.u8(run.position_map.is_some().into());
+    if let Some(resolution) = &run.position_map {
         out.bytes(&resolution.id);
         blob(out, resolution.path.as_bytes());
         out.varint(resolution.length);
@@ -126,7 +126,7 @@ pub fn frame_header(id: &[u8; 16], at: usize, length: u32, sequence: u64, payloa
 
 /// The payload of a frame.
 pub fn payload(commits: &[LogCommit]) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.varint(commits.len() as u64);
     for commit in commits {
         blob(&mut out, commit.tag.as_bytes());
@@ -151,8 +151,8 @@ pub fn log(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// The directory of a resolution.
-pub fn resolution_body(resolution: &Resolution) -> Vec<u8> {
-    let mut out = Writer::new();
+pub fn resolution_body(resolution: &PositionMap) -> Vec<u8> {
+    let mut out = ByteWriter::new();
     out.bytes(&resolution.run);
     out.varint(resolution.rows.into());
     out.varint(resolution.files.len() as u64);
@@ -163,7 +163,7 @@ pub fn resolution_body(resolution: &Resolution) -> Vec<u8> {
         out.u8(file.etag.is_some().into());
         file.etag.iter().for_each(|etag| blob(&mut out, etag.as_bytes()));
         list(&mut out, &file.row_groups);
-        rows(&mut out, &file.shadowed, file.row_groups.iter().sum());
+        rows(&mut out, &file.deleted, file.row_groups.iter().sum());
         rows(&mut out, &file.completed, resolution.rows);
     }
     out.varint(resolution.runs.len() as u64);
@@ -184,7 +184,7 @@ pub fn resolution_body(resolution: &Resolution) -> Vec<u8> {
 }
 
 /// A list of rows, also one with rows that its universe does not have.
-fn rows(out: &mut Writer, rows: &[u32], universe: u32) {
+fn rows(out: &mut ByteWriter, rows: &[u32], universe: u32) {
     out.varint(rows.len() as u64);
     if !rows.is_empty() {
         let mut bytes = Vec::new();
@@ -195,7 +195,7 @@ fn rows(out: &mut Writer, rows: &[u32], universe: u32) {
 
 /// A resolution's file in which every checksum is good.
 pub fn resolution(id: [u8; 16], body: &[u8]) -> Vec<u8> {
-    forge::container(ContentKind::Resolution, id, &forge::header(3, &id), body)
+    forge::container(ContentKind::PositionMap, id, &forge::header(3, &id), body)
 }
 
 #[test]

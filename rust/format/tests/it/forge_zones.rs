@@ -1,6 +1,6 @@
 //! The second writer of zones and filters: hashes to blocks to bits, made from `docs/format.md`, section 10.
 
-use lakemark_format::codec::Writer;
+use lakemark_format::codec::ByteWriter;
 use lakemark_format::zones::{ByteFence, Fences, Filters, Zones};
 use lakemark_format::*;
 use twox_hash::XxHash64;
@@ -90,7 +90,7 @@ fn slices(filter: Filter, keys: &[Vec<Key>]) -> Vec<u8> {
 
 /// The zones of a directory.
 pub fn zones(zones: &Zones) -> Vec<u8> {
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.varint(zones.rows.len() as u64);
     let mut fences = Fencing::default();
     for start in (0..zones.rows.len()).step_by(1024) {
@@ -123,7 +123,7 @@ pub fn column(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let numbers: Vec<u64> = numbers.into_iter().collect();
     let least = *numbers.iter().min().unwrap();
     let width = 64 - (numbers.iter().max().unwrap() - least).leading_zeros();
-    let mut out = Writer::new();
+    let mut out = ByteWriter::new();
     out.varint(least);
     out.u8(width as u8);
     let bits: Vec<u8> =
@@ -142,7 +142,7 @@ struct Fencing {
 }
 
 impl Fencing {
-    fn numbers(&mut self, fences: &[(u64, u64)], out: &mut Writer) {
+    fn numbers(&mut self, fences: &[(u64, u64)], out: &mut ByteWriter) {
         let mut steps = Vec::new();
         for (low, high) in fences {
             let step = low.wrapping_sub(self.number) as i64;
@@ -153,7 +153,7 @@ impl Fencing {
         out.bytes(&column(fences.iter().map(|(low, high)| high.wrapping_sub(*low))));
     }
 
-    fn bytes(&mut self, fences: &[ByteFence], out: &mut Writer) {
+    fn bytes(&mut self, fences: &[ByteFence], out: &mut ByteWriter) {
         for fence in fences.iter().flat_map(|(low, high)| [low, high]) {
             let equal = (0..).take_while(|at| fence.get(*at).is_some_and(|byte| self.bytes.get(*at) == Some(byte)));
             let shared = equal.count();

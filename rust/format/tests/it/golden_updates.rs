@@ -1,6 +1,6 @@
 //! Golden files of updates: a log and a resolution. Manifests with updates stand among the other manifests.
 
-use lakemark_format::Resolution;
+use lakemark_format::PositionMap;
 
 use crate::golden::golden;
 use crate::samples_updates as samples;
@@ -25,7 +25,7 @@ fn the_golden_resolutions_are_read_and_written() {
     {
         let written = resolution.encode().unwrap();
         let golden = golden(name, &written);
-        assert_eq!(Resolution::decode(&golden), Ok(resolution));
+        assert_eq!(PositionMap::decode(&golden), Ok(resolution));
         assert!(golden == written);
     }
 }

@@ -1,6 +1,6 @@
 //! Golden files with zones: fences and filters one by one, and filters in slices.
 
-use lakemark_format::filter::{Density, Shape};
+use lakemark_format::filter::{Density, FilterShape};
 use lakemark_format::zones::Filters;
 use lakemark_format::*;
 
@@ -79,7 +79,7 @@ pub fn sliced() -> Zoned {
         nulls: (0..5).map(|row| 64 + 10 + row).collect(),
         opaque: vec![128],
         zones: (0..11).map(zone).collect(),
-        filters: Filters::Sliced(Shape { blocks: 2, block_bits: 36, hashes: 3 }),
+        filters: Filters::Sliced(FilterShape { blocks: 2, block_bits: 36, hashes: 3 }),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use lakemark_format::order::{self, Order};
+use lakemark_format::order::{self, BinOrder};
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::*;
 
@@ -110,7 +110,7 @@ fn entries(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) -> Result<Vec
         if bin.values == 1 {
             rows.into_iter().map(|row| (bin.low, row)).collect()
         } else {
-            let order = Order::decode(order, bin)?;
+            let order = BinOrder::decode(order, bin)?;
             let rows = order.ranks(0..bin.rows)?.into_iter().map(|rank| rows[rank as usize]);
             order.keys()?.into_iter().zip(rows).collect()
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use lakemark_format::leaf::{Entry, Held, Leaf, LeafBuilder, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{KeyRows, LeafBuilder, LeafEntry, MAX_INLINE_POSTING, PackedLeaf};
 use lakemark_format::*;
 
 use crate::model_bins::Values;
@@ -14,7 +14,7 @@ pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, u
     let mut builder = LeafBuilder::new(key_type.clone());
     for (key, rows) in values {
         let held = held(writer, rows, universe);
-        let entry = Entry { key: key.clone(), rows: rows.len() as u32, held };
+        let entry = LeafEntry { key: key.clone(), rows: rows.len() as u32, rows_in: held };
         assert_eq!(builder.push(entry, usize::MAX), Ok(vec![]));
     }
     let leaf = builder.finish(usize::MAX).unwrap().unwrap();
@@ -32,18 +32,18 @@ pub fn push(writer: &mut ContainerWriter, values: &Values, key_type: &KeyType, u
     }
 }
 
-fn held(writer: &mut ContainerWriter, rows: &[u32], universe: u32) -> Held<'static> {
+fn held(writer: &mut ContainerWriter, rows: &[u32], universe: u32) -> KeyRows<'static> {
     if rows[rows.len() - 1] - rows[0] + 1 == rows.len() as u32 {
-        return Held::Run(rows[0]);
+        return KeyRows::Run(rows[0]);
     }
     let mut bytes = Vec::new();
     posting::encode(rows, universe, &mut bytes);
     if bytes.len() <= MAX_INLINE_POSTING {
-        return Held::Inline(Cow::Owned(bytes));
+        return KeyRows::Inline(Cow::Owned(bytes));
     }
     let (offset, length) = (writer.offset(), bytes.len() as u32);
     writer.push(&bytes);
-    Held::Long { offset, length }
+    KeyRows::Long { offset, length }
 }
 
 /// The values of the leaf numbered `number`.
@@ -54,15 +54,15 @@ pub fn read(
 ) -> Result<Values> {
     let (block, universe) = (&directory.blocks[number], directory.universe);
     let bytes = read(block.offset..block.offset + u64::from(block.length))?;
-    let leaf = Leaf::decode(&bytes, &block.first_key, block.values, &directory.key_type, universe)?;
+    let leaf = PackedLeaf::decode(&bytes, &block.first_key, block.values, &directory.key_type, universe)?;
     let mut values = Vec::new();
     for number in 0..leaf.heads().len() {
         for entry in leaf.segment(number)? {
             let mut rows = Vec::new();
-            match entry.held {
-                Held::Run(first) => rows.extend(first..first + entry.rows),
-                Held::Inline(bytes) => posting::decode(&bytes, entry.rows, universe, &mut rows)?,
-                Held::Long { offset, length } => {
+            match entry.rows_in {
+                KeyRows::Run(first) => rows.extend(first..first + entry.rows),
+                KeyRows::Inline(bytes) => posting::decode(&bytes, entry.rows, universe, &mut rows)?,
+                KeyRows::Long { offset, length } => {
                     let end = offset.saturating_add(length.into());
                     if end > block.offset {
                         return Err(FormatError::invalid("a long posting", end, "before its leaf"));

@@ -1,6 +1,6 @@
 //! A second reader of logs, made from `docs/format.md`: slow and plain.
 
-use lakemark_format::codec::Reader;
+use lakemark_format::codec::ByteReader;
 use lakemark_format::{LogCommit, log};
 
 use crate::samples_updates::{FIRST, LOG};
@@ -61,7 +61,7 @@ fn follows(bytes: &[u8], at: usize, next: u64, between: u64) -> bool {
 }
 
 fn decode(payload: &[u8]) -> Option<Vec<LogCommit>> {
-    let mut input = Reader::new("a payload", payload);
+    let mut input = ByteReader::new("a payload", payload);
     let mut commits = Vec::new();
     for _ in 0..input.varint().ok()? {
         let tag = input.string("a tag", 16_384).ok()?;

@@ -219,7 +219,7 @@ impl File {
                     let block = start + (shape.block(hash) * (shape.block_bits / 8)) as usize;
                     start += shape.bytes() as usize;
                     let bytes = self.filters.get(block..block + (shape.block_bits / 8) as usize);
-                    filter::may_hold(bytes.unwrap(), shape, hash)
+                    filter::may_contain(bytes.unwrap(), shape, hash)
                 }
                 Filters::Sliced(shape) => {
                     let slice = slice_bytes(zones.rows.len());

@@ -42,7 +42,11 @@ fn run() -> impl Strategy<Value = ManifestRun> {
             first_sequence,
             last_sequence,
             migrated,
-            resolution: resolution.map(|(id, length)| ManifestResolution { id, path: "updates/r.lmx".into(), length }),
+            position_map: resolution.map(|(id, length)| ManifestPositionMap {
+                id,
+                path: "updates/r.lmx".into(),
+                length,
+            }),
             during: 0,
         },
     )
@@ -85,7 +89,7 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
                         break;
                     }
                 }
-                ManifestMigration { number, slices }
+                ManifestMigration { number, ranges: slices }
             });
             let replaced = (0..).zip(replaced).map(|(number, (size, modified_ns))| ReplacedFile {
                 path: format!("part-{number}"),
@@ -121,7 +125,7 @@ fn updates() -> impl Strategy<Value = ManifestUpdates> {
             let transactions = transactions.collect();
             let delta = delta.map(|(id, migrated, version)| ManifestDelta {
                 table_id: format!("{id:x}"),
-                migrated: migrated.min(updates.migrations),
+                last_migration: migrated.min(updates.migrations),
                 version,
             });
             ManifestUpdates { transactions, publications, delta, ..updates }
@@ -170,7 +174,7 @@ fn some_rows(rows: u32) -> BoxedStrategy<Vec<u32>> {
     }
 }
 
-fn resolution() -> impl Strategy<Value = Resolution> {
+fn resolution() -> impl Strategy<Value = PositionMap> {
     let rows = prop_oneof![0..60u32, any::<u32>()];
     rows.prop_flat_map(|rows| {
         let groups = vec(prop_oneof![0..9u32, 0..1u32 << 28], 0..4);
@@ -182,24 +186,25 @@ fn resolution() -> impl Strategy<Value = Resolution> {
     })
     .prop_map(|(id, rows, files, runs)| {
         let files = (0..).zip(files).map(|(number, ((size, modified_ns, etag), (shadowed, row_groups), completed))| {
-            ResolvedFile {
+            PositionsInFile {
                 path: format!("{}", number % 3),
                 size: size / 4 * 4 + number / 3,
                 modified_ns,
                 etag,
                 row_groups,
-                shadowed,
+                deleted: shadowed,
                 completed,
             }
         });
-        let runs = (1u8..).zip(runs).map(|(number, (rows, replaced))| ResolvedRun { id: [number; 16], rows, replaced });
+        let runs =
+            (1u8..).zip(runs).map(|(number, (rows, replaced))| PositionsInRun { id: [number; 16], rows, replaced });
         let mut own = [0; 16];
         own[..15].copy_from_slice(&id);
         let keys = (rows < 60 && rows % 2 == 1).then(|| {
             let hashes: Vec<u64> = (0..rows).map(|row| filter::hash(&Key::Fixed(row.into()))).collect();
             KeyFilter::of(vec![KeyType::Int64], filter::Density::of_fpp(0.01), &hashes)
         });
-        Resolution { id: own, run: [0; 16], rows, files: files.collect(), runs: runs.collect(), keys }
+        PositionMap { id: own, run: [0; 16], rows, files: files.collect(), runs: runs.collect(), keys }
     })
 }
 
@@ -244,7 +249,7 @@ proptest! {
     fn a_resolution_is_read_as_it_was_written(value in resolution()) {
         let bytes = value.encode().unwrap();
         prop_assert!(bytes == forge_updates::resolution(value.id, &forge_updates::resolution_body(&value)));
-        prop_assert_eq!(Resolution::decode(&bytes), Ok(value));
+        prop_assert_eq!(PositionMap::decode(&bytes), Ok(value));
     }
 
     #[test]
@@ -253,9 +258,9 @@ proptest! {
         edit(&mut body, &edits);
         let file = forge_updates::resolution(value.id, &body);
         // Postings may have any form, so that the value comes back and not the bytes.
-        if let Ok(read) = Resolution::decode(&file) {
+        if let Ok(read) = PositionMap::decode(&file) {
             let again = read.encode().unwrap();
-            prop_assert_eq!(Resolution::decode(&again), Ok(read));
+            prop_assert_eq!(PositionMap::decode(&again), Ok(read));
         }
     }
 
@@ -315,10 +320,10 @@ proptest! {
 
     #[test]
     fn random_bytes_of_updates_never_panic(bytes in vec(any::<u8>(), 0..400)) {
-        prop_assert!(Resolution::decode(&bytes).is_err());
+        prop_assert!(PositionMap::decode(&bytes).is_err());
         prop_assert!(samples::read_log(&bytes).is_err());
         agree(&[log::log_header(samples::LOG), bytes.clone()].concat())?;
-        drop(Resolution::decode(&forge_updates::resolution([1; 16], &bytes)));
+        drop(PositionMap::decode(&forge_updates::resolution([1; 16], &bytes)));
         agree(&forge_updates::log(&[(FIRST, bytes)]))?;
     }
 }

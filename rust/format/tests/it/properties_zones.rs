@@ -1,6 +1,6 @@
 //! Laws of zones: what is written is read, no key is lost, two implementations agree, and no bytes make a reader panic.
 
-use lakemark_format::filter::{Density, Shape};
+use lakemark_format::filter::{Density, FilterShape};
 use lakemark_format::zones::Filters;
 use lakemark_format::*;
 use proptest::collection::vec;
@@ -17,7 +17,7 @@ fn filters() -> impl Strategy<Value = Filters> {
     let shape = (1u32..4, 1u32..200, 1u8..=64);
     prop_oneof![
         density.prop_map(|(bits, hashes)| Filters::Each(Density { bits, hashes })),
-        shape.prop_map(|(blocks, block_bits, hashes)| Filters::Sliced(Shape { blocks, block_bits, hashes })),
+        shape.prop_map(|(blocks, block_bits, hashes)| Filters::Sliced(FilterShape { blocks, block_bits, hashes })),
     ]
 }
 

@@ -6,7 +6,7 @@ use crate::samples;
 
 /// A table with everything pending that there can be, and a manifest that uses every optional field.
 pub fn updates() -> ManifestUpdates {
-    let resolution = ManifestResolution { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
+    let resolution = ManifestPositionMap { id: [0x4e; 16], path: "updates/4e4e.lmx".into(), length: 777 };
     ManifestUpdates {
         key: vec!["country".into(), "straße".into()],
         options: vec![("buffer".into(), "1GiB".into()), ("alpha".into(), "".into())],
@@ -21,7 +21,7 @@ pub fn updates() -> ManifestUpdates {
                 first_sequence: 0,
                 last_sequence: 30,
                 migrated: vec![(0, 1), (7, 300), (u32::MAX - 1, u32::MAX)],
-                resolution: Some(resolution),
+                position_map: Some(resolution),
                 during: 0,
             },
             ManifestRun {
@@ -33,11 +33,11 @@ pub fn updates() -> ManifestUpdates {
                 first_sequence: 33,
                 last_sequence: 33,
                 migrated: vec![],
-                resolution: None,
+                position_map: None,
                 during: 3,
             },
         ],
-        migration: Some(ManifestMigration { number: 3, slices: vec![(0, 1, 5), (0, 300, 4000), (1, 9, 10)] }),
+        migration: Some(ManifestMigration { number: 3, ranges: vec![(0, 1, 5), (0, 300, 4000), (1, 9, 10)] }),
         migrations: 3,
         replaced: vec![ReplacedFile { path: "year=2024/part-0.parquet".into(), size: 1_234_567, modified_ns: -2 }],
         data: vec![
@@ -79,7 +79,7 @@ pub fn kept() -> Manifest {
     let updates = ManifestUpdates {
         transactions: vec![of("größe of loads", u64::MAX, 40), of("b", 0, 0)],
         publications: vec![done, under_way],
-        delta: Some(ManifestDelta { table_id: "größe-4f1c".into(), migrated: 2, version: 1 << 40 }),
+        delta: Some(ManifestDelta { table_id: "größe-4f1c".into(), last_migration: 2, version: 1 << 40 }),
         ..updates()
     };
     Manifest { updates: Some(updates), ..samples::empty_manifest() }
@@ -140,41 +140,41 @@ pub fn read_log(bytes: &[u8]) -> Result<LogRead> {
 }
 
 /// A resolution against two data files and an older run, with and without each list.
-pub fn resolution() -> Resolution {
-    Resolution {
+pub fn resolution() -> PositionMap {
+    PositionMap {
         id: *b"resolution-of-a1",
         run: [0xa1; 16],
         rows: 9000,
         files: vec![
-            ResolvedFile {
+            PositionsInFile {
                 path: "year=2024/part-0.parquet".into(),
                 size: 1_234_567,
                 modified_ns: 1_700_000_000_000_000_001,
                 etag: Some("\"abc\"".into()),
                 row_groups: vec![100_000, 100_000, 7],
-                shadowed: (0..5000).map(|row| 40 * row + row % 7).collect(),
+                deleted: (0..5000).map(|row| 40 * row + row % 7).collect(),
                 completed: vec![0, 8999],
             },
-            ResolvedFile {
+            PositionsInFile {
                 path: "year=2025/größe.parquet".into(),
                 size: 0,
                 modified_ns: -1,
                 etag: None,
                 row_groups: vec![],
-                shadowed: vec![],
+                deleted: vec![],
                 completed: vec![],
             },
         ],
         runs: vec![
-            ResolvedRun { id: [0xa0; 16], rows: 64, replaced: (0..64).collect() },
-            ResolvedRun { id: [0x9f; 16], rows: 0, replaced: vec![] },
+            PositionsInRun { id: [0xa0; 16], rows: 64, replaced: (0..64).collect() },
+            PositionsInRun { id: [0x9f; 16], rows: 0, replaced: vec![] },
         ],
         keys: None,
     }
 }
 
 /// A resolution with a filter of ten keys: the numbers 0, 10, … 90, each with a text.
-pub fn resolution_with_keys() -> Resolution {
+pub fn resolution_with_keys() -> PositionMap {
     let texts = ["a", "b", "", "größe", "e", "f", "g", "h", "i", "a longer text than the others"];
     let hash = |(number, text): (i64, &str)| {
         let first = filter::hash(&Key::Fixed(key_of_i64(number * 10)));
@@ -182,12 +182,12 @@ pub fn resolution_with_keys() -> Resolution {
     };
     let hashes: Vec<u64> = (0..).zip(texts).map(hash).collect();
     let keys = KeyFilter::of(vec![KeyType::Int32, KeyType::Utf8], filter::Density::of_fpp(0.01), &hashes);
-    Resolution {
+    PositionMap {
         id: *b"resolution-of-a2",
         run: [0xa2; 16],
         rows: 10,
         files: vec![],
-        runs: vec![ResolvedRun { id: [0xa1; 16], rows: 9000, replaced: vec![1, 2] }],
+        runs: vec![PositionsInRun { id: [0xa1; 16], rows: 9000, replaced: vec![1, 2] }],
         keys: Some(keys),
     }
 }

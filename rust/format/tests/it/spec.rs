@@ -1,8 +1,8 @@
 //! `docs/format.md` says what the code does: its tables of constants and its dump are compared with both.
 
-use lakemark_format::filter::{self, Shape};
+use lakemark_format::filter::{self, FilterShape};
 use lakemark_format::{
-    ContentKind, Key, Operation, bin_block, container, key, leaf, log, manifest, order, posting, resolution, segment,
+    ContentKind, Key, Operation, bin_block, container, key, leaf, log, manifest, order, position_map, posting, segment,
     value_block, zones,
 };
 
@@ -66,7 +66,7 @@ fn spec_constants_match() {
         ("MAX_DENSITY", filter::MAX_DENSITY.to_string()),
         ("MAX_KEY_COLUMNS", key::MAX_KEY_COLUMNS.to_string()),
         ("MAX_FRAME_BYTES", log::MAX_FRAME_BYTES.to_string()),
-        ("MAX_RESOLVED_ROWS", resolution::MAX_RESOLVED_ROWS.to_string()),
+        ("MAX_RESOLVED_ROWS", position_map::MAX_RESOLVED_ROWS.to_string()),
     ];
     let specified: Vec<_> = table("constant").into_iter().chain(table("limit")).collect();
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -145,14 +145,15 @@ fn the_operations_match() {
     let codes = (1..=4).map(|code| (code.to_string(), Operation::decode(code).unwrap().name().to_owned()));
     assert_eq!(specified, codes.collect::<Vec<_>>());
     assert!(SPEC.contains("1 segment, 2 manifest, 3 resolution; 4 is a log"));
-    use ContentKind::{Log, Manifest, Resolution, Segment};
-    assert_eq!([Segment, Manifest, Resolution, Log].map(ContentKind::code), [1, 2, 3, 4]);
+    use ContentKind::{Log, Manifest, PositionMap, Segment};
+    assert_eq!([Segment, Manifest, PositionMap, Log].map(ContentKind::code), [1, 2, 3, 4]);
 }
 
 /// The positions that the specification gives as an example are those of the library.
 #[test]
 fn the_positions_of_the_example_are_those_of_the_filter() {
-    let shapes = [Shape { blocks: 1, block_bits: 1000, hashes: 5 }, Shape { blocks: 3, block_bits: 64, hashes: 4 }];
+    let shapes =
+        [FilterShape { blocks: 1, block_bits: 1000, hashes: 5 }, FilterShape { blocks: 3, block_bits: 64, hashes: 4 }];
     let keys = [Key::Fixed(0), Key::Fixed(1 << 63 | 7), Key::Bytes("Zürich".into())];
     let rows = cells("key of the example");
     assert_eq!(rows.len(), keys.len());

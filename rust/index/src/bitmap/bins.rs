@@ -13,12 +13,12 @@ use std::ops::{Bound, Range};
 use lakemark_format::bin_block::{self, Bin};
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
-use lakemark_format::order::Order;
+use lakemark_format::order::BinOrder;
 use lakemark_format::posting::{Decoder, RowSink};
 use lakemark_format::ramp::{self, Ramp};
 use lakemark_format::segment::SegmentDirectory;
 
-use super::place::Place;
+use super::overlap::BlockOverlap;
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
 
@@ -57,13 +57,13 @@ pub(super) fn decode_block(bytes: &[u8], number: usize, directory: &SegmentDirec
 }
 
 /// How the keys of a bin lie to the keys asked for.
-pub(super) fn place(bin: &Bin, ranges: &KeyRanges) -> Place {
+pub(super) fn bin_overlap(bin: &Bin, ranges: &KeyRanges) -> BlockOverlap {
     let (low, high) = (Key::Fixed(bin.low), Key::Fixed(bin.high));
     let first = ranges.ranges().partition_point(|range| range.ends_before(&low));
     match ranges.ranges().get(first) {
-        Some(range) if range.contains(&low) && range.contains(&high) => Place::Inside,
-        Some(range) if range.begins_at_or_before(&high) => Place::Edge,
-        _ => Place::Outside,
+        Some(range) if range.contains(&low) && range.contains(&high) => BlockOverlap::Inside,
+        Some(range) if range.begins_at_or_before(&high) => BlockOverlap::Edge,
+        _ => BlockOverlap::Outside,
     }
 }
 
@@ -88,11 +88,11 @@ pub(super) struct BinPlan {
     /// The rows of these keys are found: those asked for, or all others.
     found: KeyRanges,
     opposite: bool,
-    reads: Vec<Part>,
+    reads: Vec<BinRead>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum BinRead {
     /// Postings that lie side by side, all of whose rows are found.
     Whole(Vec<Bin>),
     /// A bin of which some rows are.
@@ -104,43 +104,43 @@ impl BinPlan {
     pub(super) fn new(
         directory: &SegmentDirectory,
         keys: &KeyRanges,
-        places: &[Place],
+        places: &[BlockOverlap],
         read: &[(usize, Vec<Bin>)],
     ) -> (Self, Vec<Range<u64>>) {
         let (mut inside, mut outside) = (0u64, 0u64);
         for bin in read.iter().flat_map(|(_, bins)| bins) {
-            match place(bin, keys) {
-                Place::Inside => inside += u64::from(bin.posting_length),
-                Place::Outside => outside += u64::from(bin.posting_length),
-                Place::Edge => {}
+            match bin_overlap(bin, keys) {
+                BlockOverlap::Inside => inside += u64::from(bin.posting_length),
+                BlockOverlap::Outside => outside += u64::from(bin.posting_length),
+                BlockOverlap::Edge => {}
             }
         }
-        let missing = |wanted: Place| {
+        let missing = |wanted: BlockOverlap| {
             let unread = |number: usize| read.binary_search_by_key(&number, |(other, _)| *other).is_err();
             places.iter().enumerate().any(|(number, place)| *place == wanted && unread(number))
         };
-        let opposite = missing(Place::Inside) || outside < inside && !missing(Place::Outside);
+        let opposite = missing(BlockOverlap::Inside) || outside < inside && !missing(BlockOverlap::Outside);
         let found = if opposite { keys.complement() } else { keys.clone() };
         let mut plan = Self { found, opposite, reads: Vec::new() };
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for (number, bins) in read {
             for (bin, posting, order) in locate(directory, *number, bins) {
-                match (place(bin, &plan.found), ranges.last_mut(), plan.reads.last_mut()) {
-                    (Place::Outside, ..) => {}
-                    (Place::Inside, Some(range), Some(Part::Whole(bins))) if range.end == posting.start => {
+                match (bin_overlap(bin, &plan.found), ranges.last_mut(), plan.reads.last_mut()) {
+                    (BlockOverlap::Outside, ..) => {}
+                    (BlockOverlap::Inside, Some(range), Some(BinRead::Whole(bins))) if range.end == posting.start => {
                         range.end = posting.end;
                         bins.push(*bin);
                     }
-                    (Place::Inside, ..) => {
+                    (BlockOverlap::Inside, ..) => {
                         ranges.push(posting);
-                        plan.reads.push(Part::Whole(vec![*bin]));
+                        plan.reads.push(BinRead::Whole(vec![*bin]));
                     }
-                    (Place::Edge, ..) => {
+                    (BlockOverlap::Edge, ..) => {
                         ranges.push(posting);
                         if !order.is_empty() {
                             ranges.push(order);
                         }
-                        plan.reads.push(Part::Edge(*bin));
+                        plan.reads.push(BinRead::Edge(*bin));
                     }
                 }
             }
@@ -154,16 +154,16 @@ impl BinPlan {
     /// Bytes that are not what the bins say; also a row that stands in two bins.
     pub(super) fn rows(&self, bytes: &[Vec<u8>], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
         let whole = self.reads.iter().map(|part| match part {
-            Part::Whole(bins) => bins.iter().map(|bin| u64::from(bin.rows)).sum(),
-            Part::Edge(_) => 0u64,
+            BinRead::Whole(bins) => bins.iter().map(|bin| u64::from(bin.rows)).sum(),
+            BinRead::Edge(_) => 0u64,
         });
-        let mut rows = Counted::new(universe, whole.sum());
+        let mut rows = DisjointRows::new(universe, whole.sum());
         let mut bytes = bytes.iter().map(Vec::as_slice);
         let mut next = || bytes.next().ok_or_else(|| FormatError::invalid("the ranges read", "too few", "all"));
         let mut decoder = Decoder::default();
         for part in &self.reads {
             match part {
-                Part::Whole(bins) => {
+                BinRead::Whole(bins) => {
                     let mut rest = next()?;
                     for bin in bins {
                         let (posting, later) = split(rest, bin.posting_length)?;
@@ -176,7 +176,7 @@ impl BinPlan {
                         }
                     }
                 }
-                Part::Edge(bin) => {
+                BinRead::Edge(bin) => {
                     let (posting, _) = split(next()?, bin.posting_length)?;
                     let order = if bin.is_ramps() { &[] } else { split(next()?, bin.order_length)?.0 };
                     Edge::decode(bin, posting, order, universe, &self.found)?.rows(&mut rows)?;
@@ -208,7 +208,7 @@ enum Body<'a> {
     /// Each with the number of entries before it.
     Ramps(Vec<(u32, Ramp)>),
     Order {
-        order: Order<'a>,
+        order: BinOrder<'a>,
         posting: &'a [u8],
     },
 }
@@ -231,7 +231,7 @@ impl<'a> Edge<'a> {
             });
             Body::Ramps(numbered.collect())
         } else {
-            Body::Order { order: Order::decode(order, bin)?, posting }
+            Body::Order { order: BinOrder::decode(order, bin)?, posting }
         };
         let (low, high) = (Key::Fixed(bin.low), Key::Fixed(bin.high));
         let first = ranges.ranges().partition_point(|range| range.ends_before(&low));
@@ -278,7 +278,7 @@ impl<'a> Edge<'a> {
         self.entries.iter().map(|entries| entries.len() as u64).sum()
     }
 
-    fn rows(&self, sink: &mut Counted) -> Result<()> {
+    fn rows(&self, sink: &mut DisjointRows) -> Result<()> {
         match &self.body {
             Body::Ramps(ramps) => {
                 let mut next = 0;
@@ -308,12 +308,12 @@ impl<'a> Edge<'a> {
 }
 
 /// Gathers rows, of which none may stand twice.
-pub(super) struct Counted {
+pub(super) struct DisjointRows {
     rows: RowSetBuilder,
     count: u64,
 }
 
-impl Counted {
+impl DisjointRows {
     pub(super) fn new(universe: u32, expected: u64) -> Self {
         Self { rows: RowSetBuilder::with_capacity(universe, expected), count: 0 }
     }
@@ -327,7 +327,7 @@ impl Counted {
     }
 }
 
-impl RowSink for Counted {
+impl RowSink for DisjointRows {
     fn rows(&mut self, rows: &[u32]) {
         self.count += rows.len() as u64;
         self.rows.extend_from_slice(rows);
@@ -355,7 +355,7 @@ pub fn entries_of_bin(bin: &Bin, posting: &[u8], order: &[u8], universe: u32) ->
     if bin.values == 1 {
         return Ok(held.into_iter().map(|row| (bin.low, row)).collect());
     }
-    let order = Order::decode(order, bin)?;
+    let order = BinOrder::decode(order, bin)?;
     let rows = order.ranks(0..bin.rows)?.into_iter().filter_map(|rank| held.get(rank as usize).copied());
     let entries: Vec<(u64, u32)> = order.keys()?.into_iter().zip(rows).collect();
     if entries.is_sorted_by(|a, b| a < b) {

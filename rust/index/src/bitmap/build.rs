@@ -3,7 +3,7 @@
 //! Chunks are walked side by side by a heap of their next keys (a k-way merge). The rows of a value
 //! are encoded a posting block at a time, so that memory does not grow with the rows of a value,
 //! and bytes go to the sink as pages fill. Encodings with a coarse level also keep the rank of every row
-//! (see the module `levels`), `binned` the rows of the current bin (`bin_writer`), `packed` the entries of the current leaf, and encodings with zones
+//! (see the module `coarse_builder`), `binned` the rows of the current bin (`bin_writer`), `packed` the entries of the current leaf, and encodings with zones
 //! are not merged by value but written row group by row group (`zoned`).
 
 mod binned;
@@ -24,12 +24,12 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, SegmentFile, ValueB
 use lakemark_format::value_block::{self, MAX_BLOCK_VALUES, TARGET_KEY_BYTES, Value};
 
 use super::bin_writer::BinWriter;
-use super::levels::Ranks;
+use super::coarse_builder::Ranks;
 use crate::chunk::{ChunkCursor, ChunkSource};
 use crate::error::BuildError;
 use crate::precision::{Cutter, Precision};
 use crate::zones::ZoneOptions;
-use crate::zones::build::Built;
+use crate::zones::build::BuiltZones;
 
 /// Finished bytes are handed to the sink when this many have gathered.
 const SINK_BYTES: u64 = 1 << 20;
@@ -177,7 +177,7 @@ struct SegmentWriter<'a> {
     leaf_builder: Option<LeafBuilder>,
     /// Where the last long posting ends.
     long_end: u64,
-    zones: Option<Built>,
+    zones: Option<BuiltZones>,
 }
 
 impl<'a> SegmentWriter<'a> {

@@ -23,14 +23,14 @@ use lakemark_format::segment::encoding::{CoarseLevel, Encoding, MAX_COARSE_BITMA
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
 
 pub use bins::BinSample;
-pub use choice::{Choice, Prediction, choose};
+pub use choice::{EncodingChoice, EncodingPrediction, choose};
 pub use reads::{QueryShape, Reads, WEIGHTS, predicted_reads};
 pub use sample::ColumnSample;
 pub use shape::ColumnShape;
 
-use super::levels::bins_of_size;
-use positions::Positions;
-use shape::Extremes;
+use super::coarse_builder::bins_of_size;
+use positions::PostingShape;
+use shape::BlockExtremes;
 
 /// Header, trailer, the first fields of the directory with one file.
 const FIXED_BYTES: f64 = 64.0 + 64.0 + 90.0;
@@ -79,7 +79,7 @@ impl Sizes {
 #[must_use]
 pub fn predicted_bytes(encoding: Encoding, shape: &ColumnShape) -> Option<u64> {
     if encoding == Encoding::Packed {
-        let nulls = Positions::of_runs(shape.nulls as f64, shape.null_runs, shape.rows as f64);
+        let nulls = PostingShape::of_runs(shape.nulls as f64, shape.null_runs, shape.rows as f64);
         let bytes = FIXED_BYTES + nulls.posting_bytes(shape.rows as f64) + leaves::leaf_bytes(shape);
         return Some((bytes * PAGE_SHARE) as u64);
     }
@@ -101,7 +101,7 @@ pub fn sizes(encoding: Encoding, shape: &ColumnShape) -> Option<Sizes> {
         fine: if has_fine { fine } else { 0.0 },
         posting: if has_fine { fine / values.max(1.0) } else { 0.0 },
         blocks: (values * columns / 8.0 + blocks * BLOCK_BYTES, blocks),
-        nulls: Positions::of_runs(shape.nulls as f64, shape.null_runs, rows).posting_bytes(rows),
+        nulls: PostingShape::of_runs(shape.nulls as f64, shape.null_runs, rows).posting_bytes(rows),
         ..Sizes::default()
     };
     if let Some(level) = encoding.coarse_level() {
@@ -131,9 +131,9 @@ fn mean<T>(items: &[T], of: impl Fn(&T) -> f64) -> f64 {
 }
 
 /// Bits of a value's number of rows and of the length of its posting, packed beside those of its block.
-fn numbers_bits(shape: &ColumnShape, extremes: &Extremes, has_fine: bool) -> f64 {
+fn numbers_bits(shape: &ColumnShape, extremes: &BlockExtremes, has_fine: bool) -> f64 {
     let length = |count: f64| {
-        let per_row = |class: &shape::Class| (class.each.rows.max(1.0).ln() - count.max(1.0).ln()).abs();
+        let per_row = |class: &shape::FrequencyClass| (class.each.rows.max(1.0).ln() - count.max(1.0).ln()).abs();
         let like = shape.classes.iter().min_by(|a, b| per_row(a).total_cmp(&per_row(b)));
         like.map_or(0.0, |class| class.each.scaled_to(count).posting_bytes(shape.rows as f64))
     };
@@ -146,7 +146,7 @@ fn width(most: f64) -> f64 {
     (most + 1.0).log2().ceil().max(0.0)
 }
 
-/// What a build takes a bitmap of bins to cost when it sets their number (the module `levels`).
+/// What a build takes a bitmap of bins to cost when it sets their number (the module `coarse_builder`).
 fn bitmap_estimate(level: CoarseLevel, shape: &ColumnShape) -> f64 {
     let ends = if level == CoarseLevel::Interval { 2.0 } else { 1.0 };
     let runs = ends * (shape.shuffle * shape.rows as f64 / 6.0 + 1.0);
@@ -205,9 +205,9 @@ fn bitmap_bytes(level: CoarseLevel, shape: &ColumnShape, cuts: &[f64], bitmap: u
     // Where sorted rows are disturbed, they are so around the cut, and a zone there is as random rows are.
     let zone = f64::from(cut_count) * shape.shuffle / shape.changes.max(1e-9) * rows;
     if cut_count == 0 || shape.shuffle * valued / 6.0 < DISTURBED_RUNS || zone > 0.9 * rows {
-        return Positions::of_runs(count, (runs + breaks).min(count), rows).posting_bytes(rows);
+        return PostingShape::of_runs(count, (runs + breaks).min(count), rows).posting_bytes(rows);
     }
     let in_zone = (zone * (0.5 + (density - 0.5) * zone / rows)).min(count);
-    Positions { rows: in_zone, runs, span: zone }.posting_bytes(rows)
-        + Positions::of_runs(count - in_zone, breaks, rows).posting_bytes(rows)
+    PostingShape { rows: in_zone, runs, span: zone }.posting_bytes(rows)
+        + PostingShape::of_runs(count - in_zone, breaks, rows).posting_bytes(rows)
 }

@@ -15,14 +15,14 @@ use lakemark_format::segment::encoding::Encoding;
 
 use super::bins::{self, Edge};
 use super::leaves;
-use super::place::{Place, places};
+use super::overlap::{BlockOverlap, overlaps};
 use super::search::decode_block;
 use crate::predicate::Test;
 use crate::ranges::KeyRanges;
 
 /// One test of one segment, between the reads.
 #[derive(Debug)]
-pub struct Count<'a> {
+pub struct CountSearch<'a> {
     directory: &'a SegmentDirectory,
     ranges: KeyRanges,
     /// Rows of blocks and bins that lie in a range as a whole, or NULL rows.
@@ -33,7 +33,7 @@ pub struct Count<'a> {
     bins: Vec<Bin>,
 }
 
-impl<'a> Count<'a> {
+impl<'a> CountSearch<'a> {
     /// Plans the count; none where opaque rows make it uncertain.
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Option<Self> {
@@ -48,11 +48,11 @@ impl<'a> Count<'a> {
             Test::Elements(ranges) if !ranges.is_point() => return None,
             Test::Ranges(ranges) | Test::Elements(ranges) => count.ranges = ranges.clone(),
         }
-        for ((number, block), place) in directory.blocks.iter().enumerate().zip(places(directory, &count.ranges)) {
+        for ((number, block), place) in directory.blocks.iter().enumerate().zip(overlaps(directory, &count.ranges)) {
             match place {
-                Place::Outside => {}
-                Place::Inside => count.known += block.rows,
-                Place::Edge => count.blocks.push(number),
+                BlockOverlap::Outside => {}
+                BlockOverlap::Inside => count.known += block.rows,
+                BlockOverlap::Edge => count.blocks.push(number),
             }
         }
         Some(count)
@@ -86,10 +86,10 @@ impl<'a> Count<'a> {
             }
             let bins = bins::decode_block(bytes, number, self.directory)?;
             for (bin, posting, order) in bins::locate(self.directory, number, &bins) {
-                match bins::place(bin, &self.ranges) {
-                    Place::Outside => {}
-                    Place::Inside => self.known += u64::from(bin.rows),
-                    Place::Edge => {
+                match bins::bin_overlap(bin, &self.ranges) {
+                    BlockOverlap::Outside => {}
+                    BlockOverlap::Inside => self.known += u64::from(bin.rows),
+                    BlockOverlap::Edge => {
                         wanted.push(if bin.is_ramps() { posting } else { order });
                         self.bins.push(*bin);
                     }

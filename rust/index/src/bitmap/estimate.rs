@@ -12,7 +12,7 @@ use lakemark_format::value_block;
 
 use super::bins;
 use super::leaves;
-use super::place::{Place, asked_of, blocks_of_range};
+use super::overlap::{BlockOverlap, blocks_of_range, ranges_in_segment};
 
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
@@ -99,7 +99,7 @@ impl<'a> Estimate<'a> {
             }
             Test::Ranges(ranges) | Test::Elements(ranges) => {
                 estimate.ranges = ranges.clone();
-                let asked = asked_of(directory, ranges);
+                let asked = ranges_in_segment(directory, ranges);
                 estimate.asked = asked.len();
                 asked.iter().fold(0, |from, range| estimate.add(range, from));
             }
@@ -196,10 +196,12 @@ impl<'a> Estimate<'a> {
     fn bins_passing(&self, bins: &[Bin]) -> Weight {
         let of_bin = |bin: &Bin| {
             let (rows, posting) = (f64::from(bin.rows), f64::from(bin.posting_length));
-            match bins::place(bin, &self.ranges) {
-                Place::Outside => Weight::default(),
-                Place::Inside => Weight { rows, bytes: posting, postings: 1.0 },
-                Place::Edge => Weight { rows: rows / 2.0, bytes: posting + f64::from(bin.order_length), postings: 1.0 },
+            match bins::bin_overlap(bin, &self.ranges) {
+                BlockOverlap::Outside => Weight::default(),
+                BlockOverlap::Inside => Weight { rows, bytes: posting, postings: 1.0 },
+                BlockOverlap::Edge => {
+                    Weight { rows: rows / 2.0, bytes: posting + f64::from(bin.order_length), postings: 1.0 }
+                }
             }
         };
         bins.iter().map(of_bin).fold(Weight::default(), Weight::plus)

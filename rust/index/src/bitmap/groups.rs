@@ -27,9 +27,9 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory, ValueBlockRef};
 
 use super::bins;
 use super::leaves;
-use super::place::{Place, asked_of, places};
+use super::overlap::{BlockOverlap, overlaps, ranges_in_segment};
 use super::search::decode_block;
-use super::slices::Slice;
+use super::slices::BitSlice;
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::RowSet;
 
@@ -51,7 +51,7 @@ pub struct GroupValue {
 /// The values of one segment, or those in some ranges of keys. Value blocks are taken a part at a time, and parts by as many threads as
 /// there are.
 #[derive(Debug)]
-pub struct Groups {
+pub struct ValueGroups {
     directory: Arc<SegmentDirectory>,
     ranges: KeyRanges,
     blocks: Vec<Block>,
@@ -65,18 +65,19 @@ struct Block {
     before: u64,
 }
 
-impl Groups {
+impl ValueGroups {
     /// Plans which value blocks to read.
     #[must_use]
     pub fn new(directory: &Arc<SegmentDirectory>, ranges: KeyRanges) -> Self {
-        let places = places(directory, &ranges);
+        let places = overlaps(directory, &ranges);
         let before = directory.blocks.iter().scan(0, |end, block| {
             let before = *end;
             *end += u64::from(block.values);
             Some(before)
         });
         let all = (0..).zip(before).map(|(number, before)| Block { number, before });
-        let blocks = all.zip(&places).filter(|(_, place)| **place != Place::Outside).map(|(block, _)| block).collect();
+        let blocks =
+            all.zip(&places).filter(|(_, place)| **place != BlockOverlap::Outside).map(|(block, _)| block).collect();
         Self { directory: Arc::clone(directory), ranges, blocks }
     }
 
@@ -108,7 +109,7 @@ impl Groups {
     #[must_use]
     pub fn value_limit(&self) -> u64 {
         if self.directory.encoding == Encoding::Packed {
-            let asked = asked_of(&self.directory, &self.ranges);
+            let asked = ranges_in_segment(&self.directory, &self.ranges);
             return if asked.iter().all(KeyRange::is_point) { asked.len() as u64 } else { u64::MAX };
         }
         if self.directory.value_count > self.directory.entry_count() {
@@ -266,7 +267,7 @@ impl Mask {
     /// # Errors
     /// Bytes that are no posting of so many rows.
     pub fn among(&self, bytes: &[u8], rows: u32) -> Result<Self> {
-        Ok(self.and(Slice::decode(bytes, rows, self.universe)?.words()))
+        Ok(self.and(BitSlice::decode(bytes, rows, self.universe)?.words()))
     }
 
     /// The rows that are chosen here and there.

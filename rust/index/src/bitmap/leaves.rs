@@ -14,13 +14,13 @@ use std::ops::Range;
 
 use lakemark_format::error::{FormatError, Result};
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{Held, Leaf};
+use lakemark_format::leaf::{KeyRows, PackedLeaf};
 use lakemark_format::posting::{Decoder, RowSink};
 use lakemark_format::segment::{SegmentDirectory, ValueBlockRef};
 
-use super::bins::Counted;
-use super::place::Place;
-use crate::ranges::{Cursor, KeyRanges};
+use super::bins::DisjointRows;
+use super::overlap::BlockOverlap;
+use crate::ranges::{KeyRanges, RangeCursor};
 use crate::rows::RowSet;
 
 /// Which leaves are read. They are searched a part at a time, and parts by as many threads as there are.
@@ -47,14 +47,14 @@ pub struct LeafMatches {
 
 impl LeafSearch {
     /// Plans which leaves to read.
-    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[Place]) -> Self {
-        let bytes = |unwanted: Place| -> u64 {
+    pub(super) fn new(directory: &SegmentDirectory, keys: &KeyRanges, places: &[BlockOverlap]) -> Self {
+        let bytes = |unwanted: BlockOverlap| -> u64 {
             let read = directory.blocks.iter().zip(places).filter(|(_, place)| **place != unwanted);
             read.map(|(block, _)| u64::from(block.length) + block.postings_length).sum()
         };
-        let opposite = bytes(Place::Inside) < bytes(Place::Outside);
+        let opposite = bytes(BlockOverlap::Inside) < bytes(BlockOverlap::Outside);
         let (found, unwanted) =
-            if opposite { (keys.complement(), Place::Inside) } else { (keys.clone(), Place::Outside) };
+            if opposite { (keys.complement(), BlockOverlap::Inside) } else { (keys.clone(), BlockOverlap::Outside) };
         let leaves = (0..).zip(places).filter(|(_, place)| **place != unwanted).map(|(leaf, _)| leaf).collect();
         Self { found, opposite, leaves }
     }
@@ -84,13 +84,13 @@ impl LeafSearch {
             let leaf = decode_leaf(bytes, block, directory)?;
             each_held(&leaf, keys, |rows, held| {
                 match held {
-                    Held::Run(first) => match found.runs.last_mut() {
+                    KeyRows::Run(first) => match found.runs.last_mut() {
                         // Keys in the order of rows.
                         Some((start, length)) if start.checked_add(*length) == Some(first) => *length += rows,
                         _ => found.runs.push((first, rows)),
                     },
-                    Held::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
-                    Held::Long { offset, length } => found.long.push((rows, long_range(offset, length, block)?)),
+                    KeyRows::Inline(posting) => decoder.decode(&posting, rows, directory.universe, &mut found.rows)?,
+                    KeyRows::Long { offset, length } => found.long.push((rows, long_range(offset, length, block)?)),
                 }
                 Ok(())
             })?;
@@ -116,7 +116,7 @@ impl LeafSearch {
     /// # Errors
     /// A row that has two keys; long postings that were not read.
     pub(super) fn rows(&self, parts: &[LeafMatches], valued: impl FnOnce() -> RowSet, universe: u32) -> Result<RowSet> {
-        let mut found = Counted::new(universe, parts.iter().map(LeafMatches::short_rows).sum());
+        let mut found = DisjointRows::new(universe, parts.iter().map(LeafMatches::short_rows).sum());
         for part in parts {
             part.runs.iter().for_each(|(first, rows)| found.run(*first, *rows));
             found.rows(&part.rows);
@@ -151,7 +151,7 @@ impl LeafMatches {
         if bytes.len() != self.long.len() {
             return Err(FormatError::invalid("the ranges read", bytes.len(), self.long.len()));
         }
-        let mut found = Counted::new(universe, self.long.iter().map(|(rows, _)| u64::from(*rows)).sum());
+        let mut found = DisjointRows::new(universe, self.long.iter().map(|(rows, _)| u64::from(*rows)).sum());
         let mut decoder = Decoder::default();
         for (bytes, (rows, _)) in bytes.iter().zip(&self.long) {
             decoder.decode(bytes, *rows, universe, &mut found)?;
@@ -171,16 +171,16 @@ pub(super) fn decode_leaf<'a>(
     bytes: &'a [u8],
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
-) -> Result<Leaf<'a>> {
-    Leaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
+) -> Result<PackedLeaf<'a>> {
+    PackedLeaf::decode(bytes, &block.first_key, block.values, &directory.key_type, directory.universe)
 }
 
 /// Visits the rows of the keys of a leaf that are in the ranges, those of several keys at once where they follow each other: decodes
 /// only the embedded segments that the ranges touch, and none of their keys where a range holds the next segment's first one as well.
 fn each_held<'a>(
-    leaf: &Leaf<'a>,
-    keys: &mut Cursor<'_>,
-    mut visit: impl FnMut(u32, Held<'a>) -> Result<()>,
+    leaf: &PackedLeaf<'a>,
+    keys: &mut RangeCursor<'_>,
+    mut visit: impl FnMut(u32, KeyRows<'a>) -> Result<()>,
 ) -> Result<()> {
     let heads = leaf.heads();
     for (number, head) in heads.iter().enumerate() {
@@ -192,7 +192,7 @@ fn each_held<'a>(
         }
         if !next.is_some_and(|next| first.begins_behind(next)) {
             for entry in leaf.segment(number)?.into_iter().filter(|entry| keys.contains(&entry.key)) {
-                visit(entry.rows, entry.held)?;
+                visit(entry.rows, entry.rows_in)?;
             }
         }
     }
@@ -204,7 +204,7 @@ pub(super) fn count_rows(
     bytes: &[u8],
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
-    keys: &mut Cursor<'_>,
+    keys: &mut RangeCursor<'_>,
 ) -> Result<u64> {
     let mut count = 0;
     each_held(&decode_leaf(bytes, block, directory)?, keys, |rows, _| {
@@ -219,7 +219,7 @@ pub(super) fn counts(
     bytes: &[u8],
     block: &ValueBlockRef,
     directory: &SegmentDirectory,
-    keys: &mut Cursor<'_>,
+    keys: &mut RangeCursor<'_>,
 ) -> Result<Vec<(Key, u32)>> {
     let leaf = decode_leaf(bytes, block, directory)?;
     let (mut found, mut rows_seen) = (Vec::new(), 0);
@@ -277,14 +277,14 @@ pub fn entries_of_leaf(
     for number in 0..leaf.heads().len() {
         for entry in leaf.segment(number)? {
             total += u64::from(entry.rows);
-            let rows = match entry.held {
-                Held::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
-                Held::Inline(posting) => {
+            let rows = match entry.rows_in {
+                KeyRows::Run(first) => EntryRows::Known((first..first.saturating_add(entry.rows)).collect()),
+                KeyRows::Inline(posting) => {
                     let mut rows = Vec::new();
                     decoder.decode(&posting, entry.rows, directory.universe, &mut rows)?;
                     EntryRows::Known(rows)
                 }
-                Held::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
+                KeyRows::Long { offset, length } => EntryRows::Posting(entry.rows, long_range(offset, length, block)?),
             };
             entries.push((entry.key, rows));
         }

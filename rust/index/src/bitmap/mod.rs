@@ -13,7 +13,7 @@
 //! [`chunk`](crate::chunk) sorts the rows of one row group by value, [`build`] merges chunks into a segment in
 //! value order (*value-major*: all rows of a value lie together, so one value costs one read), and
 //! [`search`] asks a segment for the rows of a test. An encoding other than `equality` adds a coarse level of bitmaps over
-//! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `levels` makes it, `plan` chooses
+//! bins of values, or has nothing else ([`lakemark_format::segment::encoding`]): `coarse_builder` makes it, `plan` chooses
 //! what of both levels to read, `bin_writer` and `bins` write and read bins of values that share a posting, `coarse` and `slices` combine bitmaps, [`sums`] counts their bits, `unpack` takes them apart for a verification. [`cost`]
 //! predicts the bytes of each encoding. With the encoding `packed` a segment is the kind `key`: a packed tree, whose top level is the directory
 //! and whose leaves hold keys and rows (`leaves`).
@@ -22,14 +22,14 @@ mod bin_writer;
 mod bins;
 pub mod build;
 mod coarse;
+mod coarse_builder;
 pub mod cost;
 pub mod count;
 pub mod estimate;
 pub mod groups;
 mod leaves;
-mod levels;
+mod overlap;
 pub mod pairs;
-mod place;
 mod plan;
 pub mod ranks;
 pub mod search;
@@ -39,17 +39,17 @@ mod unpack;
 
 pub use bins::entries_of_bin;
 pub use build::{SegmentMeta, SegmentSummary, merge};
-pub use count::Count;
+pub use coarse_builder::coarse_memory_bytes;
+pub use count::CountSearch;
 pub use estimate::{Estimate, Weight};
-pub use groups::{GroupValue, Groups, Mask, each_posting, posting_ranges};
+pub use groups::{GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
 pub use leaves::{EntryRows, LeafMatches, LeafSearch, entries_of_leaf};
-pub use levels::coarse_memory_bytes;
 pub use pairs::{Codes, MAX_CODES};
 pub use ranks::bitmap_ranges;
 pub use search::Search;
-pub use sums::Dense;
+pub use sums::DenseSlices;
 pub use unpack::RowBins;
 
-pub use crate::answer::LeafRows;
 pub use crate::chunk::{Chunk, ChunkBuilder, ChunkSource};
 pub use crate::error::BuildError;
+pub use crate::segment_rows::SegmentRows;

@@ -69,7 +69,7 @@ impl Codes {
     /// # Errors
     /// Bytes that are no posting of so many rows.
     pub fn count(&self, bytes: &[u8], rows: u32, counts: &mut [u64]) -> Result<()> {
-        posting::decode(bytes, rows, self.universe, &mut Count { codes: &self.codes, counts })
+        posting::decode(bytes, rows, self.universe, &mut PairCounter { codes: &self.codes, counts })
     }
 }
 
@@ -99,12 +99,12 @@ impl RowSink for Assign<'_> {
     }
 }
 
-struct Count<'a> {
+struct PairCounter<'a> {
     codes: &'a [u16],
     counts: &'a mut [u64],
 }
 
-impl Count<'_> {
+impl PairCounter<'_> {
     fn add(&mut self, code: u16) {
         // Rows without a code have one beyond every count.
         if let Some(count) = self.counts.get_mut(usize::from(code)) {
@@ -113,7 +113,7 @@ impl Count<'_> {
     }
 }
 
-impl RowSink for Count<'_> {
+impl RowSink for PairCounter<'_> {
     fn rows(&mut self, rows: &[u32]) {
         for row in rows {
             if let Some(code) = self.codes.get(*row as usize) {

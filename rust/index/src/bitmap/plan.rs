@@ -22,7 +22,7 @@ use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::value_block::Value;
 
 use super::coarse::{Runs, Term};
-use super::place::{Bins, Place, blocks, first_ranks};
+use super::overlap::{Bins, BlockOverlap, blocks, first_ranks};
 use super::slices::Program;
 use crate::ranges::KeyRanges;
 
@@ -57,16 +57,16 @@ const BLOCKS_OF_SMALL_BIN: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Neighbouring postings.
-    pub pieces: Vec<Piece>,
+    pub postings: Vec<PostingRange>,
     /// The bitmaps that are combined before postings are added and taken away.
-    pub base: Base,
+    pub base: CoarseBase,
     /// Rows of the answer, as the value blocks count them; of lists they do not.
     pub rows: u64,
 }
 
 /// Postings that lie side by side.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct PostingRange {
     /// Their rows are not in the answer.
     pub removed: bool,
     /// The values, in the order of their postings.
@@ -75,7 +75,7 @@ pub(super) struct Piece {
 
 /// What the coarse level gives.
 #[derive(Debug, Default)]
-pub(super) enum Base {
+pub(super) enum CoarseBase {
     /// No row.
     #[default]
     Nothing,
@@ -87,7 +87,7 @@ pub(super) enum Base {
     Slices(Program),
 }
 
-impl Base {
+impl CoarseBase {
     /// The bitmaps to read, ascending.
     pub(super) fn bitmaps(&self) -> Vec<usize> {
         match self {
@@ -99,11 +99,11 @@ impl Base {
 }
 
 /// The blocks that the plan may need, ascending.
-pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Vec<usize> {
+pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[BlockOverlap]) -> Vec<usize> {
     if directory.key_type.is_list() {
-        return chosen(places.iter().map(|place| *place != Place::Outside));
+        return chosen(places.iter().map(|place| *place != BlockOverlap::Outside));
     }
-    let edges = places.iter().map(|place| *place == Place::Edge);
+    let edges = places.iter().map(|place| *place == BlockOverlap::Edge);
     if !directory.encoding.has_postings() {
         return chosen(edges);
     }
@@ -117,9 +117,9 @@ pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Ve
             let (postings, all) =
                 (share(block.postings_length), share(block.postings_length + u64::from(block.length)));
             match place {
-                Place::Inside => cost.no += all,
-                Place::Outside => cost.yes += all,
-                Place::Edge => {
+                BlockOverlap::Inside => cost.no += all,
+                BlockOverlap::Outside => cost.yes += all,
+                BlockOverlap::Edge => {
                     cost.no += postings / 2;
                     cost.yes += postings / 2;
                 }
@@ -133,8 +133,8 @@ pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Ve
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
         for (bin, _) in bins.of(&ranks) {
             let needed = match yes.get(bin) {
-                Some(true) => place == Place::Outside,
-                _ => place == Place::Inside,
+                Some(true) => place == BlockOverlap::Outside,
+                _ => place == BlockOverlap::Inside,
             };
             if let (true, Some(slot)) = (needed, wanted.get_mut(number)) {
                 *slot = true;
@@ -146,7 +146,7 @@ pub(super) fn first_blocks(directory: &SegmentDirectory, places: &[Place]) -> Ve
     }
     if bins.len() > 1 {
         for blocks in touched.into_iter().flatten().filter(|blocks| blocks.len() <= BLOCKS_OF_SMALL_BIN) {
-            if places.get(blocks.clone()).is_some_and(|places| places.contains(&Place::Edge)) {
+            if places.get(blocks.clone()).is_some_and(|places| places.contains(&BlockOverlap::Edge)) {
                 wanted.get_mut(blocks).unwrap_or_default().fill(true);
             }
         }
@@ -163,7 +163,7 @@ impl Plan {
     pub(super) fn new(
         directory: &SegmentDirectory,
         keys: &KeyRanges,
-        places: &[Place],
+        places: &[BlockOverlap],
         read: Vec<(usize, Vec<Value>)>,
     ) -> (Self, Vec<Range<u64>>) {
         let read = ReadBlock::all(read, keys);
@@ -213,14 +213,14 @@ impl Plan {
                 let end = offset + u64::from(value.posting_length);
                 let removed = yes.get(bin.next()).copied().unwrap_or(false);
                 if is_asked != removed {
-                    match (ranges.last_mut(), self.pieces.last_mut()) {
+                    match (ranges.last_mut(), self.postings.last_mut()) {
                         (Some(range), Some(piece)) if range.end == offset && piece.removed == removed => {
                             range.end = end;
                             piece.values.push(value);
                         }
                         _ => {
                             ranges.push(offset..end);
-                            self.pieces.push(Piece { removed, values: vec![value] });
+                            self.postings.push(PostingRange { removed, values: vec![value] });
                         }
                     }
                 }
@@ -240,7 +240,7 @@ struct Cost {
 }
 
 /// What each bin costs, from the values read; postings of blocks that were not read cannot be had.
-fn exact_costs(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> Vec<Cost> {
+fn exact_costs(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> Vec<Cost> {
     let bins = Bins::new(directory);
     let mut costs = vec![Cost::default(); bins.len()];
     let mut read = read.iter().peekable();
@@ -257,9 +257,9 @@ fn exact_costs(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock
         for (bin, _) in bins.of(&ranks) {
             let Some(cost) = costs.get_mut(bin) else { continue };
             match place {
-                Place::Inside => cost.no += NEVER,
-                Place::Outside => cost.yes += NEVER,
-                Place::Edge => {}
+                BlockOverlap::Inside => cost.no += NEVER,
+                BlockOverlap::Outside => cost.yes += NEVER,
+                BlockOverlap::Edge => {}
             }
         }
     }
@@ -333,9 +333,9 @@ fn cheapest_by_runs(level: CoarseLevel, costs: &[Cost], bitmaps: &[PostingRef]) 
     answers
 }
 
-fn base_of_bins(directory: &SegmentDirectory, yes: &[bool]) -> Base {
+fn base_of_bins(directory: &SegmentDirectory, yes: &[bool]) -> CoarseBase {
     if yes.iter().all(|yes| *yes) {
-        return Base::Everything;
+        return CoarseBase::Everything;
     }
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (bin, _) in yes.iter().enumerate().filter(|(_, yes)| **yes) {
@@ -345,26 +345,26 @@ fn base_of_bins(directory: &SegmentDirectory, yes: &[bool]) -> Base {
         }
     }
     match directory.encoding.coarse_level() {
-        Some(level) if !runs.is_empty() => Base::Runs(Runs::new(level, yes.len(), &runs, &directory.bitmaps)),
-        _ => Base::Nothing,
+        Some(level) if !runs.is_empty() => CoarseBase::Runs(Runs::new(level, yes.len(), &runs, &directory.bitmaps)),
+        _ => CoarseBase::Nothing,
     }
 }
 
 /// Every value its own bin, and no postings.
-fn single_level(directory: &SegmentDirectory, level: CoarseLevel, ranks: Vec<Range<u64>>) -> Base {
+fn single_level(directory: &SegmentDirectory, level: CoarseLevel, ranks: Vec<Range<u64>>) -> CoarseBase {
     if level == CoarseLevel::Slices {
-        return Base::Slices(Program::new(ranks, directory.value_count, directory.bitmaps.len()));
+        return CoarseBase::Slices(Program::new(ranks, directory.value_count, directory.bitmaps.len()));
     }
     let place = |rank: u64| usize::try_from(rank).unwrap_or(usize::MAX);
     let runs: Vec<Range<usize>> = ranks.iter().map(|run| place(run.start)..place(run.end)).collect();
     if runs.is_empty() {
-        return Base::Nothing;
+        return CoarseBase::Nothing;
     }
-    Base::Runs(Runs::new(level, place(directory.value_count), &runs, &directory.bitmaps))
+    CoarseBase::Runs(Runs::new(level, place(directory.value_count), &runs, &directory.bitmaps))
 }
 
 /// The ranks asked for, as ranges that ascend and do not touch.
-fn ranks_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> Vec<Range<u64>> {
+fn ranks_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut add = |ranks: Range<u64>| match found.last_mut() {
         Some(last) if last.end == ranks.start => last.end = ranks.end,
@@ -373,8 +373,8 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadB
     let mut read = read.iter().peekable();
     for (number, (_, place, ranks)) in blocks(directory, places).enumerate() {
         match (place, read.next_if(|block| block.number == number)) {
-            (Place::Inside, _) => add(ranks),
-            (Place::Edge, Some(block)) => {
+            (BlockOverlap::Inside, _) => add(ranks),
+            (BlockOverlap::Edge, Some(block)) => {
                 let asked = (ranks.start..).zip(&block.asked).filter(|(_, is_asked)| **is_asked);
                 asked.for_each(|(rank, _)| add(rank..rank + 1));
             }
@@ -385,9 +385,12 @@ fn ranks_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadB
 }
 
 /// How many rows have a key of the ranges.
-fn rows_asked_for(directory: &SegmentDirectory, places: &[Place], read: &[ReadBlock]) -> u64 {
-    let inside: u64 =
-        blocks(directory, places).filter(|(_, place, _)| *place == Place::Inside).map(|(block, ..)| block.rows).sum();
-    let edges = read.iter().filter(|block| places.get(block.number) == Some(&Place::Edge)).flat_map(ReadBlock::values);
+fn rows_asked_for(directory: &SegmentDirectory, places: &[BlockOverlap], read: &[ReadBlock]) -> u64 {
+    let inside: u64 = blocks(directory, places)
+        .filter(|(_, place, _)| *place == BlockOverlap::Inside)
+        .map(|(block, ..)| block.rows)
+        .sum();
+    let edges =
+        read.iter().filter(|block| places.get(block.number) == Some(&BlockOverlap::Edge)).flat_map(ReadBlock::values);
     inside + edges.filter(|(_, is_asked)| *is_asked).map(|(value, _)| u64::from(value.rows)).sum::<u64>()
 }

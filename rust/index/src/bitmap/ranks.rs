@@ -13,7 +13,7 @@ use lakemark_format::segment::encoding::CoarseLevel;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 
 use super::groups::Mask;
-use super::slices::{Slice, count_numbers};
+use super::slices::{BitSlice, count_numbers};
 
 /// Logical ranges of the bitmaps by which [`Mask::count_ranks`] tells rows by value; none if values have postings.
 #[must_use]
@@ -38,7 +38,7 @@ impl Mask {
         let bitmaps = directory.bitmaps.iter().zip(bytes.iter().map(Vec::as_slice));
         match (directory.encoding.has_fine_level(), directory.encoding.coarse_level()) {
             (false, Some(CoarseLevel::Slices)) => {
-                let slices = bitmaps.map(|(list, bytes)| Slice::decode(bytes, list.rows, directory.universe));
+                let slices = bitmaps.map(|(list, bytes)| BitSlice::decode(bytes, list.rows, directory.universe));
                 let slices = slices.collect::<Result<Vec<_>>>()?;
                 count_numbers(&slices, self.words(), values)
                     .ok_or_else(|| FormatError::invalid("the rank of a row", "too large", values))
@@ -69,9 +69,9 @@ impl Mask {
             }
         };
         let width = values / 2;
-        let mut last: Option<(usize, Slice)> = None;
+        let mut last: Option<(usize, BitSlice)> = None;
         for (number, (list, bytes)) in bitmaps.enumerate() {
-            let bitmap = Slice::decode(bytes, list.rows, universe)?;
+            let bitmap = BitSlice::decode(bytes, list.rows, universe)?;
             if let Some((before, earlier)) = &last {
                 set(*before, self.without(earlier, &bitmap));
                 set(before + width, self.without(&bitmap, earlier));
@@ -99,7 +99,7 @@ impl Mask {
     }
 
     /// Chosen rows that are in one bitmap and not in the other.
-    fn without(&self, one: &Slice, other: &Slice) -> u64 {
+    fn without(&self, one: &BitSlice, other: &BitSlice) -> u64 {
         let words = self.words().iter().zip(one.words()).zip(other.words());
         words.map(|((chosen, one), other)| u64::from((chosen & one & !other).count_ones())).sum()
     }

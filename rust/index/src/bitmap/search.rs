@@ -22,19 +22,19 @@ use lakemark_format::value_block::{self, Value};
 
 use super::bins::{self, BinPlan};
 use super::leaves::{LeafMatches, LeafSearch};
-use super::place::{Place, places};
-use super::plan::{Base, Plan, first_blocks};
-use super::slices::Slice;
-use crate::answer::{LeafRows, Rows, rows_of_posting};
+use super::overlap::{BlockOverlap, overlaps};
+use super::plan::{CoarseBase, Plan, first_blocks};
+use super::slices::BitSlice;
 use crate::predicate::Test;
 use crate::ranges::KeyRanges;
 use crate::rows::{RowSet, RowSetBuilder};
+use crate::segment_rows::{PostingCollector, SegmentRows, rows_of_posting};
 
 /// One test of one segment, between the reads.
 #[derive(Debug)]
 pub struct Search<'a> {
     directory: &'a SegmentDirectory,
-    question: Question,
+    test: SearchTest,
     /// Value blocks to read, ascending.
     blocks: Vec<usize>,
     /// After the first round: NULL and opaque rows, and what the second round is for.
@@ -49,10 +49,10 @@ pub struct Search<'a> {
 }
 
 #[derive(Debug)]
-enum Question {
+enum SearchTest {
     IsNull,
     /// Rows of these keys, and how the value blocks lie to them.
-    Keys(KeyRanges, Vec<Place>),
+    Keys(KeyRanges, Vec<BlockOverlap>),
 }
 
 impl<'a> Search<'a> {
@@ -61,22 +61,22 @@ impl<'a> Search<'a> {
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
         let mut leaves = None;
         let (question, blocks) = match test {
-            Test::IsNull => (Question::IsNull, Vec::new()),
+            Test::IsNull => (SearchTest::IsNull, Vec::new()),
             Test::Ranges(ranges) | Test::Elements(ranges) => {
-                let places = places(directory, ranges);
+                let places = overlaps(directory, ranges);
                 let blocks = if directory.encoding == Encoding::Packed {
                     leaves = Some(LeafSearch::new(directory, ranges, &places));
                     Vec::new()
                 } else {
                     first_blocks(directory, &places)
                 };
-                (Question::Keys(ranges.clone(), places), blocks)
+                (SearchTest::Keys(ranges.clone(), places), blocks)
             }
         };
         let empty = RowSet::empty(directory.universe);
         let (nulls, opaque) = (empty.clone(), empty);
         let (plan, matches) = (Plan::default(), Vec::new());
-        Self { directory, question, blocks, nulls, opaque, plan, bins: None, leaves, matches }
+        Self { directory, test: question, blocks, nulls, opaque, plan, bins: None, leaves, matches }
     }
 
     /// Takes the leaves of a packed tree out of both rounds if there are more than `most`: what is found in each part of them is given to
@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque = matches!(self.question, Question::Keys(..)).then_some(self.directory.opaque);
+        let opaque = matches!(self.test, SearchTest::Keys(..)).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
         if self.directory.encoding == Encoding::Packed {
             return Ok(Vec::new());
         }
-        if let (Encoding::Binned, Question::Keys(keys, places)) = (self.directory.encoding, &self.question) {
+        if let (Encoding::Binned, SearchTest::Keys(keys, places)) = (self.directory.encoding, &self.test) {
             let read = block_bytes.iter().zip(&self.blocks);
             let read = read.map(|(bytes, number)| Ok((*number, bins::decode_block(bytes, *number, self.directory)?)));
             let (plan, ranges) = BinPlan::new(self.directory, keys, places, &read.collect::<Result<Vec<_>>>()?);
@@ -147,7 +147,7 @@ impl<'a> Search<'a> {
             let Some(block) = self.directory.blocks.get(number) else { continue };
             read.push((number, decode_block(bytes, block, self.directory)?));
         }
-        let Question::Keys(keys, places) = &self.question else { return Ok(Vec::new()) };
+        let SearchTest::Keys(keys, places) = &self.test else { return Ok(Vec::new()) };
         let (plan, ranges) = Plan::new(self.directory, keys, places, read);
         self.plan = plan;
         Ok(ranges)
@@ -158,29 +158,29 @@ impl<'a> Search<'a> {
     /// # Errors
     /// Bytes that are not what the directory says; also a row with two values, or bitmaps that hold more or fewer rows of the
     /// answer than the value blocks count.
-    pub fn finish(mut self, second: &[Vec<u8>]) -> Result<LeafRows> {
+    pub fn finish(mut self, second: &[Vec<u8>]) -> Result<SegmentRows> {
         if let Some(plan) = &self.bins {
             let t = plan.rows(second, || self.valued_rows(), self.directory.universe)?;
-            return Ok(LeafRows { t, n: self.nulls, opaque: self.opaque });
+            return Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque });
         }
         if let Some(leaves) = self.leaves.take() {
             let mut matches = std::mem::take(&mut self.matches);
             matches.iter_mut().try_for_each(|found| found.take_long(second, self.directory.universe))?;
             return self.finish_parts(&leaves, &matches);
         }
-        if self.directory.encoding == Encoding::Packed && matches!(self.question, Question::Keys(..)) {
+        if self.directory.encoding == Encoding::Packed && matches!(self.test, SearchTest::Keys(..)) {
             return Err(FormatError::invalid("a search in parts", "finished without them", "finish_parts"));
         }
         let bitmaps = self.plan.base.bitmaps();
-        let expected = self.plan.pieces.len() + bitmaps.len();
+        let expected = self.plan.postings.len() + bitmaps.len();
         if second.len() != expected {
             return Err(FormatError::invalid("the ranges read", second.len(), expected));
         }
-        if matches!(self.question, Question::IsNull) {
+        if matches!(self.test, SearchTest::IsNull) {
             let empty = RowSet::empty(self.directory.universe);
-            return Ok(LeafRows { t: self.nulls, n: empty.clone(), opaque: empty });
+            return Ok(SegmentRows { t: self.nulls, n: empty.clone(), opaque: empty });
         }
-        let (postings, bitmap_bytes) = second.split_at_checked(self.plan.pieces.len()).unwrap_or_default();
+        let (postings, bitmap_bytes) = second.split_at_checked(self.plan.postings.len()).unwrap_or_default();
         let added = self.postings(postings, false)?;
         let t = match self.base(&bitmaps, bitmap_bytes)? {
             None => added,
@@ -194,24 +194,24 @@ impl<'a> Search<'a> {
         } else if u64::from(t.len()) != self.plan.rows {
             return Err(FormatError::invalid("the rows of an answer", t.len(), self.plan.rows));
         }
-        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
+        Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque })
     }
 
     /// The rows, from what was found in all parts of the leaves that [`Self::split_leaves`] gave, behind the first round.
     ///
     /// # Errors
     /// Those of [`Self::finish`].
-    pub fn finish_parts(self, leaves: &LeafSearch, parts: &[LeafMatches]) -> Result<LeafRows> {
+    pub fn finish_parts(self, leaves: &LeafSearch, parts: &[LeafMatches]) -> Result<SegmentRows> {
         let t = leaves.rows(parts, || self.valued_rows(), self.directory.universe)?;
-        Ok(LeafRows { t, n: self.nulls, opaque: self.opaque })
+        Ok(SegmentRows { t, n: self.nulls, opaque: self.opaque })
     }
 
     /// The rows of the postings that are added, or of those that are taken away.
     fn postings(&self, bytes: &[Vec<u8>], removed: bool) -> Result<RowSet> {
-        let pieces = || self.plan.pieces.iter().zip(bytes).filter(|(piece, _)| piece.removed == removed);
+        let pieces = || self.plan.postings.iter().zip(bytes).filter(|(piece, _)| piece.removed == removed);
         let expected: u64 = pieces().flat_map(|(piece, _)| &piece.values).map(|value| u64::from(value.rows)).sum();
         let universe = self.directory.universe;
-        let mut rows = Rows(RowSetBuilder::with_capacity(universe, expected));
+        let mut rows = PostingCollector(RowSetBuilder::with_capacity(universe, expected));
         let mut decoder = Decoder::default();
         for (piece, bytes) in pieces() {
             let mut rest = bytes.as_slice();
@@ -242,19 +242,19 @@ impl<'a> Search<'a> {
             (*number, bitmap, bytes)
         });
         match &self.plan.base {
-            Base::Nothing => Ok(None),
-            Base::Everything => Ok(Some(self.valued_rows())),
-            Base::Runs(runs) => {
+            CoarseBase::Nothing => Ok(None),
+            CoarseBase::Everything => Ok(Some(self.valued_rows())),
+            CoarseBase::Runs(runs) => {
                 let sets = bitmaps.map(|(number, bitmap, bytes)| {
                     Ok((number, rows_of_posting(bytes, bitmap, self.directory.universe)?))
                 });
                 let sets: BTreeMap<usize, RowSet> = sets.collect::<Result<_>>()?;
                 Ok(Some(runs.rows(&sets, &self.valued_rows())))
             }
-            Base::Slices(program) => {
+            CoarseBase::Slices(program) => {
                 let universe = self.directory.universe;
-                let slices = bitmaps.map(|(_, bitmap, bytes)| Slice::decode(bytes, bitmap.rows, universe));
-                let slices: Vec<Slice> = slices.collect::<Result<_>>()?;
+                let slices = bitmaps.map(|(_, bitmap, bytes)| BitSlice::decode(bytes, bitmap.rows, universe));
+                let slices: Vec<BitSlice> = slices.collect::<Result<_>>()?;
                 Ok(Some(program.rows(&slices, &self.valued_rows(), self.plan.rows)))
             }
         }

@@ -24,12 +24,12 @@ const BLOCK_WORDS: usize = 16;
 /// A step on a word costs about what this many rows cost to be put together from one slice.
 const ROWS_PER_STEP: usize = 64;
 
-type Block = [u64; BLOCK_WORDS];
+type WordBlock = [u64; BLOCK_WORDS];
 
 /// Steps that find the rows of some ranges of ranks.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    steps: Vec<Step>,
+    steps: Vec<SliceStep>,
     /// Slices that the steps need, ascending.
     slices: Vec<usize>,
     /// The answer where no step is needed.
@@ -41,7 +41,7 @@ pub(super) struct Program {
 
 /// A step on a stack of words; the number is the slice's place in [`Program::slices`].
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum SliceStep {
     /// Pushes the slice.
     Push(usize),
     /// Pushes the slice's opposite.
@@ -60,7 +60,7 @@ enum Step {
 
 /// The rows of a node.
 #[derive(Clone, Copy, PartialEq)]
-enum Node {
+enum SliceNode {
     /// No rank of the node exists.
     Nothing,
     /// All of its rows, or none.
@@ -75,9 +75,9 @@ impl Program {
         let mut program = Self { ranges, ..Self::default() };
         let root = program.node(slices, 0, values);
         match root {
-            Node::Steps => {}
-            Node::Constant(all) => program.constant = Some(all),
-            Node::Nothing => program.constant = Some(false),
+            SliceNode::Steps => {}
+            SliceNode::Constant(all) => program.constant = Some(all),
+            SliceNode::Nothing => program.constant = Some(false),
         }
         program.number_slices();
         if program.steps.len() > ROWS_PER_STEP * slices {
@@ -88,33 +88,33 @@ impl Program {
     }
 
     /// Steps for the ranks from `base` that differ in the lowest `bits` bits.
-    fn node(&mut self, bits: usize, base: u64, values: u64) -> Node {
+    fn node(&mut self, bits: usize, base: u64, values: u64) -> SliceNode {
         let end = base.saturating_add(1u64.checked_shl(bits as u32).unwrap_or(u64::MAX)).min(values);
         if base >= end {
-            return Node::Nothing;
+            return SliceNode::Nothing;
         }
         let next = self.ranges.partition_point(|range| range.end <= base);
         match self.ranges.get(next) {
-            Some(range) if range.start <= base && end <= range.end => return Node::Constant(true),
+            Some(range) if range.start <= base && end <= range.end => return SliceNode::Constant(true),
             Some(range) if range.start < end => {}
-            _ => return Node::Constant(false),
+            _ => return SliceNode::Constant(false),
         }
-        let Some(slice) = bits.checked_sub(1) else { return Node::Constant(true) };
+        let Some(slice) = bits.checked_sub(1) else { return SliceNode::Constant(true) };
         let low = self.node(slice, base, values);
         let high = self.node(slice, base + (1 << slice), values);
         let step = match (low, high) {
-            (node, Node::Nothing) | (Node::Nothing, node) => return node,
-            (Node::Constant(low), Node::Constant(high)) if low == high => return Node::Constant(low),
-            (Node::Constant(false), Node::Constant(_)) => Step::Push(slice),
-            (Node::Constant(true), Node::Constant(_)) => Step::PushNot(slice),
-            (Node::Constant(false), Node::Steps) => Step::And(slice),
-            (Node::Constant(true), Node::Steps) => Step::OrNot(slice),
-            (Node::Steps, Node::Constant(false)) => Step::AndNot(slice),
-            (Node::Steps, Node::Constant(true)) => Step::Or(slice),
-            (Node::Steps, Node::Steps) => Step::Choose(slice),
+            (node, SliceNode::Nothing) | (SliceNode::Nothing, node) => return node,
+            (SliceNode::Constant(low), SliceNode::Constant(high)) if low == high => return SliceNode::Constant(low),
+            (SliceNode::Constant(false), SliceNode::Constant(_)) => SliceStep::Push(slice),
+            (SliceNode::Constant(true), SliceNode::Constant(_)) => SliceStep::PushNot(slice),
+            (SliceNode::Constant(false), SliceNode::Steps) => SliceStep::And(slice),
+            (SliceNode::Constant(true), SliceNode::Steps) => SliceStep::OrNot(slice),
+            (SliceNode::Steps, SliceNode::Constant(false)) => SliceStep::AndNot(slice),
+            (SliceNode::Steps, SliceNode::Constant(true)) => SliceStep::Or(slice),
+            (SliceNode::Steps, SliceNode::Steps) => SliceStep::Choose(slice),
         };
         self.steps.push(step);
-        Node::Steps
+        SliceNode::Steps
     }
 
     /// Slices become places in the list of those that are read.
@@ -134,7 +134,7 @@ impl Program {
     }
 
     /// The rows of the ranges among `valued`; `slices` are those asked for, `expected` is how many rows there should be.
-    pub(super) fn rows(&self, slices: &[Slice], valued: &RowSet, expected: u64) -> RowSet {
+    pub(super) fn rows(&self, slices: &[BitSlice], valued: &RowSet, expected: u64) -> RowSet {
         match self.constant {
             Some(true) => return valued.clone(),
             Some(false) => return RowSet::empty(valued.universe()),
@@ -143,7 +143,7 @@ impl Program {
         let universe = valued.universe();
         let mut found = RowSetBuilder::with_capacity(universe, expected);
         let words = (universe as usize).div_ceil(WORD_ROWS as usize);
-        let mut emit = |first: usize, block: &Block| {
+        let mut emit = |first: usize, block: &WordBlock| {
             for (word, bits) in (first..words).zip(block) {
                 // Rows behind the universe have no bits in any slice, yet may pass a test of what is not set.
                 let row = word as u32 * WORD_ROWS;
@@ -168,21 +168,21 @@ impl Program {
         found.finish().and(valued)
     }
 
-    fn run(&self, slices: &[Slice], first: usize, stack: &mut Vec<Block>) -> Block {
+    fn run(&self, slices: &[BitSlice], first: usize, stack: &mut Vec<WordBlock>) -> WordBlock {
         stack.clear();
         for step in &self.steps {
             let slice = slices.get(step.slice()).map_or(EMPTY, |slice| slice.block(first));
             match step {
-                Step::Push(_) => stack.push(slice),
-                Step::PushNot(_) => stack.push(slice.map(|word| !word)),
-                Step::Choose(_) => {
+                SliceStep::Push(_) => stack.push(slice),
+                SliceStep::PushNot(_) => stack.push(slice.map(|word| !word)),
+                SliceStep::Choose(_) => {
                     let high = stack.pop().unwrap_or(EMPTY);
                     each(stack, &slice, |low, slice, place| low & !slice | high.get(place).unwrap_or(&0) & slice);
                 }
-                Step::And(_) => each(stack, &slice, |top, slice, _| top & slice),
-                Step::AndNot(_) => each(stack, &slice, |top, slice, _| top & !slice),
-                Step::Or(_) => each(stack, &slice, |top, slice, _| top | slice),
-                Step::OrNot(_) => each(stack, &slice, |top, slice, _| top | !slice),
+                SliceStep::And(_) => each(stack, &slice, |top, slice, _| top & slice),
+                SliceStep::AndNot(_) => each(stack, &slice, |top, slice, _| top & !slice),
+                SliceStep::Or(_) => each(stack, &slice, |top, slice, _| top | slice),
+                SliceStep::OrNot(_) => each(stack, &slice, |top, slice, _| top | !slice),
             }
         }
         stack.pop().unwrap_or(EMPTY)
@@ -200,7 +200,7 @@ impl Program {
     }
 }
 
-impl Step {
+impl SliceStep {
     fn slice(self) -> usize {
         match self {
             Self::Push(slice)
@@ -226,9 +226,9 @@ impl Step {
     }
 }
 
-const EMPTY: Block = [0; BLOCK_WORDS];
+const EMPTY: WordBlock = [0; BLOCK_WORDS];
 
-fn each(stack: &mut [Block], slice: &Block, step: impl Fn(u64, u64, usize) -> u64) {
+fn each(stack: &mut [WordBlock], slice: &WordBlock, step: impl Fn(u64, u64, usize) -> u64) {
     if let Some(top) = stack.last_mut() {
         for (place, (word, slice)) in top.iter_mut().zip(slice).enumerate() {
             *word = step(*word, *slice, place);
@@ -237,8 +237,8 @@ fn each(stack: &mut [Block], slice: &Block, step: impl Fn(u64, u64, usize) -> u6
 }
 
 /// Puts the numbers of a block's rows together and looks each up.
-fn look_up(table: &[u64], slices: &[Slice], first: usize) -> Block {
-    let blocks: Vec<Block> = slices.iter().map(|slice| slice.block(first)).collect();
+fn look_up(table: &[u64], slices: &[BitSlice], first: usize) -> WordBlock {
+    let blocks: Vec<WordBlock> = slices.iter().map(|slice| slice.block(first)).collect();
     let mut found = EMPTY;
     for (place, out) in found.iter_mut().enumerate() {
         for (row, number) in numbers(&blocks, place).iter().enumerate() {
@@ -250,7 +250,7 @@ fn look_up(table: &[u64], slices: &[Slice], first: usize) -> Block {
 }
 
 /// The numbers of the rows of one word of the blocks.
-fn numbers(blocks: &[Block], place: usize) -> [u32; WORD_ROWS as usize] {
+fn numbers(blocks: &[WordBlock], place: usize) -> [u32; WORD_ROWS as usize] {
     let mut numbers = [0u32; WORD_ROWS as usize];
     for (bit, block) in blocks.iter().enumerate() {
         let word = block.get(place).copied().unwrap_or(0);
@@ -262,13 +262,13 @@ fn numbers(blocks: &[Block], place: usize) -> [u32; WORD_ROWS as usize] {
 }
 
 /// How many of the rows in `chosen` (a bitmap) have each number below `values`; none if a chosen row's number is larger.
-pub(super) fn count_numbers(slices: &[Slice], chosen: &[u64], values: usize) -> Option<Vec<u64>> {
+pub(super) fn count_numbers(slices: &[BitSlice], chosen: &[u64], values: usize) -> Option<Vec<u64>> {
     let mut counts = vec![0u64; values];
     for (at, words) in chosen.chunks(BLOCK_WORDS).enumerate() {
         if words.iter().all(|word| *word == 0) {
             continue;
         }
-        let blocks: Vec<Block> = slices.iter().map(|slice| slice.block(at * BLOCK_WORDS)).collect();
+        let blocks: Vec<WordBlock> = slices.iter().map(|slice| slice.block(at * BLOCK_WORDS)).collect();
         for (place, &chosen) in words.iter().enumerate().filter(|(_, chosen)| **chosen != 0) {
             let numbers = numbers(&blocks, place);
             let mut left = chosen;
@@ -284,9 +284,9 @@ pub(super) fn count_numbers(slices: &[Slice], chosen: &[u64], values: usize) -> 
 
 /// A slice as words.
 #[derive(Debug)]
-pub(super) struct Slice(Vec<u64>);
+pub(super) struct BitSlice(Vec<u64>);
 
-impl Slice {
+impl BitSlice {
     /// Decodes the posting of a slice.
     pub(super) fn decode(bytes: &[u8], rows: u32, universe: u32) -> Result<Self> {
         let mut slice = Self(vec![0; (universe as usize).div_ceil(WORD_ROWS as usize)]);
@@ -299,7 +299,7 @@ impl Slice {
         &self.0
     }
 
-    fn block(&self, first: usize) -> Block {
+    fn block(&self, first: usize) -> WordBlock {
         let words = self.0.get(first..).unwrap_or_default();
         if let Some(block) = words.first_chunk::<BLOCK_WORDS>() {
             return *block;
@@ -316,7 +316,7 @@ impl Slice {
     }
 }
 
-impl RowSink for Slice {
+impl RowSink for BitSlice {
     fn rows(&mut self, rows: &[u32]) {
         for row in rows {
             self.put((row / WORD_ROWS) as usize, 1 << (row % WORD_ROWS));
@@ -353,14 +353,14 @@ mod tests {
     }
 
     /// Slices of rows with these ranks; a row without rank is in none.
-    fn slices_of(ranks: &[Option<u64>], program: &Program) -> Vec<Slice> {
+    fn slices_of(ranks: &[Option<u64>], program: &Program) -> Vec<BitSlice> {
         let universe = ranks.len() as u32;
         let slice = |bit: &usize| {
             let rows: Vec<u32> =
                 (0..universe).filter(|row| ranks[*row as usize].is_some_and(|rank| rank >> bit & 1 == 1)).collect();
             let mut bytes = Vec::new();
             posting::encode(&rows, universe, &mut bytes);
-            Slice::decode(&bytes, rows.len() as u32, universe).unwrap()
+            BitSlice::decode(&bytes, rows.len() as u32, universe).unwrap()
         };
         program.slices().iter().map(slice).collect()
     }

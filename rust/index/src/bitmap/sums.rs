@@ -6,7 +6,7 @@
 //! sum of n chosen rows = n · least + Σ 2^j · |slice j ∧ chosen|
 //! ```
 //!
-//! A sum is told as values with rows, like every count by value: [`Dense::spread`] finds some that have it.
+//! A sum is told as values with rows, like every count by value: [`DenseSlices::spread`] finds some that have it.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use super::ranks::bitmap_ranges;
 
 /// A segment of slices in which every number between the least and the greatest one occurs.
 #[derive(Debug)]
-pub struct Dense<'a> {
+pub struct DenseSlices<'a> {
     directory: &'a SegmentDirectory,
     /// The key of the least value, as a number: as far from any other as the values are.
     least: u128,
@@ -29,7 +29,7 @@ pub struct Dense<'a> {
     ranges: Vec<Range<u64>>,
 }
 
-impl<'a> Dense<'a> {
+impl<'a> DenseSlices<'a> {
     /// None if sums are not told by slices: another encoding, values that are no numbers with the same distance everywhere, or gaps.
     #[must_use]
     pub fn of(directory: &'a SegmentDirectory) -> Option<Self> {

@@ -4,7 +4,7 @@
 //! conjunction of which only the number of rows matters.
 
 use super::words::get_bit;
-use super::{Form, RowSet, intersect_lists};
+use super::{RowSet, RowSetForm, intersect_lists};
 
 /// Words of a block: it stays in the fastest cache, beside the words of the next bitmap.
 const BLOCK_WORDS: usize = 512;
@@ -16,10 +16,10 @@ impl RowSet {
         let (mut lists, mut bitmaps): (Vec<&[u32]>, Vec<&[u64]>) = (Vec::new(), Vec::new());
         for set in sets {
             match &set.form {
-                Form::Empty => return 0,
-                Form::Full => {}
-                Form::List(rows) => lists.push(rows),
-                Form::Bitmap { words, .. } => bitmaps.push(words),
+                RowSetForm::Empty => return 0,
+                RowSetForm::Full => {}
+                RowSetForm::List(rows) => lists.push(rows),
+                RowSetForm::Bitmap { words, .. } => bitmaps.push(words),
             }
         }
         // The shortest list first: every later one is searched for few rows.

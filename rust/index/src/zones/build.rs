@@ -10,7 +10,7 @@
 
 use std::io;
 
-use lakemark_format::filter::{Density, Shape, encode, hash};
+use lakemark_format::filter::{Density, FilterShape, encode, hash};
 use lakemark_format::key::{Key, KeyType};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::zones::{ByteFence, Fences, Filters, MAX_ZONES, Zones, slice_bytes};
@@ -44,7 +44,7 @@ pub struct ZoneOptions {
 }
 
 /// What was built, and how many zones have fences around a key that occurs, on average: 1 for keys in order.
-pub(crate) struct Built {
+pub(crate) struct BuiltZones {
     pub zones: Zones,
     pub overlap: Option<f64>,
 }
@@ -58,13 +58,13 @@ pub(crate) fn write(
     chunks: Vec<ChunkSource>,
     offset: u64,
     push: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<Built, BuildError> {
+) -> Result<BuiltZones, BuildError> {
     let cut = |rows: u32| options.zone_rows.map_or(u32::from(rows > 0), |most| rows.div_ceil(most.max(1)));
     let count: u64 = row_groups.iter().map(|rows| u64::from(cut(*rows))).sum();
     if count > MAX_ZONES as u64 {
         return Err(BuildError::TooManyZones { zones: count, limit: MAX_ZONES as u64 });
     }
-    let mut writer = Writer {
+    let mut writer = ZoneWriter {
         sliced: encoding == Encoding::Sliced,
         options,
         count: count as usize,
@@ -147,7 +147,7 @@ fn replace(old: &mut Key, new: &Key) {
     }
 }
 
-struct Writer<P> {
+struct ZoneWriter<P> {
     sliced: bool,
     options: ZoneOptions,
     /// Zones of the segment.
@@ -162,10 +162,10 @@ struct Writer<P> {
     waiting: Vec<Vec<u64>>,
     waiting_hashes: usize,
     filters: Option<Filters>,
-    slices: Option<Slices>,
+    slices: Option<FilterSlices>,
 }
 
-impl<P: FnMut(&[u8]) -> io::Result<()>> Writer<P> {
+impl<P: FnMut(&[u8]) -> io::Result<()>> ZoneWriter<P> {
     fn take(&mut self, zone: Zone) -> Result<(), BuildError> {
         if self.rows.len().is_multiple_of(self.count.div_ceil(OVERLAP_SAMPLE).max(1)) {
             self.sample.extend(zone.inner);
@@ -200,7 +200,7 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> Writer<P> {
         let filters = if self.sliced {
             let fpp = self.options.fpp.unwrap_or(FALSE_ZONES / self.count.max(1) as f64);
             let shape = common_shape(fpp, &self.keys, self.count);
-            let slices = Slices::new(shape, self.count, self.options.memory_bytes.unwrap_or(u64::MAX))?;
+            let slices = FilterSlices::new(shape, self.count, self.options.memory_bytes.unwrap_or(u64::MAX))?;
             self.slices = Some(slices);
             Filters::Sliced(shape)
         } else {
@@ -237,7 +237,7 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> Writer<P> {
         Ok(())
     }
 
-    fn finish(mut self, offset: u64) -> Result<Built, BuildError> {
+    fn finish(mut self, offset: u64) -> Result<BuiltZones, BuildError> {
         if self.filters.is_none() {
             self.start()?;
         }
@@ -248,7 +248,7 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> Writer<P> {
         let filters = self.filters.unwrap_or(Filters::Each(Density::of_fpp(FALSE_ZONES)));
         let fences = (!self.sliced).then_some(self.fences);
         let zones = Zones { rows: self.rows, keys: self.keys, fences, filters, offset };
-        Ok(Built { zones, overlap })
+        Ok(BuiltZones { zones, overlap })
     }
 }
 
@@ -274,7 +274,7 @@ fn around<T>(fences: &[(T, T)], keys: &[u32], wanted: impl Fn(&T, &T) -> bool) -
 }
 
 /// The smallest shape with which filters of so many keys have the probability `fpp` on average.
-fn common_shape(fpp: f64, keys: &[u32], zones: usize) -> Shape {
+fn common_shape(fpp: f64, keys: &[u32], zones: usize) -> FilterShape {
     let density = Density::of_fpp(fpp);
     let most = keys.iter().copied().max().unwrap_or(0);
     let hashes = f64::from(density.hashes);
@@ -292,12 +292,12 @@ fn common_shape(fpp: f64, keys: &[u32], zones: usize) -> Shape {
     let blocks = bits.div_ceil(block_bits.unwrap_or(BLOCK_BITS));
     // A multiple of 8, so that eight positions are a byte of a filter.
     let block_bits = if blocks == 0 { 0 } else { bits.div_ceil(blocks).next_multiple_of(8) };
-    Shape { blocks: blocks as u32, block_bits: block_bits as u32, hashes: density.hashes }
+    FilterShape { blocks: blocks as u32, block_bits: block_bits as u32, hashes: density.hashes }
 }
 
 /// Filters of one shape, by position.
-struct Slices {
-    shape: Shape,
+struct FilterSlices {
+    shape: FilterShape,
     slice_bytes: usize,
     bytes: Vec<u8>,
     /// Filters of up to 8 zones: a byte of each slice.
@@ -306,8 +306,8 @@ struct Slices {
     taken: usize,
 }
 
-impl Slices {
-    fn new(shape: Shape, zones: usize, memory: u64) -> Result<Self, BuildError> {
+impl FilterSlices {
+    fn new(shape: FilterShape, zones: usize, memory: u64) -> Result<Self, BuildError> {
         let slice_bytes = slice_bytes(zones);
         let bytes = shape.bits().saturating_mul(slice_bytes);
         match usize::try_from(bytes) {

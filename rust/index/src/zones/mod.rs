@@ -13,9 +13,9 @@
 //! [`search`] asks them. Rows of a zone that may hold a key are uncertain: whoever reads the data tests them.
 
 pub mod build;
-mod held;
+mod loaded;
 pub mod search;
 
 pub use build::{FALSE_ZONES, ZoneOptions};
-pub use held::HeldZones;
+pub use loaded::LoadedZones;
 pub use search::ZoneSearch;

@@ -10,15 +10,15 @@
 use std::ops::{Bound, Range};
 
 use lakemark_format::error::{FormatError, Result};
-use lakemark_format::filter::{self, Density, Shape};
+use lakemark_format::filter::{self, Density, FilterShape};
 use lakemark_format::key::Key;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::zones::{Fences, Filters, Zones, slice_bytes};
 
-use crate::answer::{LeafRows, rows_of_posting};
 use crate::predicate::Test;
 use crate::ranges::{KeyRange, KeyRanges};
 use crate::rows::{RowSet, RowSetBuilder};
+use crate::segment_rows::{SegmentRows, rows_of_posting};
 
 /// Ranges of at most so many number keys are asked key by key.
 const ENUMERATED: u64 = 64;
@@ -29,28 +29,28 @@ const MAX_KEYS: usize = 4096;
 #[derive(Debug)]
 pub struct ZoneSearch<'a> {
     directory: &'a SegmentDirectory,
-    question: Question,
+    question: ZoneTest,
 }
 
 #[derive(Debug)]
-enum Question {
+enum ZoneTest {
     IsNull,
     /// The zones whose rows may pass, ascending, and why.
-    Filtered(Vec<(usize, Verdict)>),
+    Filtered(Vec<(usize, FenceVerdict)>),
     /// The hashes of all keys asked for, and the slices to read, ascending.
-    Sliced(Shape, Vec<u64>, Vec<u64>),
+    Sliced(FilterShape, Vec<u64>, Vec<u64>),
     /// The slices cannot tell.
     Everywhere,
 }
 
 /// What fences say of a zone.
 #[derive(Debug)]
-enum Verdict {
+enum FenceVerdict {
     Inside,
     Maybe,
     /// The filter of this shape is asked for these keys; their blocks are at these logical ranges.
     Probe {
-        shape: Shape,
+        shape: FilterShape,
         hashes: Vec<u64>,
         blocks: Vec<(u32, Range<u64>)>,
     },
@@ -61,13 +61,13 @@ impl<'a> ZoneSearch<'a> {
     #[must_use]
     pub fn new(directory: &'a SegmentDirectory, test: &Test) -> Self {
         let question = match (test, &directory.zones) {
-            (Test::IsNull, _) => Question::IsNull,
+            (Test::IsNull, _) => ZoneTest::IsNull,
             (Test::Ranges(ranges), Some(zones)) => match (zones.filters, &zones.fences) {
-                (Filters::Each(density), Some(fences)) => Question::Filtered(verdicts(zones, density, fences, ranges)),
+                (Filters::Each(density), Some(fences)) => ZoneTest::Filtered(verdicts(zones, density, fences, ranges)),
                 (Filters::Sliced(shape), _) => sliced(shape, ranges),
-                _ => Question::Everywhere,
+                _ => ZoneTest::Everywhere,
             },
-            _ => Question::Everywhere,
+            _ => ZoneTest::Everywhere,
         };
         Self { directory, question }
     }
@@ -78,14 +78,14 @@ impl<'a> ZoneSearch<'a> {
         let mut ranges: Vec<Range<u64>> =
             self.lists().map(|list| list.offset..list.offset + u64::from(list.length)).collect();
         match (&self.question, &self.directory.zones) {
-            (Question::Filtered(verdicts), _) => {
+            (ZoneTest::Filtered(verdicts), _) => {
                 for (_, verdict) in verdicts {
-                    if let Verdict::Probe { blocks, .. } = verdict {
+                    if let FenceVerdict::Probe { blocks, .. } = verdict {
                         ranges.extend(blocks.iter().map(|(_, range)| range.clone()));
                     }
                 }
             }
-            (Question::Sliced(_, _, slices), Some(zones)) => {
+            (ZoneTest::Sliced(_, _, slices), Some(zones)) => {
                 let bytes = slice_bytes(zones.rows.len());
                 ranges.extend(slices.iter().map(|slice| {
                     let start = zones.offset + slice * bytes;
@@ -99,7 +99,7 @@ impl<'a> ZoneSearch<'a> {
 
     /// The NULL list, and with key tests the opaque one.
     fn lists(&self) -> impl Iterator<Item = PostingRef> + use<> {
-        let opaque = (!matches!(self.question, Question::IsNull)).then_some(self.directory.opaque);
+        let opaque = (!matches!(self.question, ZoneTest::IsNull)).then_some(self.directory.opaque);
         std::iter::once(self.directory.nulls).chain(opaque)
     }
 
@@ -107,7 +107,7 @@ impl<'a> ZoneSearch<'a> {
     ///
     /// # Errors
     /// Bytes that are not what the directory says.
-    pub fn finish(self, read: &[Vec<u8>]) -> Result<LeafRows> {
+    pub fn finish(self, read: &[Vec<u8>]) -> Result<SegmentRows> {
         let lists: Vec<PostingRef> = self.lists().collect();
         let expected = self.ranges().len();
         if read.len() != expected {
@@ -120,44 +120,44 @@ impl<'a> ZoneSearch<'a> {
         let empty = || RowSet::empty(universe);
         let nulls = sets.next().unwrap_or_else(empty);
         let (certain, possible) = match self.question {
-            Question::IsNull => return Ok(LeafRows { t: nulls, n: empty(), opaque: empty() }),
-            Question::Filtered(verdicts) => {
+            ZoneTest::IsNull => return Ok(SegmentRows { t: nulls, n: empty(), opaque: empty() }),
+            ZoneTest::Filtered(verdicts) => {
                 let mut bytes = filter_bytes.iter();
-                let found: Vec<(usize, Found)> =
+                let found: Vec<(usize, ZoneRows)> =
                     verdicts.iter().map(|(zone, verdict)| (*zone, verdict.found(&mut bytes))).collect();
-                let rows = |wanted: Found| {
+                let rows = |wanted: ZoneRows| {
                     let wanted = found.iter().filter(|(_, found)| *found == wanted);
                     rows_of(self.directory, wanted.map(|(zone, _)| *zone))
                 };
-                (rows(Found::All), rows(Found::Some))
+                (rows(ZoneRows::All), rows(ZoneRows::Some))
             }
-            Question::Sliced(shape, hashes, slices) => {
+            ZoneTest::Sliced(shape, hashes, slices) => {
                 let zones = zones_of_slices(shape, &hashes, &slices, filter_bytes);
                 let holds = |zone: usize| zones.get(zone / 8).is_some_and(|byte| byte >> (zone % 8) & 1 == 1);
                 (empty(), rows_of(self.directory, (0..zones.len() * 8).filter(|zone| holds(*zone))))
             }
-            Question::Everywhere => (empty(), rows_of(self.directory, 0..)),
+            ZoneTest::Everywhere => (empty(), rows_of(self.directory, 0..)),
         };
         let opaque = sets.next().unwrap_or_else(empty);
         let t = certain.minus(&nulls).minus(&opaque);
-        Ok(LeafRows { t, opaque: possible.minus(&nulls).or(&opaque), n: nulls })
+        Ok(SegmentRows { t, opaque: possible.minus(&nulls).or(&opaque), n: nulls })
     }
 }
 
 /// Which rows of a zone may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum ZoneRows {
     No,
     Some,
     All,
 }
 
-impl Verdict {
+impl FenceVerdict {
     /// Takes the blocks of the zone's filter.
-    fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Vec<u8>>) -> Found {
+    fn found<'b>(&self, bytes: &mut impl Iterator<Item = &'b Vec<u8>>) -> ZoneRows {
         match self {
-            Self::Inside => Found::All,
-            Self::Maybe => Found::Some,
+            Self::Inside => ZoneRows::All,
+            Self::Maybe => ZoneRows::Some,
             Self::Probe { shape, hashes, blocks } => {
                 let read: Vec<(u32, &Vec<u8>)> = blocks.iter().map(|(block, _)| *block).zip(bytes).collect();
                 let may_hold = |hash: &u64| {
@@ -165,9 +165,9 @@ impl Verdict {
                     let found = read.binary_search_by_key(&block, |(block, _)| *block).ok();
                     found
                         .and_then(|place| read.get(place))
-                        .is_none_or(|(_, bytes)| filter::may_hold(bytes, *shape, *hash))
+                        .is_none_or(|(_, bytes)| filter::may_contain(bytes, *shape, *hash))
                 };
-                if hashes.iter().any(may_hold) { Found::Some } else { Found::No }
+                if hashes.iter().any(may_hold) { ZoneRows::Some } else { ZoneRows::No }
             }
         }
     }
@@ -216,10 +216,10 @@ fn most_keys(fpp: f64) -> usize {
     if fpp * MAX_KEYS as f64 <= 1.0 { MAX_KEYS } else { (1.0 / fpp).ceil() as usize }
 }
 
-fn sliced(shape: Shape, ranges: &KeyRanges) -> Question {
+fn sliced(shape: FilterShape, ranges: &KeyRanges) -> ZoneTest {
     // Slices are as long as they are dense: about half of the bits are set.
     let fpp = 0.5f64.powi(shape.hashes.into());
-    let Some(keys) = keys_of(ranges.ranges(), most_keys(fpp)) else { return Question::Everywhere };
+    let Some(keys) = keys_of(ranges.ranges(), most_keys(fpp)) else { return ZoneTest::Everywhere };
     let hashes: Vec<u64> = keys.iter().map(filter::hash).collect();
     let mut slices: Vec<u64> = hashes.iter().flat_map(|hash| shape.positions(*hash)).collect();
     slices.sort_unstable();
@@ -228,11 +228,11 @@ fn sliced(shape: Shape, ranges: &KeyRanges) -> Question {
     if shape.bits() == 0 {
         slices.clear();
     }
-    Question::Sliced(shape, hashes, slices)
+    ZoneTest::Sliced(shape, hashes, slices)
 }
 
 /// The zones that may hold one of the keys, a bit for each.
-fn zones_of_slices(shape: Shape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8>]) -> Vec<u8> {
+fn zones_of_slices(shape: FilterShape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8>]) -> Vec<u8> {
     let mut found = vec![0u8; bytes.first().map_or(0, Vec::len)];
     let slice = |position: u64| slices.binary_search(&position).ok().and_then(|place| bytes.get(place));
     for hash in hashes {
@@ -246,7 +246,7 @@ fn zones_of_slices(shape: Shape, hashes: &[u64], slices: &[u64], bytes: &[Vec<u8
 }
 
 /// The zones whose fences do not rule them out.
-fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<(usize, Verdict)> {
+fn verdicts(zones: &Zones, density: Density, fences: &Fences, ranges: &KeyRanges) -> Vec<(usize, FenceVerdict)> {
     let most = most_keys(density.fpp());
     let span = span_of(ranges);
     let mut verdicts = Vec::new();
@@ -302,7 +302,14 @@ fn take_fences(fences: &Fences, zone: usize, low: &mut Key, high: &mut Key) -> b
     }
 }
 
-fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, most: usize) -> Option<Verdict> {
+fn verdict(
+    ranges: &KeyRanges,
+    low: &Key,
+    high: &Key,
+    shape: FilterShape,
+    start: u64,
+    most: usize,
+) -> Option<FenceVerdict> {
     let ranges = ranges.ranges();
     let first = ranges.partition_point(|range| range.ends_before(low));
     let end = ranges.partition_point(|range| range.begins_at_or_before(high));
@@ -311,12 +318,12 @@ fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, 
         Some(between) => between,
     };
     if between.iter().any(|range| range.begins_at_or_before(low) && range.contains(high)) {
-        return Some(Verdict::Inside);
+        return Some(FenceVerdict::Inside);
     }
     // Of the ranges at the ends only what the fences leave has to be named.
     let within = KeyRanges::between(Bound::Included(low.clone()), Bound::Included(high.clone()));
     let narrowed: Vec<KeyRange> = between.iter().flat_map(|range| narrow(range, &within)).collect();
-    let Some(keys) = keys_of(&narrowed, most) else { return Some(Verdict::Maybe) };
+    let Some(keys) = keys_of(&narrowed, most) else { return Some(FenceVerdict::Maybe) };
     let hashes: Vec<u64> = keys.iter().map(filter::hash).collect();
     let mut blocks: Vec<u32> = hashes.iter().map(|hash| shape.block(*hash)).collect();
     blocks.sort_unstable();
@@ -326,7 +333,7 @@ fn verdict(ranges: &KeyRanges, low: &Key, high: &Key, shape: Shape, start: u64, 
         let start = start + u64::from(block) * block_bytes;
         (block, start..start + block_bytes)
     };
-    Some(Verdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() })
+    Some(FenceVerdict::Probe { shape, hashes, blocks: blocks.into_iter().map(place).collect() })
 }
 
 fn narrow(range: &KeyRange, within: &KeyRanges) -> Vec<KeyRange> {

@@ -134,7 +134,7 @@ proptest! {
     fn law_2_unknown_keeps(predicate in predicate(), rows in prop::collection::vec([cell(), cell()], 1..100)) {
         for predicate in [predicate.clone(), predicate.simplify()] {
             let found = Candidates::of(&predicate, rows.len() as u32, &mut |leaf| leaf_candidates(leaf, &rows));
-            let (certain, uncertain) = (found.certain_true(), found.uncertain_true());
+            let (certain, uncertain) = (found.exact_true(), found.recheck_true());
             for (index, row) in rows.iter().enumerate() {
                 let index = index as u32;
                 let truth = holds(&predicate, row);

@@ -8,7 +8,7 @@ use arrow::array::{
 use arrow::array::{TimestampMicrosecondArray, UInt64Array};
 use lakemark_format::key::Key;
 use lakemark_format::{Encoding, bin_block};
-use lakemark_index::bitmap::{BuildError, Groups, Search};
+use lakemark_index::bitmap::{BuildError, Search, ValueGroups};
 use lakemark_index::{KeyRanges, LiteralKey, Precision, Test};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -172,13 +172,13 @@ fn values_that_are_many_and_rows_that_are_more_than_a_bin_may_have() {
 fn values_are_counted_where_each_is_a_bin() {
     let files: Vec<Vec<ArrayRef>> = vec![vec![Arc::new((0..500).map(|row| row % 9).collect::<Int32Array>())]];
     let segment = binned(&files, "1");
-    let groups = Groups::new(&segment.directory, KeyRanges::all());
+    let groups = ValueGroups::new(&segment.directory, KeyRanges::all());
     assert_eq!(groups.value_limit(), 9);
     let all = 0..groups.block_count();
     let values = groups.values(all.clone(), &segment.read(&groups.block_ranges(all))).unwrap();
     assert_eq!(values.iter().map(|value| value.rows).collect::<Vec<_>>(), [56, 56, 56, 56, 56, 55, 55, 55, 55]);
     let files: Vec<Vec<ArrayRef>> = vec![vec![Arc::new((0..500).map(|row| row % 19).collect::<Int32Array>())]];
-    assert_eq!(Groups::new(&binned(&files, "1").directory, KeyRanges::all()).value_limit(), u64::MAX);
+    assert_eq!(ValueGroups::new(&binned(&files, "1").directory, KeyRanges::all()).value_limit(), u64::MAX);
 }
 
 #[test]

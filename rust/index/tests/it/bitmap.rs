@@ -10,7 +10,8 @@ use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::segment::{SegmentDirectory, SegmentFile};
 use lakemark_index::bitmap::{
-    BuildError, ChunkBuilder, ChunkSource, Count, Estimate, LeafRows, Search, SegmentMeta, SegmentSummary, merge,
+    BuildError, ChunkBuilder, ChunkSource, CountSearch, Estimate, Search, SegmentMeta, SegmentRows, SegmentSummary,
+    merge,
 };
 use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{KeyRanges, LiteralKey, Precision, RowSet, Test, encode_literal, key_type_of, list_type_of};
@@ -125,7 +126,7 @@ impl Segment {
     }
 
     /// The answer, and how many bytes of postings it took.
-    pub fn search(&self, test: &Test) -> (LeafRows, u64) {
+    pub fn search(&self, test: &Test) -> (SegmentRows, u64) {
         let mut search = Search::new(&self.directory, test);
         let first = self.read(&search.first_ranges());
         let second = search.second_ranges(&first).unwrap();
@@ -138,7 +139,7 @@ impl Segment {
     }
 
     /// The answer from parts of the leaves of a packed tree, the last part first.
-    fn search_in_parts(&self, test: &Test, leaves_of_part: usize) -> Option<LeafRows> {
+    fn search_in_parts(&self, test: &Test, leaves_of_part: usize) -> Option<SegmentRows> {
         let mut search = Search::new(&self.directory, test);
         let leaves = search.split_leaves(0)?;
         assert!(search.second_ranges(&self.read(&search.first_ranges())).unwrap().is_empty());
@@ -173,7 +174,7 @@ impl Segment {
 
     /// The number of rows, and how many bytes it took beside those of blocks.
     pub fn count_reading(&self, test: &Test) -> Option<(u64, u64)> {
-        let mut count = Count::new(&self.directory, test)?;
+        let mut count = CountSearch::new(&self.directory, test)?;
         let second = count.second_ranges(&self.read(&count.first_ranges())).unwrap();
         let read = second.iter().map(|range| range.end - range.start).sum();
         Some((count.finish(&self.read(&second)).unwrap(), read))

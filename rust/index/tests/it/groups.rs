@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringArray};
 use lakemark_format::key::Key;
 use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_index::bitmap::{Groups, Mask, bitmap_ranges, posting_ranges};
+use lakemark_index::bitmap::{Mask, ValueGroups, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, encode_literal};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -32,7 +32,7 @@ fn naive(files: &[Vec<ArrayRef>], chosen: &[RowSet], ranges: &KeyRanges) -> BTre
 }
 
 fn found(segment: &Segment, chosen: Option<&[RowSet]>, ranges: &KeyRanges) -> BTreeMap<Key, u64> {
-    let groups = Groups::new(&segment.directory, ranges.clone());
+    let groups = ValueGroups::new(&segment.directory, ranges.clone());
     let all = 0..groups.block_count();
     let values = groups.values(all.clone(), &segment.read(&groups.block_ranges(all.clone()))).unwrap();
     let each = all.map(|block| groups.values(block..block + 1, &segment.read(&groups.block_ranges(block..block + 1))));
@@ -114,7 +114,7 @@ fn texts_and_floats_with_nan_are_counted_by_value() {
 fn bytes_of_another_question_are_errors() {
     let values: ArrayRef = Arc::new(Int32Array::from_iter_values((0..5_000).map(|row| row % 900)));
     let segment = build(&[vec![values]], false);
-    let groups = Groups::new(&segment.directory, KeyRanges::all());
+    let groups = ValueGroups::new(&segment.directory, KeyRanges::all());
     let all = 0..groups.block_count();
     let blocks = segment.read(&groups.block_ranges(all.clone()));
     let values = groups.values(all.clone(), &blocks).unwrap();
@@ -178,7 +178,7 @@ fn law_5_a_leaf_of_more_rows_than_its_directory_says_is_refused() {
     let segment = build_as(&[vec![keys]], false, Encoding::Packed, None).unwrap();
     let ranges = KeyRanges::points((0..250).map(|key| Key::Fixed(lakemark_format::key::key_of_i64(key))).collect());
     let values = |directory: &Arc<SegmentDirectory>| {
-        let groups = Groups::new(directory, ranges.clone());
+        let groups = ValueGroups::new(directory, ranges.clone());
         let all = 0..groups.block_count();
         groups.values(all.clone(), &segment.read(&groups.block_ranges(all)))
     };

@@ -9,7 +9,7 @@ use lakemark_format::key::Key;
 use lakemark_format::segment::SegmentDirectory;
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::{KeyType, key_of_i64, posting};
-use lakemark_index::bitmap::{Count, LeafRows, Search};
+use lakemark_index::bitmap::{CountSearch, Search, SegmentRows};
 use lakemark_index::{Candidates, KeyRanges, Leaf, Predicate, RowSet, Test};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -40,7 +40,7 @@ fn told(list: &List, test: &Test) -> Option<&'static str> {
 }
 
 /// By the rows of the segment's row space.
-fn expected(segment: &Segment, files: &[Vec<Vec<List>>], test: &Test) -> LeafRows {
+fn expected(segment: &Segment, files: &[Vec<Vec<List>>], test: &Test) -> SegmentRows {
     let rows_of = |wanted: &str| {
         let mut rows = Vec::new();
         for (file, groups) in segment.directory.files.iter().zip(files) {
@@ -49,7 +49,7 @@ fn expected(segment: &Segment, files: &[Vec<Vec<List>>], test: &Test) -> LeafRow
         }
         RowSet::from_rows(rows, segment.directory.universe)
     };
-    LeafRows { t: rows_of("true"), n: rows_of("null"), opaque: rows_of("opaque") }
+    SegmentRows { t: rows_of("true"), n: rows_of("null"), opaque: rows_of("opaque") }
 }
 
 fn check(files: &[Vec<Vec<List>>], spill: bool, tests: &[Test]) -> Segment {
@@ -81,7 +81,7 @@ fn among(lists: &[List], test: &Test) {
         let rows = (0..).zip(lists).filter(|(_, list)| told(list, test) == Some(wanted)).map(|(row, _)| row);
         RowSet::from_rows(rows.collect(), lists.len() as u32)
     };
-    assert_eq!((found.certain_true(), found.uncertain_true()), (rows_of("true"), rows_of("opaque")), "{test:?}");
+    assert_eq!((found.exact_true(), found.recheck_true()), (rows_of("true"), rows_of("opaque")), "{test:?}");
 }
 
 fn tests() -> Vec<Test> {
@@ -151,7 +151,7 @@ fn elements_without_a_key_leave_their_rows_open() {
     let (one, _) = segment.search(&of(1.0));
     assert_eq!((rows(&one.t), rows(&one.n), rows(&one.opaque)), (vec![1], vec![3], vec![0]));
     assert_eq!(rows(&segment.search(&of(0.0)).0.t), [2]);
-    assert!(Count::new(&segment.directory, &of(1.0)).is_none());
+    assert!(CountSearch::new(&segment.directory, &of(1.0)).is_none());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, UInt64Array};
 use lakemark_format::key::Key;
 use lakemark_format::segment::encoding::Encoding;
-use lakemark_index::bitmap::{Dense, Mask};
+use lakemark_index::bitmap::{DenseSlices, Mask};
 use lakemark_index::{LiteralKey, RowSet, encode_literal};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -48,7 +48,7 @@ fn total(parts: &[(Key, u64)]) -> (u64, u128) {
 
 fn check(values: &ArrayRef, rng: &mut StdRng) {
     let segment = segment(values, Encoding::Binary);
-    let dense = Dense::of(&segment.directory).unwrap();
+    let dense = DenseSlices::of(&segment.directory).unwrap();
     let all = keys_of(values, 0..ROWS);
     let (least, greatest) = (*all.iter().min().unwrap(), *all.iter().max().unwrap());
     let valued = all.len() as u64;
@@ -99,7 +99,7 @@ fn told_values_bound_those_of_the_rows() {
             .collect::<Vec<i32>>()
             .into();
         let segment = segment(&(Arc::new(values.clone()) as ArrayRef), Encoding::Binary);
-        let dense = Dense::of(&segment.directory).unwrap();
+        let dense = DenseSlices::of(&segment.directory).unwrap();
         let first = key(&(Arc::new(values.clone()) as ArrayRef), 0).unwrap();
         let size = |(key, rows): &(Key, u64)| {
             (number(key) as i128 - first as i128 + i128::from(low)).unsigned_abs() * u128::from(*rows)
@@ -112,7 +112,7 @@ fn told_values_bound_those_of_the_rows() {
 
 #[test]
 fn values_with_gaps_and_other_encodings_are_not_summed() {
-    let of = |values: ArrayRef, encoding| Dense::of(&segment(&values, encoding).directory).is_some();
+    let of = |values: ArrayRef, encoding| DenseSlices::of(&segment(&values, encoding).directory).is_some();
     let numbers =
         |step: i32| -> ArrayRef { Arc::new(Int32Array::from_iter_values((0..3_000).map(|row| row % 9 * step))) };
     assert!(of(numbers(1), Encoding::Binary));
@@ -130,7 +130,7 @@ fn values_with_gaps_and_other_encodings_are_not_summed() {
 fn slices_of_another_question_and_sums_that_cannot_be_are_errors() {
     let values: ArrayRef = Arc::new(Int32Array::from_iter_values((0..3_000).map(|row| row % 9)));
     let segment = segment(&values, Encoding::Binary);
-    let dense = Dense::of(&segment.directory).unwrap();
+    let dense = DenseSlices::of(&segment.directory).unwrap();
     let mask = Mask::new(segment.directory.universe);
     let mut slices = segment.read(dense.slice_ranges());
     assert_eq!((slices.len(), dense.sum(&mask, &slices)), (4, Ok(0)));

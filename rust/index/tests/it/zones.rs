@@ -8,8 +8,8 @@ use arrow::array::{Array, ArrayRef, BinaryArray, Float64Array, Int32Array, Int64
 use lakemark_format::key::{Key, key_of_i64};
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_format::zones::Filters;
-use lakemark_index::bitmap::{BuildError, LeafRows};
-use lakemark_index::zones::{HeldZones, ZoneOptions, ZoneSearch};
+use lakemark_index::bitmap::{BuildError, SegmentRows};
+use lakemark_index::zones::{LoadedZones, ZoneOptions, ZoneSearch};
 use lakemark_index::{KeyRanges, LiteralKey, RowSet, Test, encode_literal};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -25,7 +25,7 @@ fn build(files: &[Vec<ArrayRef>], encoding: Encoding, zones: ZoneOptions) -> Seg
 }
 
 /// The answer and the bytes of filters that it took.
-fn search(segment: &Segment, test: &Test) -> (LeafRows, u64) {
+fn search(segment: &Segment, test: &Test) -> (SegmentRows, u64) {
     let search = ZoneSearch::new(&segment.directory, test);
     let ranges = search.ranges();
     let lists = u64::from(segment.directory.nulls.length) + u64::from(segment.directory.opaque.length);
@@ -161,7 +161,7 @@ fn verify(segment: &Segment, files: &[Vec<ArrayRef>]) {
     let zones = segment.directory.zones.as_ref().unwrap();
     let filters = zones.offset..zones.offset + zones.filter_bytes();
     let read = segment.read(std::slice::from_ref(&filters));
-    let held = HeldZones::new(zones, &read[0]);
+    let held = LoadedZones::new(zones, &read[0]);
     let mut ends = Vec::new();
     for rows in &zones.rows {
         ends.push(ends.last().copied().unwrap_or(0) + *rows as usize);
@@ -170,7 +170,7 @@ fn verify(segment: &Segment, files: &[Vec<ArrayRef>]) {
     for group in files.iter().flatten() {
         for index in 0..group.len() {
             if let Some(LiteralKey::Key(key)) = key_of(group.as_ref(), index) {
-                assert!(held.holds(ends.partition_point(|end| *end <= row), &key));
+                assert!(held.may_contain(ends.partition_point(|end| *end <= row), &key));
             }
             row += 1;
         }
@@ -304,10 +304,10 @@ fn the_measured_probability_is_within_a_fifth_of_the_one_asked_for() {
             let zones = segment.directory.zones.as_ref().unwrap();
             let filters = zones.offset..zones.offset + zones.filter_bytes();
             let read = segment.read(std::slice::from_ref(&filters));
-            let held = HeldZones::new(zones, &read[0]);
+            let held = LoadedZones::new(zones, &read[0]);
             let probes =
                 (0..50_000).flat_map(|key| (0..20).map(move |zone| (zone, Key::Fixed(key_of_i64(key * 16 + 1)))));
-            let found = probes.filter(|(zone, key)| held.holds(*zone, key)).count() as f64 / 1e6;
+            let found = probes.filter(|(zone, key)| held.may_contain(*zone, key)).count() as f64 / 1e6;
             assert!((found / fpp - 1.0).abs() < 0.2, "{encoding:?} {fpp}: {found}");
         }
     }

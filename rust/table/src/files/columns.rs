@@ -20,8 +20,8 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::files::bounds::Claims;
 use crate::files::footer::{Footer, fingerprint, read_range};
+use crate::files::statistics_check::StatisticsCheck;
 use crate::storage::damage::{Guarded, guarded};
 use crate::storage::disk::on_a_thread;
 use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
@@ -133,7 +133,7 @@ fn decode_column(
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    parts: Vec<Option<Fetched>>,
+    parts: Vec<Option<FetchedChunks>>,
     name: &str,
     size: u64,
 ) -> Result<ColumnChunk> {
@@ -142,10 +142,10 @@ fn decode_column(
     builder.reserve(rows as usize);
     let hash = hash_of(&parts);
     let leaf = match parts.as_slice() {
-        [Some(Fetched { leaves, .. })] => leaves.first().copied(),
+        [Some(FetchedChunks { leaves, .. })] => leaves.first().copied(),
         _ => None,
     };
-    let mut claims = leaf.and_then(|leaf| Claims::of(footer, row_group, field.name(), leaf));
+    let mut claims = leaf.and_then(|leaf| StatisticsCheck::of(footer, row_group, field.name(), leaf));
     push_rows(&mut builder, footer, row_group, field, parts, ((name, size), claims.as_mut()), None)?;
     let caught = leaf.filter(|_| claims.is_some_and(|claims| claims.are_false()));
     let caught = caught.and_then(|leaf| u32::try_from(leaf).ok());
@@ -160,12 +160,12 @@ fn decode_column(
 
 fn key_type(field: &FieldRef) -> Result<KeyType> {
     key_type_of_field(field).ok_or_else(|| {
-        Error::unsupported(format!("the column {} has a type that no index serves", column::shown(field.name())))
+        Error::unsupported(format!("the column {} has a type that no index serves", column::display(field.name())))
     })
 }
 
 /// A column of a row group that is read to be measured.
-pub(crate) struct SampledPart<'a> {
+pub(crate) struct SampledChunk<'a> {
     pub meta: &'a ObjectMeta,
     pub name: &'a str,
     pub footer: Arc<Footer>,
@@ -175,7 +175,11 @@ pub(crate) struct SampledPart<'a> {
 }
 
 /// Reads parts of a column and sorts all of their rows together by value.
-pub(crate) async fn read_sample(store: &dyn ObjectStore, parts: &[SampledPart<'_>], field: &FieldRef) -> Result<Chunk> {
+pub(crate) async fn read_sample(
+    store: &dyn ObjectStore,
+    parts: &[SampledChunk<'_>],
+    field: &FieldRef,
+) -> Result<Chunk> {
     let mut builder = ChunkBuilder::new(&key_type(field)?);
     for part in parts {
         let bytes = fetch_each(store, part.meta, part.name, &part.footer, part.row_group, field.name()).await?;
@@ -213,13 +217,13 @@ pub(crate) fn page_rows(footer: &Footer, column: &str) -> Option<f64> {
 }
 
 /// The chunks of a column's leaves.
-struct Fetched {
+struct FetchedChunks {
     leaves: Vec<usize>,
     /// Where each begins.
     chunks: Vec<(u64, Bytes)>,
 }
 
-impl Fetched {
+impl FetchedChunks {
     /// The fingerprint of a chunk, or that of the fingerprints of several.
     fn hash(&self) -> u64 {
         match self.chunks.as_slice() {
@@ -237,7 +241,7 @@ async fn fetch(
     footer: &Footer,
     row_group: usize,
     column: &str,
-) -> Result<Option<Fetched>> {
+) -> Result<Option<FetchedChunks>> {
     let leaves = leaves_of(footer, column);
     let mut chunks = Vec::with_capacity(leaves.len());
     for leaf in &leaves {
@@ -249,7 +253,7 @@ async fn fetch(
         }
         chunks.push((range.start, read_range(store, meta, range, name).await?));
     }
-    Ok((!leaves.is_empty()).then_some(Fetched { leaves, chunks }))
+    Ok((!leaves.is_empty()).then_some(FetchedChunks { leaves, chunks }))
 }
 
 /// The chunks of each column of a composite, or of the only one.
@@ -260,7 +264,7 @@ async fn fetch_each(
     footer: &Footer,
     row_group: usize,
     composite: &str,
-) -> Result<Vec<Option<Fetched>>> {
+) -> Result<Vec<Option<FetchedChunks>>> {
     let mut parts = Vec::new();
     for column in column::columns(composite) {
         parts.push(fetch(store, meta, name, footer, row_group, column).await?);
@@ -269,8 +273,8 @@ async fn fetch_each(
 }
 
 /// The fingerprint of a column, or that of the fingerprints of several; 0 for one that the file lacks.
-fn hash_of(parts: &[Option<Fetched>]) -> u64 {
-    let of_part = |part: &Option<Fetched>| part.as_ref().map_or(0, Fetched::hash);
+fn hash_of(parts: &[Option<FetchedChunks>]) -> u64 {
+    let of_part = |part: &Option<FetchedChunks>| part.as_ref().map_or(0, FetchedChunks::hash);
     match parts {
         [part] => of_part(part),
         parts => column_hash(parts.iter().map(of_part)),
@@ -283,8 +287,8 @@ fn push_rows(
     footer: &Footer,
     row_group: usize,
     field: &FieldRef,
-    parts: Vec<Option<Fetched>>,
-    (of_file, mut claims): ((&str, u64), Option<&mut Claims>),
+    parts: Vec<Option<FetchedChunks>>,
+    (of_file, mut claims): ((&str, u64), Option<&mut StatisticsCheck>),
     limit: Option<usize>,
 ) -> Result<()> {
     let rows = footer.row_groups.get(row_group).copied().unwrap_or_default() as usize;
@@ -327,7 +331,7 @@ fn push_rows(
 }
 
 fn unreadable(field: &FieldRef, file: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    let shown = column::shown(field.name());
+    let shown = column::display(field.name());
     Error::corrupt(format!("the column {shown} of the data file {file} cannot be read; write the file again"))
         .with_source(error)
 }
@@ -337,7 +341,7 @@ fn arrays_of<'a>(
     footer: &Footer,
     row_group: usize,
     field: &'a FieldRef,
-    Fetched { leaves, chunks }: Fetched,
+    FetchedChunks { leaves, chunks }: FetchedChunks,
     (name, size): (&'a str, u64),
     limit: Option<usize>,
 ) -> Result<impl Iterator<Item = Result<ArrayRef>> + use<'a>> {
@@ -346,7 +350,7 @@ fn arrays_of<'a>(
     let metadata =
         ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), options).map_err(|error| damaged(error.into()))?;
     let mask = ProjectionMask::leaves(footer.metadata.file_metadata().schema_descr(), leaves);
-    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(Part { chunks, size }, metadata)
+    let mut reader = ParquetRecordBatchReaderBuilder::new_with_metadata(BufferedBytes { chunks, size }, metadata)
         .with_row_groups(vec![row_group])
         .with_projection(mask)
         .with_batch_size(BATCH_ROWS);
@@ -374,12 +378,12 @@ fn cast_to(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowErro
 }
 
 /// Some bytes of a file, at their places.
-struct Part {
+struct BufferedBytes {
     chunks: Vec<(u64, Bytes)>,
     size: u64,
 }
 
-impl Part {
+impl BufferedBytes {
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
         let found = self.chunks.iter().find_map(|(offset, bytes)| {
             let at = usize::try_from(start.checked_sub(*offset)?).ok()?;
@@ -389,13 +393,13 @@ impl Part {
     }
 }
 
-impl Length for Part {
+impl Length for BufferedBytes {
     fn len(&self) -> u64 {
         self.size
     }
 }
 
-impl ChunkReader for Part {
+impl ChunkReader for BufferedBytes {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {

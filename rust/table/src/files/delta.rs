@@ -24,7 +24,7 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::names::ColumnNames;
+use crate::files::column_mapping::ColumnMapping;
 use crate::storage::location::Location;
 
 pub(crate) use self::log::DeltaLog;
@@ -46,7 +46,7 @@ pub(crate) struct DeltaState {
     /// The same columns with all that the log says of them.
     pub logged_schema: SchemaRef,
     /// The names that columns have in the files, where those are others.
-    pub names: Option<Arc<ColumnNames>>,
+    pub names: Option<Arc<ColumnMapping>>,
     pub partition_columns: Vec<Field>,
     pub files: Vec<DeltaFile>,
     location: Location,
@@ -130,7 +130,7 @@ impl DeltaState {
         let (schema, names) = match metadata.configuration().get("delta.columnMapping.mode").map(String::as_str) {
             None | Some("none") => (Arc::clone(&logged_schema), None),
             Some("name") => {
-                let (names, schema) = ColumnNames::of(&logged_schema);
+                let (names, schema) = ColumnMapping::of(&logged_schema);
                 (schema, Some(Arc::new(names)))
             }
             Some(mode) => {
@@ -310,7 +310,7 @@ fn data_file(
     location: &Location,
     view: &LogicalFileView,
     partition_columns: &[Field],
-    names: Option<&ColumnNames>,
+    names: Option<&ColumnMapping>,
 ) -> Result<DeltaFile> {
     let path = view.path().into_owned();
     if is_elsewhere(&path) {
@@ -326,7 +326,7 @@ fn data_file(
     let partition_values = partition_columns
         .iter()
         .map(|field| {
-            let stored = names.and_then(|names| names.stored(field.name()));
+            let stored = names.and_then(|names| names.physical(field.name()));
             let value = raw.get(stored.as_ref().unwrap_or(field.name()));
             partition_value(field, value.and_then(Option::as_deref), &path)
         })
@@ -335,7 +335,7 @@ fn data_file(
         view.deletion_vector_descriptor().map(DeletionVectorDescriptor::try_from).transpose().map_err(|error| {
             Error::corrupt(format!("the deletion vector of {path} is malformed")).with_source(error)
         })?;
-    let meta = ObjectMeta { location: location.place_of(&path), last_modified, size, e_tag: None, version: None };
+    let meta = ObjectMeta { location: location.data_file_path(&path), last_modified, size, e_tag: None, version: None };
     Ok(DeltaFile { meta, path, partition_values, vector })
 }
 

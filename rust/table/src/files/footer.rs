@@ -10,12 +10,12 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
-use crate::files::trust::amended;
+use crate::files::trust::amended_footer;
 use crate::storage::damage::guarded;
 use crate::storage::file_time::{is_young, modified_ns};
 use crate::storage::local::of_listed;
 use crate::values::fields::hollow;
-use crate::values::moments::Calendar;
+use crate::values::int96::FileCalendar;
 use crate::values::schema::normalize;
 
 /// One read of this many bytes gets the whole footer of most files.
@@ -83,14 +83,14 @@ impl Footer {
             .map_err(|error| damaged("has a footer that cannot be read").with_source(error))?;
         let no_arrow =
             |error| Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error);
-        let metadata = amended(metadata, &[]).map_err(no_arrow)?;
+        let metadata = amended_footer(metadata, &[]).map_err(no_arrow)?;
         let file = metadata.file_metadata();
         let columns = file.schema_descr();
         // Damaged types are a panic of its.
         let schema = guarded(|| parquet_to_arrow_schema(columns, file.key_value_metadata()))
             .and_then(|schema| schema)
             .map_err(no_arrow)?;
-        let schema = normalize(&schema, Calendar::of(file), columns);
+        let schema = normalize(&schema, FileCalendar::of(file), columns);
         let row_groups = metadata.row_groups().iter().map(|group| u32::try_from(group.num_rows()));
         let row_groups =
             row_groups.collect::<Result<Vec<u32>, _>>().map_err(|_| damaged("has an impossible number of rows"))?;
@@ -130,16 +130,16 @@ pub(crate) async fn read_range(
 }
 
 /// What makes a version of a data file.
-pub(crate) type FileKey = (String, u64, i64, Option<String>);
+pub(crate) type FileVersion = (String, u64, i64, Option<String>);
 
 /// The key of a listed file.
-pub(crate) fn file_key(meta: &ObjectMeta) -> FileKey {
+pub(crate) fn file_key(meta: &ObjectMeta) -> FileVersion {
     (meta.location.to_string(), meta.size, modified_ns(meta), meta.e_tag.clone())
 }
 
 /// What a snapshot needs of a footer.
 #[derive(Clone, Debug)]
-pub(crate) struct FileShape {
+pub(crate) struct FileSummary {
     pub schema: SchemaRef,
     pub row_groups: Vec<u32>,
     /// Fields that have values where their struct is NULL.
@@ -148,18 +148,18 @@ pub(crate) struct FileShape {
 
 /// Schemas of files that were opened before.
 #[derive(Debug, Default)]
-pub(crate) struct FooterCache(Mutex<HashMap<FileKey, FileShape>>);
+pub(crate) struct FooterCache(Mutex<HashMap<FileVersion, FileSummary>>);
 
 impl FooterCache {
     /// The shape of a file, from memory if it was read before.
-    pub(crate) async fn shape(&self, store: &dyn ObjectStore, meta: &ObjectMeta, name: &str) -> Result<FileShape> {
+    pub(crate) async fn shape(&self, store: &dyn ObjectStore, meta: &ObjectMeta, name: &str) -> Result<FileSummary> {
         let key = file_key(meta);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(known.clone());
         }
         let was_young = is_young(meta);
         let footer = Footer::read(store, meta, name).await?;
-        let shape = FileShape { schema: footer.schema, row_groups: footer.row_groups, hollow: footer.hollow };
+        let shape = FileSummary { schema: footer.schema, row_groups: footer.row_groups, hollow: footer.hollow };
         if was_young {
             return Ok(shape);
         }

@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::storage::file_time::modified_ns;
 use crate::storage::local::{MOST_LINKED_FOLDERS, too_many};
-use crate::storage::location::{Location, STORE_FOLDER, Shape};
+use crate::storage::location::{FileSet, Location, STORE_FOLDER};
 use crate::store::Store;
 
 /// The folder name that stands for NULL.
@@ -48,8 +48,8 @@ pub(crate) struct Listing {
 /// Lists the data files of `location`, in any order.
 pub(crate) async fn listed(location: &Location) -> Result<Vec<ListedFile>> {
     match &location.shape {
-        Shape::File(name) => Ok(vec![one_file(location, name).await?]),
-        Shape::Folder | Shape::Glob(_) => many_files(location).await,
+        FileSet::File(name) => Ok(vec![one_file(location, name).await?]),
+        FileSet::Folder | FileSet::Glob(_) => many_files(location).await,
     }
 }
 
@@ -59,7 +59,7 @@ impl Listing {
         if files.is_empty() {
             let text = &location.text;
             return Err(Error::not_found(match &location.shape {
-                Shape::Glob(_) => format!("no file matches {text}; quote the glob and check it"),
+                FileSet::Glob(_) => format!("no file matches {text}; quote the glob and check it"),
                 _ => format!("the folder {text} has no .parquet file; write data first, or give a glob or a file"),
             }));
         }
@@ -184,7 +184,7 @@ async fn many_files(location: &Location) -> Result<Vec<ListedFile>> {
         }
         let path = parts.join("/");
         let wanted = match &location.shape {
-            Shape::Glob(pattern) => pattern.matches_with(&path, options),
+            FileSet::Glob(pattern) => pattern.matches_with(&path, options),
             _ => path.to_ascii_lowercase().ends_with(".parquet"),
         };
         if wanted {

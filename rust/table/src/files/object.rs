@@ -12,8 +12,8 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 
-use crate::files::names::ColumnNames;
-use crate::files::trust::{Caught, amended};
+use crate::files::column_mapping::ColumnMapping;
+use crate::files::trust::{FalseStatistics, amended_footer};
 use crate::storage::damage::guarded_wait;
 use crate::storage::local::of_listed;
 
@@ -26,9 +26,9 @@ pub(crate) struct DataObject {
     pub store: Arc<dyn ObjectStore>,
     pub meta: ObjectMeta,
     /// The names that its columns show, where those are others.
-    pub names: Option<Arc<ColumnNames>>,
+    pub names: Option<Arc<ColumnMapping>>,
     /// Columns whose statistics are false.
-    pub caught: Caught,
+    pub caught: FalseStatistics,
 }
 
 fn external(error: object_store::Error) -> ParquetError {
@@ -57,9 +57,9 @@ impl AsyncFileReader for DataObject {
             let reader =
                 ParquetMetaDataReader::new().with_arrow_reader_options(options).with_prefetch_hint(Some(FOOTER_BYTES));
             let footer = guarded_wait(reader.load_and_finish(self, size)).await??;
-            let footer = amended(footer, &caught)?;
+            let footer = amended_footer(footer, &caught)?;
             Ok(Arc::new(match names {
-                Some(names) => names.shown_footer(footer)?,
+                Some(names) => names.logical_footer(footer)?,
                 None => footer,
             }))
         }

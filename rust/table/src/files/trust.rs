@@ -1,11 +1,11 @@
-//! What a footer says of its values, as far as it can be believed: [`amended`] is the one way from a footer to a reader.
+//! What a footer says of its values, as far as it can be believed: [`amended_footer`] is the one way from a footer to a reader.
 //!
 //! - Bounds that writer, version or order of the column make untrustworthy are removed, by the rules of Parquet's own Java library
 //!   ([`is_believed`]); so are NaN as a bound, and the sign of a zero that is one.
 //! - Statistics that do not count the NULLs of a column that may have some are removed ([`counts_nulls`]): the engine takes a missing
 //!   number for none.
 //! - A file has the rows that its row groups have, whatever else the footer says.
-//! - Columns that a build has caught in a lie ([`Caught`]) have no statistics at all.
+//! - Columns that a build has caught in a lie ([`FalseStatistics`]) have no statistics at all.
 //!
 //! Nobody prunes by what is not there, so that every reader of ours is right, with an index and without.
 
@@ -23,20 +23,20 @@ use parquet::schema::types::ColumnDescriptor;
 
 use crate::report::Finding;
 use crate::storage::damage::guarded;
-use crate::values::moments::with_moments;
+use crate::values::int96::with_int96_timestamps;
 
 /// Columns of one version of a file whose statistics exclude values that are there, by their places among the leaves of its schema,
 /// in order.
-pub type Caught = Arc<[u32]>;
+pub type FalseStatistics = Arc<[u32]>;
 
 /// The footer as every reader of ours takes it.
 ///
 /// # Errors
 /// A schema that Arrow does not have.
-pub fn amended(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
+pub fn amended_footer(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
     // Damaged types are panics of whoever makes Arrow's of them.
     guarded(|| -> Result<ParquetMetaData> {
-        Ok(with_places(with_row_count(believed(with_moments(metadata)?, caught)?))?)
+        Ok(with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))?)
     })?
 }
 
@@ -79,7 +79,7 @@ fn with_row_count(metadata: ParquetMetaData) -> ParquetMetaData {
 }
 
 /// What becomes of the statistics of a column chunk.
-enum Verdict {
+enum StatisticsVerdict {
     Kept,
     /// Other bounds, or none.
     Replaced(Box<Statistics>),
@@ -89,21 +89,21 @@ enum Verdict {
 
 fn believed(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
     let file = metadata.file_metadata();
-    let writer = Writer::of(file.created_by());
+    let writer = ParquetWriter::of(file.created_by());
     let orders = file.column_orders();
     let has_order = |leaf: usize| orders.and_then(|orders| orders.get(leaf)).is_some_and(is_defined);
     let schema = file.schema_descr_ptr();
     let is_caught = |leaf: usize| caught.iter().any(|caught| *caught as usize == leaf);
     let verdict = |leaf: usize, chunk: &ColumnChunkMetaData| match chunk.statistics() {
-        None => Verdict::Kept,
-        Some(_) if is_caught(leaf) => Verdict::Removed,
-        Some(said) if !counts_nulls(said, &schema.column(leaf), file.created_by()) => Verdict::Removed,
+        None => StatisticsVerdict::Kept,
+        Some(_) if is_caught(leaf) => StatisticsVerdict::Removed,
+        Some(said) if !counts_nulls(said, &schema.column(leaf), file.created_by()) => StatisticsVerdict::Removed,
         Some(said) if is_believed(said, &schema.column(leaf), writer, has_order(leaf)) => narrowed(said),
-        Some(said) if has_bounds(said) => Verdict::Replaced(Box::new(without_bounds(said))),
-        Some(_) => Verdict::Kept,
+        Some(said) if has_bounds(said) => StatisticsVerdict::Replaced(Box::new(without_bounds(said))),
+        Some(_) => StatisticsVerdict::Kept,
     };
     let chunks = || metadata.row_groups().iter().flat_map(|group| group.columns().iter().enumerate());
-    let all_kept = chunks().all(|(leaf, chunk)| matches!(verdict(leaf, chunk), Verdict::Kept));
+    let all_kept = chunks().all(|(leaf, chunk)| matches!(verdict(leaf, chunk), StatisticsVerdict::Kept));
     let is_page_kept = |leaf: usize, index: &ColumnIndexMetaData| {
         let column = schema.column(leaf);
         let is_ordered = is_ordered_without_order(&column) || (has_order(leaf) && !is_undefined(&column));
@@ -130,12 +130,12 @@ fn believed(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData
 
 fn with_verdicts(
     group: &RowGroupMetaData,
-    verdict: &impl Fn(usize, &ColumnChunkMetaData) -> Verdict,
+    verdict: &impl Fn(usize, &ColumnChunkMetaData) -> StatisticsVerdict,
 ) -> Result<RowGroupMetaData> {
     let judged = |(leaf, chunk): (usize, &ColumnChunkMetaData)| match verdict(leaf, chunk) {
-        Verdict::Kept => Ok(chunk.clone()),
-        Verdict::Replaced(statistics) => chunk.clone().into_builder().set_statistics(*statistics).build(),
-        Verdict::Removed => chunk.clone().into_builder().clear_statistics().build(),
+        StatisticsVerdict::Kept => Ok(chunk.clone()),
+        StatisticsVerdict::Replaced(statistics) => chunk.clone().into_builder().set_statistics(*statistics).build(),
+        StatisticsVerdict::Removed => chunk.clone().into_builder().clear_statistics().build(),
     };
     let columns = group.columns().iter().enumerate().map(judged).collect::<Result<Vec<_>>>()?;
     group.clone().into_builder().set_column_metadata(columns).build()
@@ -147,7 +147,7 @@ fn with_verdicts(
 /// with that order only, or where both are the same; some writers of them got the bounds of texts and bytes altogether wrong. `min_value`
 /// and `max_value` follow the order that the footer states for the column, and mean nothing for types that have none. Where the footer
 /// states no order (writers forgot it), they are believed of types that nobody would order otherwise.
-fn is_believed(said: &Statistics, column: &ColumnDescriptor, writer: Writer, has_order: bool) -> bool {
+fn is_believed(said: &Statistics, column: &ColumnDescriptor, writer: ParquetWriter, has_order: bool) -> bool {
     if writer.is_wrong_about(column) {
         return false;
     }
@@ -156,7 +156,7 @@ fn is_believed(said: &Statistics, column: &ColumnDescriptor, writer: Writer, has
         return false;
     }
     if said.is_min_max_deprecated() {
-        return !(is_of_bytes(column) && writer == Writer::Unnamed) && (is_signed_by_bytes(column) || is_one());
+        return !(is_of_bytes(column) && writer == ParquetWriter::Unnamed) && (is_signed_by_bytes(column) || is_one());
     }
     has_order || is_ordered_without_order(column) || is_one()
 }
@@ -212,7 +212,7 @@ fn is_ordered_without_order(column: &ColumnDescriptor) -> bool {
 
 /// What is known of whoever wrote a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Writer {
+enum ParquetWriter {
     /// It says nothing of itself, or nothing that can be understood.
     Unnamed,
     /// One whose bounds of texts and bytes are wrong: parquet-mr before 1.8.0.
@@ -220,7 +220,7 @@ enum Writer {
     Other,
 }
 
-impl Writer {
+impl ParquetWriter {
     fn is_wrong_about(self, column: &ColumnDescriptor) -> bool {
         self == Self::WrongBytes && is_of_bytes(column)
     }
@@ -258,29 +258,31 @@ fn is_fixed(version: &str) -> Option<bool> {
 }
 
 /// Bounds that are right as they are, or what is right of them: NaN bounds nothing, and either zero may stand for both.
-fn narrowed(said: &Statistics) -> Verdict {
+fn narrowed(said: &Statistics) -> StatisticsVerdict {
     macro_rules! floats {
         ($values:expr, $variant:path) => {{
             let (min, max) = ($values.min_opt().copied(), $values.max_opt().copied());
             if [min, max].into_iter().flatten().any(|bound| bound.is_nan()) {
-                return Verdict::Replaced(Box::new(without_bounds(said)));
+                return StatisticsVerdict::Replaced(Box::new(without_bounds(said)));
             }
             let signed =
                 (min.map(|min| if min == 0.0 { -0.0 } else { min }), max.map(|max| if max == 0.0 { 0.0 } else { max }));
             let are_same = min.map(|bound| bound.to_bits()) == signed.0.map(|bound| bound.to_bits())
                 && max.map(|bound| bound.to_bits()) == signed.1.map(|bound| bound.to_bits());
             if are_same {
-                return Verdict::Kept;
+                return StatisticsVerdict::Kept;
             }
             let nulls = $values.null_count_opt();
             let (distinct, is_old) = ($values.distinct_count(), said.is_min_max_deprecated());
-            Verdict::Replaced(Box::new($variant(ValueStatistics::new(signed.0, signed.1, distinct, nulls, is_old))))
+            StatisticsVerdict::Replaced(Box::new($variant(ValueStatistics::new(
+                signed.0, signed.1, distinct, nulls, is_old,
+            ))))
         }};
     }
     match said {
         Statistics::Float(values) => floats!(values, Statistics::Float),
         Statistics::Double(values) => floats!(values, Statistics::Double),
-        _ => Verdict::Kept,
+        _ => StatisticsVerdict::Kept,
     }
 }
 
@@ -374,22 +376,25 @@ mod tests {
     #[test]
     fn writers_with_wrong_bounds_of_bytes_are_known_by_their_versions() {
         for (created_by, writer) in [
-            (None, Writer::Unnamed),
-            (Some(""), Writer::Unnamed),
-            (Some("parquet-mr"), Writer::Unnamed),
-            (Some("parquet-mr version"), Writer::Unnamed),
-            (Some("parquet-mr version x.y.z"), Writer::Unnamed),
-            (Some("parquet-mr version 1.6.0rc3 (build d4d5a07ec9bd262ca1e93c309f1d7d4a74ebda4c)"), Writer::WrongBytes),
-            (Some("parquet-mr version 1.7.0"), Writer::WrongBytes),
-            (Some("parquet-mr version 1.8.0rc1"), Writer::WrongBytes),
-            (Some("parquet-mr version 1.8.0 (build 0fda28af84b9746396014ad6a415b90592a98b3b)"), Writer::Other),
-            (Some("parquet-mr version 1.10.1"), Writer::Other),
-            (Some("parquet-mr version 1.5.0-cdh5.4.9"), Writer::WrongBytes),
-            (Some("parquet-mr version 1.5.0-cdh5.5.0 (build ${buildNumber})"), Writer::Other),
-            (Some("impala version 1.0 (build abc)"), Writer::Other),
-            (Some("parquet-rs version 59.3.2"), Writer::Other),
+            (None, ParquetWriter::Unnamed),
+            (Some(""), ParquetWriter::Unnamed),
+            (Some("parquet-mr"), ParquetWriter::Unnamed),
+            (Some("parquet-mr version"), ParquetWriter::Unnamed),
+            (Some("parquet-mr version x.y.z"), ParquetWriter::Unnamed),
+            (
+                Some("parquet-mr version 1.6.0rc3 (build d4d5a07ec9bd262ca1e93c309f1d7d4a74ebda4c)"),
+                ParquetWriter::WrongBytes,
+            ),
+            (Some("parquet-mr version 1.7.0"), ParquetWriter::WrongBytes),
+            (Some("parquet-mr version 1.8.0rc1"), ParquetWriter::WrongBytes),
+            (Some("parquet-mr version 1.8.0 (build 0fda28af84b9746396014ad6a415b90592a98b3b)"), ParquetWriter::Other),
+            (Some("parquet-mr version 1.10.1"), ParquetWriter::Other),
+            (Some("parquet-mr version 1.5.0-cdh5.4.9"), ParquetWriter::WrongBytes),
+            (Some("parquet-mr version 1.5.0-cdh5.5.0 (build ${buildNumber})"), ParquetWriter::Other),
+            (Some("impala version 1.0 (build abc)"), ParquetWriter::Other),
+            (Some("parquet-rs version 59.3.2"), ParquetWriter::Other),
         ] {
-            assert_eq!(Writer::of(created_by), writer, "{created_by:?}");
+            assert_eq!(ParquetWriter::of(created_by), writer, "{created_by:?}");
         }
     }
 }

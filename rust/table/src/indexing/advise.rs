@@ -21,9 +21,9 @@ use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 
 use crate::error::Result;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{Kind, files_per_segment_of, precision_of, zones_of};
+use crate::store::kind::{IndexKind, files_per_segment_of, precision_of, zones_of};
 use crate::store::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
-use kinds::Kinds;
+use kinds::KindChoice;
 use sample::Sampler;
 
 pub use queries::{ConditionUse, JoinedKeys, QueryUse};
@@ -31,7 +31,7 @@ pub use report::{Advice, LayoutHint, Proposal, QueryGain, QueryProblem};
 
 /// Chooses the encoding of an index that is being declared, if it is `open`, and records the choice and the prediction. Data that
 /// cannot be read now is no reason not to declare an index: the build will say what is wrong.
-pub(crate) async fn settle(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
+pub(crate) async fn choose_encoding(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) {
     if index.key_type.is_list() {
         // How many elements a list has and how they repeat in it is not sampled.
         if open {
@@ -54,9 +54,9 @@ pub(crate) async fn settle(table: &BaseTable, snapshot: &Snapshot, index: &mut M
 async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestIndex, open: bool) -> Result<()> {
     let sampler = Sampler::new(table, snapshot).await?;
     let column = sampler.binned_column(&index.column, precision_of(&index.options)?).await?;
-    let bitmap_rows = sampler.segment_rows(files_per_segment_of(Kind::Bitmap, &index.options))?;
-    let key_rows = sampler.segment_rows(files_per_segment_of(Kind::Key, &index.options))?;
-    let kinds = Kinds::new(&sampler, &column, (&bitmap_rows, &key_rows), &WEIGHTS);
+    let bitmap_rows = sampler.segment_rows(files_per_segment_of(IndexKind::Bitmap, &index.options))?;
+    let key_rows = sampler.segment_rows(files_per_segment_of(IndexKind::Key, &index.options))?;
+    let kinds = KindChoice::new(&sampler, &column, (&bitmap_rows, &key_rows), &WEIGHTS);
     if open {
         let because = if let Some((kind, because)) = kinds.better() {
             kind.name().clone_into(&mut index.kind);
@@ -78,7 +78,7 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
         Some(Encoding::Binned) => column.binned_bytes(&bitmap_rows),
         // How many values a zone has is known where every row has its own.
         Some(encoding) if encoding.has_zones() => {
-            let kind = Kind::of_encoding(encoding);
+            let kind = IndexKind::of_encoding(encoding);
             unique.then(|| filter_bytes(&sampler, &column, kinds.valued(), kind, zones_of(index, 0)))
         }
         Some(encoding) => {
@@ -90,10 +90,10 @@ async fn predict(table: &BaseTable, snapshot: &Snapshot, index: &mut ManifestInd
     if let Some(bytes) = predicted {
         index.options.push((PREDICTED_BYTES.to_owned(), bytes.to_string()));
         index.options.push((PREDICTED_ROWS.to_owned(), sampler.rows().to_string()));
-        if unique && index.kind == Kind::Bitmap.name() && index.encoding != Encoding::Binned.name() {
+        if unique && index.kind == IndexKind::Bitmap.name() && index.encoding != Encoding::Binned.name() {
             tracing::warn!(
                 index = index.name,
-                column = %column::shown(&index.column),
+                column = %column::display(&index.column),
                 predicted_bytes = bytes,
                 "nearly every row has a value of its own: the index will take about {:.1} bytes a row; \
                  an index of the kind `key` (--using key) finds single rows with half of the reads",
@@ -109,13 +109,13 @@ fn filter_bytes(
     sampler: &Sampler<'_>,
     column: &sample::SampledColumn,
     keys: u64,
-    kind: Kind,
+    kind: IndexKind,
     zones: ZoneOptions,
 ) -> u64 {
     let count = zones.zone_rows.map_or(0, |rows| sampler.rows().div_ceil(rows.into())).max(sampler.row_groups()).max(1);
     // A summary probes all zones, a tree those whose fences are around the key; slices hold eight zones a byte.
     let (probed, padded) = match kind {
-        Kind::Summary => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
+        IndexKind::Summary => (count as f64, count.next_multiple_of(8) as f64 / count as f64),
         _ => (count as f64 * column.sample.shuffle(), 1.0),
     };
     let density = Density::of_fpp(zones.fpp.unwrap_or(FALSE_ZONES / probed.max(1.0)));

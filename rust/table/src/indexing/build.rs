@@ -36,7 +36,7 @@ pub(crate) use finish::{abandon, finish};
 pub use part::BuildPart;
 pub(crate) use part::built_of;
 pub use plan::BuildPlan;
-pub(crate) use plan::{check_manifest, chosen, plan};
+pub(crate) use plan::{check_manifest, plan, selected_indexes};
 use spill::Budget;
 pub use task::BuildTask;
 pub(crate) use task::run;
@@ -45,7 +45,7 @@ pub(crate) use task::run;
 const FALLBACK_MEMORY: u64 = 1 << 30;
 
 /// What the work on groups of files shares.
-pub(crate) struct Context {
+pub(crate) struct BuildContext {
     /// Where the data files are.
     pub object_store: Arc<dyn ObjectStore>,
     pub format: TableFormat,
@@ -56,7 +56,7 @@ pub(crate) struct Context {
     pub cancel: Option<CancelFlag>,
 }
 
-impl Context {
+impl BuildContext {
     pub(crate) fn new(table: &BaseTable, options: &BuildOptions) -> Result<Self> {
         Ok(Self {
             object_store: Arc::clone(&table.location.object_store),

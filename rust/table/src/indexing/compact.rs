@@ -23,16 +23,16 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of, write};
-use crate::indexing::build::{Context, built_of, chosen};
+use crate::indexing::build::{BuildContext, built_of, selected_indexes};
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
-use crate::store::kind::{Kind, files_per_segment, precision_of, zones_of};
+use crate::store::kind::{IndexKind, files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
+use crate::store::segment_cursor::{FolderWalk, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
-use crate::store::transaction::{Built, Edit, commit};
-use crate::store::walk::{Walk, moved, read_rows};
+use crate::store::transaction::{BuiltSegments, Edit, commit};
 
 /// Segments of an index that become one.
 struct Merge<'a> {
@@ -44,8 +44,8 @@ struct Merge<'a> {
 /// Compacts, with a commit for each new segment.
 pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: BuildOptions) -> Result<CompactReport> {
     let started = Instant::now();
-    let context = Context::new(table, &options)?;
-    let indexes = chosen(snapshot, &options)?;
+    let context = BuildContext::new(table, &options)?;
+    let indexes = selected_indexes(snapshot, &options)?;
     let mut report = CompactReport::default();
     let Some(manifest) = snapshot.manifest.clone() else { return Ok(report) };
     let merges = merges(snapshot, &manifest, &indexes);
@@ -90,7 +90,7 @@ pub(crate) async fn compact(table: &BaseTable, snapshot: &Snapshot, options: Bui
 
 /// Neighbouring segments, as many as their files may share one.
 fn merges<'a>(snapshot: &Snapshot, manifest: &'a Manifest, indexes: &'a [ManifestIndex]) -> Vec<Merge<'a>> {
-    let live: HashSet<u32> = snapshot.marks.iter().filter_map(|mark| mark.ordinal).collect();
+    let live: HashSet<u32> = snapshot.index_states.iter().filter_map(|mark| mark.ordinal).collect();
     let mut merges: Vec<Merge<'a>> = Vec::new();
     for index in indexes.iter().filter(|index| snapshot.is_usable(index)) {
         let most = files_per_segment(index);
@@ -120,7 +120,7 @@ fn aligned_rows(file: &ManifestFile) -> u64 {
 
 impl Merge<'_> {
     fn is_exact(&self) -> bool {
-        Kind::of(self.index).is_some_and(Kind::is_exact)
+        IndexKind::of(self.index).is_some_and(IndexKind::is_exact)
     }
 
     /// Whether the newest manifest does without some of the segments: the index was dropped, or others merged or mended it.
@@ -135,7 +135,12 @@ impl Merge<'_> {
     }
 
     /// Writes the segment; none if it cannot be made now.
-    async fn run(&self, context: &Context, snapshot: &Snapshot, manifest: &Manifest) -> Result<Option<Built>> {
+    async fn run(
+        &self,
+        context: &BuildContext,
+        snapshot: &Snapshot,
+        manifest: &Manifest,
+    ) -> Result<Option<BuiltSegments>> {
         match self.is_exact() {
             true => self.merge(context, manifest).await.map(Some),
             false => self.build_again(context, snapshot).await,
@@ -143,9 +148,9 @@ impl Merge<'_> {
     }
 
     /// Filters say nothing of the keys in them: they are made from the column, once for all files.
-    async fn build_again(&self, context: &Context, snapshot: &Snapshot) -> Result<Option<Built>> {
+    async fn build_again(&self, context: &BuildContext, snapshot: &Snapshot) -> Result<Option<BuiltSegments>> {
         let wanted: HashSet<u32> = self.segments.iter().flat_map(|(_, files)| files.iter().copied()).collect();
-        let marks = snapshot.files().iter().zip(snapshot.marks.iter());
+        let marks = snapshot.files().iter().zip(snapshot.index_states.iter());
         let files = marks.filter(|(_, mark)| mark.ordinal.is_some_and(|ordinal| wanted.contains(&ordinal)));
         let group = Group::of(snapshot, files.map(|(file, _)| file), vec![self.index.clone()])?;
         let mut result = GroupResult::default();
@@ -164,7 +169,7 @@ impl Merge<'_> {
     }
 
     /// Merges the values of the segments.
-    async fn merge(&self, context: &Context, manifest: &Manifest) -> Result<Built> {
+    async fn merge(&self, context: &BuildContext, manifest: &Manifest) -> Result<BuiltSegments> {
         let encoding = encoding_of(self.index)?;
         let rows =
             self.segments.iter().flat_map(|(_, files)| files).filter_map(|file| manifest.files.get(*file as usize));
@@ -177,7 +182,7 @@ impl Merge<'_> {
                 context.budget.limit()
             )));
         }
-        let mut built = Built { schemas: manifest.schemas.clone(), ..Built::default() };
+        let mut built = BuiltSegments { schemas: manifest.schemas.clone(), ..BuiltSegments::default() };
         let (mut files, mut sources, mut base) = (Vec::new(), Vec::new(), 0u32);
         for (segment, held) in &self.segments {
             let damaged = |damage: Damage| match damage.is_unread {
@@ -231,16 +236,16 @@ impl Merge<'_> {
 /// The values of a segment as a chunk of a merge, with their rows where they will be.
 async fn source(segment: &Segment, places: Vec<(Range<u32>, Option<u32>)>) -> Result<ChunkSource, Damage> {
     let counter = ReadCounter::default();
-    let nulls = moved(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
-    let opaque = moved(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
-    let mut walk = Walk::new(segment, &counter).await?;
+    let nulls = remapped(read_rows(segment, segment.directory.nulls, &counter).await?, &places);
+    let opaque = remapped(read_rows(segment, segment.directory.opaque, &counter).await?, &places);
+    let mut walk = FolderWalk::new(segment, &counter).await?;
     let handle = Handle::current();
     // Called by the merge, on a thread that may block.
     let next = move || loop {
         match handle.block_on(walk.next(&counter)) {
             Ok(None) => return Ok(None),
             Ok(Some((key, rows))) => {
-                let rows = moved(rows, &places);
+                let rows = remapped(rows, &places);
                 if !rows.is_empty() {
                     return Ok(Some((key, rows)));
                 }

@@ -25,17 +25,18 @@ use crate::files::trust::false_statistics;
 use crate::report::{Finding, IndexVerdict, VerifyReport};
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::storage::location::Place;
+use crate::storage::location::StorePlace;
 use crate::store::Store;
-use crate::store::kind::Kind;
+use crate::store::kind::IndexKind;
+use crate::store::segment_cursor::{FolderWalk, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};
-use crate::store::walk::{Walk, moved, read_rows};
 use zones::compare_zones;
 
 /// Verifies every segment of every index of a manifest.
 pub(crate) async fn verify(store: &Arc<Store>, manifest: &Manifest, snapshot: &Snapshot) -> Result<VerifyReport> {
-    let files = snapshot.files().iter().zip(snapshot.marks.iter());
-    let files = files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.caught));
+    let files = snapshot.files().iter().zip(snapshot.index_states.iter());
+    let files =
+        files.filter_map(|(file, mark)| false_statistics(&file.path, mark.schema.as_ref()?, &file.false_statistics));
     let mut report = VerifyReport { false_statistics: files.collect(), ..VerifyReport::default() };
     for index in &manifest.indexes {
         report.indexes.push(verify_index(snapshot, store, manifest, index).await?);
@@ -78,8 +79,8 @@ async fn verify_segment(
             return Ok(());
         }
     };
-    let (Some(field), true) = (snapshot.stored_field(&index.column), snapshot.is_usable(index)) else {
-        let path = column::shown(&index.column).into_owned();
+    let (Some(field), true) = (snapshot.physical_field(&index.column), snapshot.is_usable(index)) else {
+        let path = column::display(&index.column).into_owned();
         verdict.stale.push(Finding { path, problem: "the column is gone or has another type".to_owned() });
         return Ok(());
     };
@@ -170,10 +171,10 @@ async fn derive(
     let memory = Arc::new(InMemory::new());
     let (path, length) = ("derived".to_owned(), bytes.len() as u64);
     memory.put(&Path::from(path.as_str()), PutPayload::from(bytes)).await?;
-    let place = Place { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
+    let place = StorePlace { text: "memory".to_owned(), prefix: Path::default(), local: None, object_store: memory };
     let segment = ManifestSegment { id, index_id: index.id, path, length, files: Vec::new() };
     // What is derived tells values, whatever is stored.
-    let index = ManifestIndex { kind: Kind::Bitmap.name().to_owned(), ..index.clone() };
+    let index = ManifestIndex { kind: IndexKind::Bitmap.name().to_owned(), ..index.clone() };
     let opened = Segment::open_afresh(&Arc::new(Store::new(place)), &segment, &index, &ReadCounter::default()).await;
     opened.map_err(|damage| {
         Error::internal(format!("the segment that was derived again cannot be read: {}", damage.problem))
@@ -184,7 +185,7 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
     let places = places(stored, derived);
     for (name, list) in [("NULL rows", stored.directory.nulls), ("opaque rows", stored.directory.opaque)] {
         let other = if name == "NULL rows" { derived.directory.nulls } else { derived.directory.opaque };
-        let have = moved(read_rows(stored, list, counter).await?, &places);
+        let have = remapped(read_rows(stored, list, counter).await?, &places);
         if have != read_rows(derived, other, counter).await? {
             return Err(Damage::corrupt(format!("the {name} are not those of the data")));
         }
@@ -192,15 +193,15 @@ async fn compare(stored: &Segment, derived: &Segment, counter: &ReadCounter) -> 
     if stored.directory.encoding.has_zones() {
         return compare_zones(stored, derived, &places, counter).await;
     }
-    let mut have = Walk::new(stored, counter).await?;
-    let mut want = Walk::new(derived, counter).await?;
+    let mut have = FolderWalk::new(stored, counter).await?;
+    let mut want = FolderWalk::new(derived, counter).await?;
     loop {
         let expected = want.next(counter).await?;
         let found = loop {
             match have.next(counter).await? {
                 None => break None,
                 Some((key, rows)) => {
-                    let rows = moved(rows, &places);
+                    let rows = remapped(rows, &places);
                     // A value that only files had which changed since.
                     if !rows.is_empty() {
                         break Some((key, rows));

@@ -10,8 +10,8 @@ use crate::files::delta::DeltaLog;
 use crate::files::listing::under_way;
 use crate::report::VersionInfo;
 use crate::snapshot::BaseTable;
-use crate::storage::again::again_if_gone;
 use crate::storage::location::TableFormat;
+use crate::storage::retry_listing::retry_if_gone;
 use crate::store::Store;
 
 /// The newest versions, newest first.
@@ -24,7 +24,7 @@ pub(crate) async fn history(table: &BaseTable, limit: usize) -> Result<Vec<Versi
 
 /// The newest version that was made until a moment: versions are read from the newest on, as far as needed.
 pub(crate) async fn version_at(table: &BaseTable, micros: i64) -> Result<u64> {
-    let found = again_if_gone(table.location(), || async {
+    let found = retry_if_gone(table.location(), || async {
         let mut oldest = None;
         match (table.format, table.store.as_ref()) {
             (TableFormat::Delta, _) => {
@@ -72,7 +72,7 @@ fn is_until(version: Option<(u64, i64)>, micros: i64) -> bool {
 
 /// One version for each commit whose file is still there.
 async fn of_log(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
-    let versions = again_if_gone(table.location(), || async {
+    let versions = retry_if_gone(table.location(), || async {
         let log = DeltaLog::list(&table.location).await?;
         let mut versions = Vec::new();
         for (version, meta) in log.commits.iter().rev().take(limit) {
@@ -120,7 +120,7 @@ fn of_commit(version: u64, text: &str) -> VersionInfo {
 /// One version for each manifest that is still there.
 async fn of_manifests(table: &BaseTable, limit: usize) -> Result<Vec<VersionInfo>> {
     let Some(store) = table.store.as_ref() else { return Ok(Vec::new()) };
-    again_if_gone(store.text(), || listed_manifests(store, limit)).await
+    retry_if_gone(store.text(), || listed_manifests(store, limit)).await
 }
 
 async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<VersionInfo>>> {
@@ -138,9 +138,9 @@ async fn listed_manifests(store: &Store, limit: usize) -> Result<Option<Vec<Vers
             let step = match before.as_ref().filter(|before| before.number + 1 == number) {
                 Some(before) => step(before, manifest),
                 None if number == 1 => step(&nothing(manifest), manifest),
-                None => Step::of("unknown"),
+                None => VersionStep::of("unknown"),
             };
-            let Step { operation, files_added, files_removed, rows } = step;
+            let VersionStep { operation, files_added, files_removed, rows } = step;
             let time_ms = Some(manifest.created_ms);
             versions.push(VersionInfo { version: number, time_ms, operation, files_added, files_removed, rows });
         }
@@ -164,22 +164,22 @@ fn nothing(of: &Manifest) -> Manifest {
 }
 
 /// What was done between two manifests.
-struct Step {
+struct VersionStep {
     operation: String,
     files_added: u64,
     files_removed: u64,
     rows: Option<u64>,
 }
 
-impl Step {
+impl VersionStep {
     fn of(operation: impl Into<String>) -> Self {
         Self { operation: operation.into(), files_added: 0, files_removed: 0, rows: None }
     }
 }
 
-fn step(before: &Manifest, after: &Manifest) -> Step {
+fn step(before: &Manifest, after: &Manifest) -> VersionStep {
     match (&before.updates, &after.updates) {
-        (None, Some(updates)) => return Step::of(format!("declare key ({})", updates.key.join(", "))),
+        (None, Some(updates)) => return VersionStep::of(format!("declare key ({})", updates.key.join(", "))),
         (Some(before), Some(after)) => {
             if let Some(step) = step_of_updates(before, after) {
                 return step;
@@ -189,41 +189,46 @@ fn step(before: &Manifest, after: &Manifest) -> Step {
     }
     let is_in = |manifest: &Manifest, id: &[u8; 16]| manifest.indexes.iter().any(|index| index.id == *id);
     if let Some(index) = after.indexes.iter().find(|index| !is_in(before, &index.id)) {
-        return Step::of(format!("create index {}", index.name));
+        return VersionStep::of(format!("create index {}", index.name));
     }
     if let Some(index) = before.indexes.iter().find(|index| !is_in(after, &index.id)) {
-        return Step::of(format!("drop index {}", index.name));
+        return VersionStep::of(format!("drop index {}", index.name));
     }
-    Step::of("build indexes")
+    VersionStep::of("build indexes")
 }
 
-fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<Step> {
+fn step_of_updates(before: &ManifestUpdates, after: &ManifestUpdates) -> Option<VersionStep> {
     let added = after.data.iter().filter(|file| !before.data.contains(file)).count() as u64;
     let removed = before.data.iter().filter(|file| !after.data.contains(file)).count() as u64;
     let replaced = after.replaced.len().saturating_sub(before.replaced.len()) as u64;
-    let slices = before.migration.iter().flat_map(|migration| &migration.slices);
+    let slices = before.migration.iter().flat_map(|migration| &migration.ranges);
     let folded: u64 = slices.map(|(_, start, end)| u64::from(end - start)).sum();
     if before.migration.is_some() && after.migration.is_none() {
         if before.runs.iter().map(|run| &run.migrated).eq(after.runs.iter().map(|run| &run.migrated)) {
-            return Some(Step::of(format!("abandon migration {}", before.migrations)));
+            return Some(VersionStep::of(format!("abandon migration {}", before.migrations)));
         }
         let operation = format!("migrate {}", before.migrations);
         let (files_added, files_removed) = (added, removed + replaced);
-        return Some(Step { operation, files_added, files_removed, rows: Some(folded) });
+        return Some(VersionStep { operation, files_added, files_removed, rows: Some(folded) });
     }
     if after.migrations > before.migrations {
-        return Some(Step::of(format!("begin migration {}", after.migrations)));
+        return Some(VersionStep::of(format!("begin migration {}", after.migrations)));
     }
     if after.publications.len() > before.publications.len() {
-        return Some(Step::of("begin publication"));
+        return Some(VersionStep::of("begin publication"));
     }
     if let (Some(published), None) = (under_way(before), under_way(after)) {
         let (files_added, files_removed) = (published.files.len() as u64, published.originals.len() as u64);
-        return Some(Step { files_added, files_removed, ..Step::of("publish") });
+        return Some(VersionStep { files_added, files_removed, ..VersionStep::of("publish") });
     }
     let run = after.runs.iter().find(|run| !before.runs.iter().any(|have| have.id == run.id))?;
     let operation = if run.passes > 1 { "merge runs" } else { "flush changes" };
     let is_there = |id: &[u8; 16]| after.runs.iter().any(|run| run.id == *id);
     let files_removed = before.runs.iter().filter(|run| !is_there(&run.id)).count() as u64;
-    Some(Step { operation: operation.to_owned(), files_added: 1, files_removed, rows: Some(u64::from(run.rows)) })
+    Some(VersionStep {
+        operation: operation.to_owned(),
+        files_added: 1,
+        files_removed,
+        rows: Some(u64::from(run.rows)),
+    })
 }

@@ -22,7 +22,7 @@ use crate::files::listing::{ListedFile, moved_of, objects};
 use crate::snapshot::{BaseTable, Snapshot, listing_of, newest_listing};
 use crate::storage::location::TableFormat;
 use crate::store::Store;
-use crate::updates::{Reach, UpdatableTable, Updated};
+use crate::updates::{UpdatableTable, UpdateContext, UpdateScope};
 
 /// The state of a version.
 pub(crate) async fn pin(table: &UpdatableTable, version: u64) -> Result<Snapshot> {
@@ -71,9 +71,10 @@ async fn pin_listed(
     let mut snapshot = Snapshot::pin_listing(&table.base, Some(Arc::clone(&marked)), listing).await?;
     if let Some(updates) = &marked.updates {
         let updated =
-            Updated::of(&mut snapshot, (store, &table.overlays), updates, (version, false), Reach::Runs).await?;
-        let overlay = updated.overlay_of_runs(&snapshot, &table.overlays).await?;
-        snapshot.lay_over(&overlay.shadow, &overlay.pending, overlay.next);
+            UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, (version, false), UpdateScope::Runs)
+                .await?;
+        let overlay = updated.merged_view_of_runs(&snapshot, &table.overlays).await?;
+        snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     }
     Ok(snapshot)
 }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use futures::future::BoxFuture;
 use lakemark_format::{Encoding, column};
-use lakemark_index::bitmap::Groups;
+use lakemark_index::bitmap::ValueGroups;
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Test, decode_keys, is_ambiguous};
 
 use super::CORES;
 use super::parts::at_once;
-use super::sources::{Cover, Sources};
-use super::tally::{CHEAP_VALUES, CONCURRENT_COUNTS, Counted, ROWS_PER_VALUE, Tally, TallyPart, read_values};
+use super::sources::{CoveringSegment, ValueSources};
+use super::tally::{
+    CHEAP_VALUES, CONCURRENT_COUNTS, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, read_values,
+};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
 use crate::store::segments::{Damage, ReadCounter};
@@ -39,20 +41,20 @@ impl Snapshot {
     ///
     /// # Errors
     /// A task failed. What is wrong with a segment is logged, and nothing is told then.
-    pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf, most_bytes: u64) -> BoxFuture<'a, Result<Option<Tally>>> {
+    pub fn tally_alone<'a>(&'a self, leaf: &'a Leaf, most_bytes: u64) -> BoxFuture<'a, Result<Option<GroupCounts>>> {
         Box::pin(tally_alone(self, leaf, most_bytes))
     }
 }
 
-async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<Tally>> {
+async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Result<Option<GroupCounts>> {
     let Test::Ranges(ranges) = &leaf.test else { return Ok(None) };
     if snapshot.files().iter().any(|file| file.deleted.is_some()) {
         return Ok(None);
     }
     let counter = Arc::new(ReadCounter::default());
     let wanted = vec![true; snapshot.files().len()];
-    let Some(sources) = Sources::find(snapshot, &leaf.column, &wanted, &counter).await else { return Ok(None) };
-    let Sources { data_type, constants, covers } = sources;
+    let Some(sources) = ValueSources::find(snapshot, &leaf.column, &wanted, &counter).await else { return Ok(None) };
+    let ValueSources { data_type, constants, covers } = sources;
     let covered: usize = covers.iter().map(|cover| cover.files.len()).sum();
     if !constants.is_empty() || covered != wanted.len() || !covers.iter().all(is_whole) {
         return Ok(None);
@@ -64,24 +66,28 @@ async fn tally_alone(snapshot: &Snapshot, leaf: &Leaf, most_bytes: u64) -> Resul
         let (data_type, counter) = (data_type.clone(), Arc::clone(&counter));
         async move { count(cover, groups, &data_type, &counter).await }
     });
-    let mut tally = Tally { answered: vec![false; wanted.len()], ..Tally::default() };
-    tally.gather(jobs.collect(), &column::shown(&leaf.column)).await?;
+    let mut tally = GroupCounts { answered: vec![false; wanted.len()], ..GroupCounts::default() };
+    tally.gather(jobs.collect(), &column::display(&leaf.column)).await?;
     (tally.index_reads, tally.index_bytes) = counter.totals();
     Ok(Some(tally).filter(|tally| !tally.answered.contains(&false)))
 }
 
 /// Whether a segment is about just these files, and knows all values in them.
-fn is_whole(cover: &Cover) -> bool {
+fn is_whole(cover: &CoveringSegment) -> bool {
     let directory = &cover.segment.directory;
     cover.files.len() == directory.files.len() && directory.opaque.rows == 0
 }
 
 /// What is to be read of each segment; none if reading rows is no worse, or if it would be too much to hold.
-async fn planned(covers: Vec<Cover>, ranges: &KeyRanges, most_values: u64) -> Result<Option<Vec<(Cover, Groups)>>> {
+async fn planned(
+    covers: Vec<CoveringSegment>,
+    ranges: &KeyRanges,
+    most_values: u64,
+) -> Result<Option<Vec<(CoveringSegment, ValueGroups)>>> {
     let jobs = covers.into_iter().map(|cover| {
         let ranges = ranges.clone();
         async move {
-            let groups = Groups::new(&cover.segment.directory, ranges);
+            let groups = ValueGroups::new(&cover.segment.directory, ranges);
             (cover, groups)
         }
     });
@@ -95,7 +101,7 @@ async fn planned(covers: Vec<Cover>, ranges: &KeyRanges, most_values: u64) -> Re
 }
 
 /// Whether values are told sooner than rows are read.
-fn is_worth_reading(cover: &Cover, groups: &Groups) -> bool {
+fn is_worth_reading(cover: &CoveringSegment, groups: &ValueGroups) -> bool {
     let directory = &cover.segment.directory;
     if directory.encoding != Encoding::Packed {
         return groups.value_limit() <= CHEAP_VALUES.max(groups.row_limit() / ROWS_PER_VALUE);
@@ -105,11 +111,11 @@ fn is_worth_reading(cover: &Cover, groups: &Groups) -> bool {
 }
 
 async fn count(
-    cover: Cover,
-    groups: Groups,
+    cover: CoveringSegment,
+    groups: ValueGroups,
     data_type: &DataType,
     counter: &Arc<ReadCounter>,
-) -> std::result::Result<Option<Counted>, Damage> {
+) -> std::result::Result<Option<SegmentCounts>, Damage> {
     let values = read_values(&cover.segment, groups, counter).await?;
     let directory = &cover.segment.directory;
     if values.iter().any(|value| is_ambiguous(&value.key, &directory.key_type)) {
@@ -123,5 +129,5 @@ async fn count(
     let keys: Vec<LiteralKey> = values.into_iter().map(|value| LiteralKey::Key(value.key)).collect();
     let values = decode_keys(&keys, data_type).map_err(Damage::corrupt)?;
     let files = cover.files.iter().map(|covered| covered.file).collect();
-    Ok(Some(Counted { files, part: TallyPart { values: vec![values], rows } }))
+    Ok(Some(SegmentCounts { files, part: ValueCounts { values: vec![values], rows } }))
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::array::Array;
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile};
-use lakemark_index::bitmap::{LeafMatches, LeafRows, LeafSearch, Search};
+use lakemark_index::bitmap::{LeafMatches, LeafSearch, Search, SegmentRows};
 use lakemark_index::zones::ZoneSearch;
 use lakemark_index::{Candidates, Leaf, LiteralKey, Predicate, Reason, Test, Truth, encode_literal};
 use tokio::task::JoinSet;
 
-use super::choice::Choice;
+use super::conjunct_order::first_probed;
+use super::cost::SearchPlan;
 use super::parts::{LEAST_BLOCKS_OF_PART, in_parts};
-use super::stages::first_asked;
 use crate::error::{Error, Result};
 use crate::report::LeafReport;
 use crate::snapshot::Snapshot;
@@ -27,18 +27,18 @@ use crate::values::fields::{Presence, has_other_calendar, indexed_field, key_typ
 const CACHE_BYTES: u64 = 256 << 20;
 
 /// A test of a segment.
-type FoundKey = (SegmentKey, Test);
+type CandidatesKey = (SegmentKey, Test);
 
 /// The candidates of a test in each file of a segment. A segment never changes, so they stay true; whether the data files are
 /// still the indexed ones is asked each time.
-static FOUND: LazyLock<Cache<FoundKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
+static FOUND: LazyLock<Cache<CandidatesKey, Arc<Vec<Candidates>>>> = LazyLock::new(|| Cache::new(CACHE_BYTES));
 
 /// What partition columns are called in reports.
 const PARTITION: &str = "partition";
 
 /// What is known of one leaf in one file.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum FileCandidates {
     /// Nothing, and why.
     Unknown(Reason),
     /// The same for every row.
@@ -51,7 +51,7 @@ pub(crate) enum Answer {
     Rows { candidates: Candidates, row_groups: Vec<u32> },
 }
 
-impl Answer {
+impl FileCandidates {
     /// The candidates of a file with `rows` rows.
     pub(crate) fn candidates(&self, rows: u32) -> Candidates {
         match self {
@@ -73,15 +73,15 @@ impl Answer {
 
 /// What is known of all leaves in all files.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct LeafCandidates {
     /// By leaf, then by file.
-    leaves: Vec<Vec<Answer>>,
+    leaves: Vec<Vec<FileCandidates>>,
     /// By leaf: the index that answers, or `partition`.
     sources: Vec<Option<String>>,
 }
 
 /// A segment to be asked one leaf.
-pub(super) struct Question {
+pub(super) struct SegmentRequest {
     pub leaf: usize,
     pub test: Test,
     pub index: ManifestIndex,
@@ -90,13 +90,13 @@ pub(super) struct Question {
     pub files: Vec<usize>,
 }
 
-impl Answers {
+impl LeafCandidates {
     /// Answers every leaf for every file that was not counted already; of leaves that the choice leaves out no segment is searched.
     pub(crate) async fn gather(
         snapshot: &Snapshot,
         predicate: &Predicate,
         counted: &[Option<u64>],
-        choice: &Choice,
+        choice: &SearchPlan,
         (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Result<Self> {
         let leaves = predicate.leaves();
@@ -105,7 +105,7 @@ impl Answers {
             let (mut constants, source) = constants(snapshot, leaf);
             for (answer, rows) in constants.iter_mut().zip(counted) {
                 if rows.is_some() {
-                    *answer = Answer::Counted(rows.filter(|_| matches!(predicate, Predicate::Leaf(_))));
+                    *answer = FileCandidates::Counted(rows.filter(|_| matches!(predicate, Predicate::Leaf(_))));
                 }
             }
             answers.leaves.push(constants);
@@ -116,15 +116,15 @@ impl Answers {
         let mut questions = Vec::with_capacity(leaves.len());
         for (place, leaf) in leaves.iter().enumerate() {
             let mut of_leaf = answers.questions(snapshot, place, leaf);
-            if choice.left_out.get(place).copied().unwrap_or(false) {
+            if choice.skipped.get(place).copied().unwrap_or(false) {
                 for file in of_leaf.drain(..).flat_map(|question| question.files) {
-                    answers.set(place, file, Answer::Unknown(Reason::ScanIsCheaper));
+                    answers.set(place, file, FileCandidates::Unknown(Reason::ScanIsCheaper));
                 }
             }
             questions.push(of_leaf);
         }
         answers.leave_out_needless(predicate, &mut questions);
-        if let Some(first) = first_asked(predicate, &leaves, &questions, &choice.shares) {
+        if let Some(first) = first_probed(predicate, &leaves, &questions, &choice.shares) {
             let only = questions.iter_mut().enumerate();
             let only = only.map(|(place, of_leaf)| if place == first { std::mem::take(of_leaf) } else { Vec::new() });
             let only = only.collect();
@@ -136,7 +136,7 @@ impl Answers {
     }
 
     /// Leaves out files of which no row can be chosen.
-    fn leave_out_needless(&mut self, predicate: &Predicate, questions: &mut [Vec<Question>]) {
+    fn leave_out_needless(&mut self, predicate: &Predicate, questions: &mut [Vec<SegmentRequest>]) {
         if questions.iter().all(Vec::is_empty) {
             return;
         }
@@ -152,7 +152,7 @@ impl Answers {
                     std::mem::take(&mut question.files).into_iter().partition(|file| is_needless(*file));
                 question.files = needed;
                 for file in needless {
-                    self.set(place, file, Answer::NotNeeded);
+                    self.set(place, file, FileCandidates::NotNeeded);
                 }
             }
             of_leaf.retain(|question| !question.files.is_empty());
@@ -164,12 +164,12 @@ impl Answers {
         &mut self,
         snapshot: &Snapshot,
         leaves: &[&Leaf],
-        questions: Vec<Vec<Question>>,
+        questions: Vec<Vec<SegmentRequest>>,
         (counter, use_cache): (&Arc<ReadCounter>, bool),
     ) -> Result<()> {
         let mut tasks = JoinSet::new();
         for (leaf, questions) in leaves.iter().zip(questions) {
-            let questions = self.narrowed(snapshot, leaf, questions, (counter, use_cache)).await;
+            let questions = self.probe_zones_first(snapshot, leaf, questions, (counter, use_cache)).await;
             for question in questions {
                 // What is remembered needs no task, whose start would take longer.
                 let known =
@@ -181,7 +181,7 @@ impl Answers {
                 let (store, counter) = (snapshot.store.clone(), Arc::clone(counter));
                 tasks.spawn(async move {
                     let asked = match &store {
-                        Some(store) => ask(store, &question, &counter, use_cache).await,
+                        Some(store) => probe_segment(store, &question, &counter, use_cache).await,
                         None => Err(Damage::corrupt("no store")),
                     };
                     (question, asked)
@@ -196,11 +196,12 @@ impl Answers {
     }
 
     /// Segments to ask about a leaf: for every file that has no answer yet, the first one that covers it.
-    fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<Question> {
+    fn questions(&mut self, snapshot: &Snapshot, place: usize, leaf: &Leaf) -> Vec<SegmentRequest> {
         let indexes = snapshot.indexes_for(leaf);
         let Some(answers) = self.leaves.get_mut(place) else { return Vec::new() };
-        let is_open = |file: usize| !matches!(answers.get(file), Some(Answer::Constant(_) | Answer::Counted(_)));
-        let questions = questions_of(snapshot, place, leaf, &indexes, is_open);
+        let is_open =
+            |file: usize| !matches!(answers.get(file), Some(FileCandidates::Constant(_) | FileCandidates::Counted(_)));
+        let questions = segment_requests(snapshot, place, leaf, &indexes, is_open);
         if let (Some(index), Some(slot)) = (indexes.first(), self.sources.get_mut(place)) {
             slot.get_or_insert_with(|| index.name.clone());
         }
@@ -208,7 +209,12 @@ impl Answers {
     }
 
     /// Enters what a segment said, file by file.
-    pub(super) async fn take(&mut self, snapshot: &Snapshot, question: Question, asked: Result<Asked, Damage>) {
+    pub(super) async fn take(
+        &mut self,
+        snapshot: &Snapshot,
+        question: SegmentRequest,
+        asked: Result<SegmentCandidates, Damage>,
+    ) {
         let (segment, rows) = match asked {
             Ok(asked) => asked,
             Err(damage) => {
@@ -221,7 +227,7 @@ impl Answers {
                     "an index file cannot be used; its files are scanned"
                 );
                 for file in &question.files {
-                    self.set(question.leaf, *file, Answer::Unknown(damage.reason));
+                    self.set(question.leaf, *file, FileCandidates::Unknown(damage.reason));
                 }
                 return;
             }
@@ -239,7 +245,7 @@ impl Answers {
                 Some((entry, candidates))
                     if is_same_data(snapshot, *file, entry, &question.segment, &segment.directory).await =>
                 {
-                    Answer::Rows { candidates: (*candidates).clone(), row_groups: entry.row_groups.clone() }
+                    FileCandidates::Rows { candidates: (*candidates).clone(), row_groups: entry.row_groups.clone() }
                 }
                 _ => {
                     tracing::warn!(
@@ -247,7 +253,7 @@ impl Answers {
                         reason = Reason::FileChanged.code(),
                         "a data file changed since it was indexed and is scanned"
                     );
-                    Answer::Unknown(Reason::FileChanged)
+                    FileCandidates::Unknown(Reason::FileChanged)
                 }
             };
             self.set(question.leaf, *file, answer);
@@ -255,35 +261,36 @@ impl Answers {
     }
 
     /// What is known of a leaf in a file by now.
-    pub(super) fn of_leaf(&self, leaf: usize, file: usize) -> Option<&Answer> {
+    pub(super) fn of_leaf(&self, leaf: usize, file: usize) -> Option<&FileCandidates> {
         self.leaves.get(leaf)?.get(file)
     }
 
-    fn set(&mut self, leaf: usize, file: usize, answer: Answer) {
+    fn set(&mut self, leaf: usize, file: usize, answer: FileCandidates) {
         if let Some(slot) = self.leaves.get_mut(leaf).and_then(|files| files.get_mut(file)) {
             *slot = answer;
         }
     }
 
     /// The answers of one file, by leaf.
-    pub(crate) fn of_file(&self, file: usize) -> Vec<Answer> {
-        let of_leaf =
-            |answers: &Vec<Answer>| answers.get(file).cloned().unwrap_or(Answer::Unknown(Reason::FileNotCovered));
+    pub(crate) fn of_file(&self, file: usize) -> Vec<FileCandidates> {
+        let of_leaf = |answers: &Vec<FileCandidates>| {
+            answers.get(file).cloned().unwrap_or(FileCandidates::Unknown(Reason::FileNotCovered))
+        };
         self.leaves.iter().map(of_leaf).collect()
     }
 
     /// Row groups of a file that a segment vouches for.
     pub(crate) fn row_groups(&self, file: usize) -> Option<&[u32]> {
         self.leaves.iter().find_map(|answers| match answers.get(file) {
-            Some(Answer::Rows { row_groups, .. }) => Some(row_groups.as_slice()),
+            Some(FileCandidates::Rows { row_groups, .. }) => Some(row_groups.as_slice()),
             _ => None,
         })
     }
 
     /// Whether all answers of a file are about so many rows.
     pub(super) fn fit(&self, file: usize, rows: u32) -> bool {
-        let fits = |answer: Option<&Answer>| match answer {
-            Some(Answer::Rows { candidates, .. }) => candidates.universe() == rows,
+        let fits = |answer: Option<&FileCandidates>| match answer {
+            Some(FileCandidates::Rows { candidates, .. }) => candidates.universe() == rows,
             _ => true,
         };
         self.leaves.iter().all(|answers| fits(answers.get(file)))
@@ -297,8 +304,8 @@ impl Answers {
         let mut answered = false;
         for answers in &self.leaves {
             match answers.get(file) {
-                Some(Answer::Unknown(Reason::NoIndex | Reason::TypeNotIndexed | Reason::ScanIsCheaper)) => {}
-                Some(Answer::Unknown(_)) | None => return false,
+                Some(FileCandidates::Unknown(Reason::NoIndex | Reason::TypeNotIndexed | Reason::ScanIsCheaper)) => {}
+                Some(FileCandidates::Unknown(_)) | None => return false,
                 Some(_) => answered = true,
             }
         }
@@ -310,12 +317,12 @@ impl Answers {
         let Some(answers) = self.leaves.get(leaf) else { return };
         report.index = self.sources.get(leaf).cloned().flatten();
         report.reason = answers.iter().find_map(|answer| match answer {
-            Answer::Unknown(reason) => Some(*reason),
+            FileCandidates::Unknown(reason) => Some(*reason),
             _ => None,
         });
         let rows = answers.iter().filter_map(|answer| match answer {
-            Answer::Rows { candidates, .. } => Some(u64::from(candidates.certain_true().len())),
-            Answer::Counted(rows) => *rows,
+            FileCandidates::Rows { candidates, .. } => Some(u64::from(candidates.exact_true().len())),
+            FileCandidates::Counted(rows) => *rows,
             _ => None,
         });
         let rows: Vec<u64> = rows.collect();
@@ -324,17 +331,17 @@ impl Answers {
 }
 
 /// The segments of these indexes to ask about the open files: each file is asked of the first that covers it.
-pub(super) fn questions_of(
+pub(super) fn segment_requests(
     snapshot: &Snapshot,
     place: usize,
     leaf: &Leaf,
     indexes: &[&ManifestIndex],
     is_open: impl Fn(usize) -> bool,
-) -> Vec<Question> {
+) -> Vec<SegmentRequest> {
     let Some(manifest) = snapshot.manifest.as_ref().filter(|_| !indexes.is_empty()) else { return Vec::new() };
     // By ordinal in the manifest.
     let mut open: Vec<Option<usize>> = vec![None; manifest.files.len()];
-    for (file, mark) in snapshot.marks.iter().enumerate() {
+    for (file, mark) in snapshot.index_states.iter().enumerate() {
         let slot = mark.ordinal.and_then(|ordinal| open.get_mut(ordinal as usize));
         if let Some(slot) = slot.filter(|_| is_open(file)) {
             *slot = Some(file);
@@ -347,7 +354,7 @@ pub(super) fn questions_of(
             let files: Vec<usize> = files.collect();
             if !files.is_empty() {
                 let (index, segment) = ((*index).clone(), segment.clone());
-                questions.push(Question { leaf: place, test: leaf.test.clone(), index, segment, files });
+                questions.push(SegmentRequest { leaf: place, test: leaf.test.clone(), index, segment, files });
             }
         }
     }
@@ -355,13 +362,13 @@ pub(super) fn questions_of(
 }
 
 /// What is known of a leaf without any index, and the reason where nothing is.
-fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) {
+fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<FileCandidates>, Option<String>) {
     let files = snapshot.files();
     if let Some(place) = snapshot.partition_columns().iter().position(|field| *field.name() == leaf.column) {
         let of_file =
             |value: Option<&Arc<dyn Array>>| match value.and_then(|value| test_value(value.as_ref(), &leaf.test)) {
-                Some(truth) => Answer::Constant(truth),
-                None => Answer::Unknown(Reason::TypeNotIndexed),
+                Some(truth) => FileCandidates::Constant(truth),
+                None => FileCandidates::Unknown(Reason::TypeNotIndexed),
             };
         let answers = files.iter().map(|file| of_file(file.partition_values.get(place))).collect();
         return (answers, Some(PARTITION.to_owned()));
@@ -370,13 +377,13 @@ fn constants(snapshot: &Snapshot, leaf: &Leaf) -> (Vec<Answer>, Option<String>) 
     let (table, name) = (snapshot.file_schema(), leaf.column.as_str());
     let indexable = indexed_field(&table, name).is_some_and(|field| key_type_of_field(&field).is_some());
     let null = if leaf.test == Test::IsNull { Truth::True } else { Truth::Null };
-    let answers = snapshot.marks.iter().map(|mark| match &mark.schema {
-        Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => Answer::Constant(null),
-        _ if !indexable => Answer::Unknown(Reason::TypeNotIndexed),
-        _ if !has_index => Answer::Unknown(Reason::NoIndex),
-        Some(schema) if has_other_calendar(schema, name) => Answer::Unknown(Reason::CalendarRebased),
-        _ if mark.changed => Answer::Unknown(Reason::FileChanged),
-        _ => Answer::Unknown(Reason::FileNotCovered),
+    let answers = snapshot.index_states.iter().map(|mark| match &mark.schema {
+        Some(schema) if Presence::of(schema, &table, name) == Presence::Lacking => FileCandidates::Constant(null),
+        _ if !indexable => FileCandidates::Unknown(Reason::TypeNotIndexed),
+        _ if !has_index => FileCandidates::Unknown(Reason::NoIndex),
+        Some(schema) if has_other_calendar(schema, name) => FileCandidates::Unknown(Reason::CalendarRebased),
+        _ if mark.size_changed => FileCandidates::Unknown(Reason::FileChanged),
+        _ => FileCandidates::Unknown(Reason::FileNotCovered),
     });
     (answers.collect(), None)
 }
@@ -396,16 +403,16 @@ fn test_value(value: &dyn Array, test: &Test) -> Option<Truth> {
 }
 
 /// A segment, and for each of its files the candidates of a test.
-pub(super) type Asked = (Segment, Arc<Vec<Candidates>>);
+pub(super) type SegmentCandidates = (Segment, Arc<Vec<Candidates>>);
 
 /// What the process remembers of a segment's answer.
-pub(super) fn remembered(store: &Arc<Store>, question: &Question) -> Option<Asked> {
+pub(super) fn remembered(store: &Arc<Store>, question: &SegmentRequest) -> Option<SegmentCandidates> {
     let rows = FOUND.get(&(segment_key(store, &question.segment), question.test.clone()))?;
     Some((Segment::remembered(store, &question.segment)?, rows))
 }
 
 /// What a segment says: one round of reads if it has zones, else two.
-async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<LeafRows, Damage> {
+async fn search(segment: &Segment, test: &Test, counter: &Arc<ReadCounter>) -> Result<SegmentRows, Damage> {
     if segment.directory.encoding.has_zones() {
         let search = ZoneSearch::new(&segment.directory, test);
         let read = segment.read(&search.ranges(), counter).await?;
@@ -444,12 +451,12 @@ async fn search_leaves(
 }
 
 /// Opens a segment and asks it.
-pub(super) async fn ask(
+pub(super) async fn probe_segment(
     store: &Arc<Store>,
-    question: &Question,
+    question: &SegmentRequest,
     counter: &Arc<ReadCounter>,
     use_cache: bool,
-) -> Result<Asked, Damage> {
+) -> Result<SegmentCandidates, Damage> {
     let segment = Segment::open(store, &question.segment, &question.index, counter).await?;
     let key = (segment_key(store, &question.segment), question.test.clone());
     let found = search(&segment, &question.test, counter).await?;

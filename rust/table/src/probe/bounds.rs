@@ -8,15 +8,15 @@ use lakemark_format::key::Key;
 use lakemark_index::bitmap::Mask;
 use lakemark_index::{LiteralKey, decode_keys, is_ambiguous};
 
-use super::sources::{Cover, Sources};
-use super::tally::{certain, has_nothing, list_range};
+use super::sources::{CoveringSegment, ValueSources};
+use super::tally::{exact_rows, has_nothing, list_range};
 use crate::error::Result;
 use crate::snapshot::{FileProbe, Snapshot};
 use crate::store::segments::{Damage, ReadCounter};
 
 /// What is asked of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoundsRequest {
+pub struct MinMaxRequest {
     /// The column, by its name in the table's schema.
     pub column: String,
     /// Whether its least and greatest value are wanted, and not only how many values are NULL.
@@ -25,11 +25,11 @@ pub struct BoundsRequest {
 
 /// What is known of columns in the certain rows of a probe.
 #[derive(Clone, Debug, Default)]
-pub struct Bounds {
+pub struct MinMax {
     /// One entry per file: whether all of its certain rows are taken in, for every column.
     pub answered: Vec<bool>,
     /// By column as asked; the parts of a column share no row.
-    pub columns: Vec<Vec<ColumnBounds>>,
+    pub columns: Vec<Vec<ColumnMinMax>>,
     /// Reads of the store.
     pub index_reads: u64,
     /// Bytes of these reads.
@@ -38,7 +38,7 @@ pub struct Bounds {
 
 /// What is known of a column in some files.
 #[derive(Clone, Debug)]
-pub struct ColumnBounds {
+pub struct ColumnMinMax {
     files: Vec<usize>,
     /// Rows, NULLs included.
     pub rows: u64,
@@ -53,13 +53,13 @@ pub struct ColumnBounds {
 impl Snapshot {
     /// The bounds of some columns over the certain rows of a probe. Files that directories cannot tell are left out; indexes
     /// that are missing, stale or damaged never fail it.
-    pub async fn bounds(&self, columns: &[BoundsRequest], files: &[FileProbe]) -> Result<Bounds> {
+    pub async fn min_max(&self, columns: &[MinMaxRequest], files: &[FileProbe]) -> Result<MinMax> {
         let counter = Arc::new(ReadCounter::default());
-        let known: Vec<bool> = files.iter().map(|file| certain(file).is_some()).collect();
-        let mut parts: Vec<Vec<ColumnBounds>> = Vec::with_capacity(columns.len());
+        let known: Vec<bool> = files.iter().map(|file| exact_rows(file).is_some()).collect();
+        let mut parts: Vec<Vec<ColumnMinMax>> = Vec::with_capacity(columns.len());
         for request in columns {
             let mut found = Vec::new();
-            if let Some(sources) = Sources::find(self, &request.column, &known, &counter).await {
+            if let Some(sources) = ValueSources::find(self, &request.column, &known, &counter).await {
                 found.extend(sources.constants.iter().filter_map(|(file, value)| constant(files, *file, value)));
                 for cover in &sources.covers {
                     match of_cover(cover, files, request.extremes, &sources.data_type, &counter).await {
@@ -76,13 +76,13 @@ impl Snapshot {
         let mut answered: Vec<bool> = vec![true; files.len()];
         while keep_common(&mut parts, files, &mut answered) {}
         let (index_reads, index_bytes) = counter.totals();
-        Ok(Bounds { answered, columns: parts, index_reads, index_bytes })
+        Ok(MinMax { answered, columns: parts, index_reads, index_bytes })
     }
 }
 
 /// A row counts only if all columns know it: parts that reach into other files are dropped, until none is left that does.
 /// Says whether anything was dropped.
-fn keep_common(parts: &mut [Vec<ColumnBounds>], files: &[FileProbe], answered: &mut [bool]) -> bool {
+fn keep_common(parts: &mut [Vec<ColumnMinMax>], files: &[FileProbe], answered: &mut [bool]) -> bool {
     for column in parts.iter() {
         let mut told: Vec<bool> = files.iter().map(has_nothing).collect();
         for &file in column.iter().flat_map(|part| &part.files) {
@@ -101,10 +101,10 @@ fn keep_common(parts: &mut [Vec<ColumnBounds>], files: &[FileProbe], answered: &
     dropped
 }
 
-fn constant(files: &[FileProbe], file: usize, value: &ArrayRef) -> Option<ColumnBounds> {
-    let rows = u64::from(files.get(file).and_then(certain)?.len());
+fn constant(files: &[FileProbe], file: usize, value: &ArrayRef) -> Option<ColumnMinMax> {
+    let rows = u64::from(files.get(file).and_then(exact_rows)?.len());
     let nulls = if value.is_null(0) { rows } else { 0 };
-    (rows > 0).then(|| ColumnBounds {
+    (rows > 0).then(|| ColumnMinMax {
         files: vec![file],
         rows,
         nulls,
@@ -115,15 +115,15 @@ fn constant(files: &[FileProbe], file: usize, value: &ArrayRef) -> Option<Column
 
 /// The bounds of a segment's chosen rows: all of them, or any if NULLs alone are asked for.
 async fn of_cover(
-    cover: &Cover,
+    cover: &CoveringSegment,
     files: &[FileProbe],
     extremes: bool,
     data_type: &DataType,
     counter: &ReadCounter,
-) -> Result<Option<ColumnBounds>, Damage> {
+) -> Result<Option<ColumnMinMax>, Damage> {
     let directory = &cover.segment.directory;
     let chosen = cover.files.iter().filter_map(|covered| {
-        let rows = files.get(covered.file).and_then(certain)?;
+        let rows = files.get(covered.file).and_then(exact_rows)?;
         (rows.universe() == covered.rows).then_some((covered, rows))
     });
     let chosen: Vec<_> = chosen.collect();
@@ -151,5 +151,5 @@ async fn of_cover(
         None => Ok(new_null_array(data_type, 1)),
     });
     let files = chosen.iter().map(|(covered, _)| covered.file).collect();
-    Ok(Some(ColumnBounds { files, rows, nulls, least: least?, greatest: greatest? }))
+    Ok(Some(ColumnMinMax { files, rows, nulls, least: least?, greatest: greatest? }))
 }

@@ -4,8 +4,8 @@ use lakemark_format::key::Key;
 use lakemark_index::{KeyRanges, Reason, Test};
 
 use super::*;
-use crate::options::Columns;
-use crate::options::Telling;
+use crate::options::ColumnReadCost;
+use crate::options::IndexOnlyCost;
 
 const ROWS: f64 = 10_000_000.0;
 
@@ -14,34 +14,41 @@ fn leaf(column: &str) -> Predicate {
     Predicate::Leaf(Leaf { column: column.into(), test, text: column.into() })
 }
 
-fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<Guess> {
+fn guess(share: f64, weight: impl Fn(f64) -> Weight) -> Option<LeafEstimate> {
     let nulls = Weight::default();
-    Some(Guess { passing: weight(share * ROWS), all: weight(ROWS), nulls, rows: ROWS, segments: 8, packed: false })
+    Some(LeafEstimate {
+        passing: weight(share * ROWS),
+        all: weight(ROWS),
+        nulls,
+        rows: ROWS,
+        segments: 8,
+        packed: false,
+    })
 }
 
 /// Every row on its own, 200 rows a value: a row is a byte and a bit.
-fn spread(share: f64) -> Option<Guess> {
+fn spread(share: f64) -> Option<LeafEstimate> {
     guess(share, |rows| Weight { rows, bytes: rows * 1.1, postings: rows / 200.0 })
 }
 
 /// Every row on its own and with a value of its own.
-fn unique(share: f64) -> Option<Guess> {
+fn unique(share: f64) -> Option<LeafEstimate> {
     guess(share, |rows| Weight { rows, bytes: rows * 1.2, postings: rows })
 }
 
 /// All rows of a value lie together: a value is five bytes.
-fn sorted(share: f64) -> Option<Guess> {
+fn sorted(share: f64) -> Option<LeafEstimate> {
     guess(share, |rows| Weight { rows, bytes: rows / 1_000.0, postings: rows / 5_000.0 })
 }
 
 /// Numbers: so many columns as nanoseconds are four of.
-fn columns(output: f64, filter: f64) -> Reading {
-    let columns = |decode: f64| Columns { count: decode / 4.0, decode };
-    Reading { output: columns(output), filter: columns(filter), limit: None, told: None, above: 0.0 }
+fn columns(output: f64, filter: f64) -> ReadCost {
+    let columns = |decode: f64| ColumnReadCost { count: decode / 4.0, decode };
+    ReadCost { output: columns(output), filter: columns(filter), limit: None, told: None, above: 0.0 }
 }
 
-fn left_out(predicate: &Predicate, guesses: &[Option<Guess>], reading: &Reading) -> Vec<bool> {
-    Question { predicate, guesses, reading, cores: 2.0 }.leave_out()
+fn left_out(predicate: &Predicate, guesses: &[Option<LeafEstimate>], reading: &ReadCost) -> Vec<bool> {
+    CostModel { predicate, guesses, reading, cores: 2.0 }.searches_to_skip()
 }
 
 #[test]
@@ -75,7 +82,7 @@ fn stepping_from_row_to_row_is_paid_for_in_each_column() {
     let (share, runs) = (0.001, 9_990.0);
     let read = |count: f64| {
         let (guesses, reading) = ([spread(share)], columns(4.0 * count, 4.0));
-        let question = Question { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0 };
+        let question = CostModel { predicate: &leaf("a"), guesses: &guesses, reading: &reading, cores: 1.0 };
         let (parts, found) = (question.parts(), question.guesses[0].unwrap().search_cost(1.0));
         question.cost(&parts, 1, ROWS) - found - runs * PLAN_RUN
     };
@@ -96,7 +103,7 @@ fn a_posting_for_each_row_makes_a_search_dear() {
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
     let beside = |guess| left_out(&both, &[spread(0.000_1), guess], &columns(4.0, 4.0));
     assert_eq!([beside(spread(0.000_5)), beside(unique(0.3))], [[false, false], [false, true]]);
-    let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
+    let cost = |guess: Option<LeafEstimate>| guess.unwrap().search_cost(2.0);
     let begin = 8.0 * BEGIN_SEGMENT;
     let unique_cost = begin + 100_000.0 * (DECODE_POSTING + DECODE_ROW) + 120_000.0 * READ_BYTE;
     let spread_cost = begin + 500.0 * DECODE_POSTING + 100_000.0 * DECODE_ROW + 110_000.0 * READ_BYTE;
@@ -105,15 +112,15 @@ fn a_posting_for_each_row_makes_a_search_dear() {
 
 #[test]
 fn values_of_one_run_each_follow_each_other() {
-    let runs = |guess: Option<Guess>| guess.unwrap().runs();
+    let runs = |guess: Option<LeafEstimate>| guess.unwrap().runs();
     assert_eq!([runs(sorted(0.000_001)), runs(sorted(0.01)), runs(sorted(1.0))], [0.01, 8.0, 0.0]);
     assert_eq!([runs(spread(0.01)), runs(unique(0.01))].map(f64::round), [110_000.0, 120_000.0]);
     // Keys of a packed tree that are in the order of rows are found as one run, and in no order they are cheaper than postings.
     let keys = |bytes: f64| guess(0.1, |rows| Weight { rows, bytes: rows * bytes, postings: rows });
-    let keys = |bytes: f64| keys(bytes).map(|guess| Guess { packed: true, ..guess });
+    let keys = |bytes: f64| keys(bytes).map(|guess| LeafEstimate { packed: true, ..guess });
     assert_eq!([runs(keys(0.1)), runs(keys(5.0))], [8.0, 5_000_000.0]);
     assert_eq!(left_out(&leaf("a"), &[keys(0.1)], &columns(4.0, 4.0)), [false]);
-    let cost = |guess: Option<Guess>| guess.unwrap().search_cost(2.0);
+    let cost = |guess: Option<LeafEstimate>| guess.unwrap().search_cost(2.0);
     let found = 8.0 * BEGIN_SEGMENT + 1_000_000.0 * DECODE_KEY + 100_000.0 * (DECODE_BYTE + READ_BYTE);
     assert_eq!(cost(keys(0.1)), found / 2.0);
     // Rows that lie together need no second search for the columns that are tested in them.
@@ -129,13 +136,13 @@ fn a_search_that_saves_reading_a_wide_filter_column_is_made() {
 #[test]
 fn a_limit_that_a_few_batches_satisfy_needs_no_search() {
     let of = |share: f64, limit: f64| {
-        left_out(&leaf("a"), &[spread(share)], &Reading { limit: Some(limit), ..columns(4.0, 4.0) })
+        left_out(&leaf("a"), &[spread(share)], &ReadCost { limit: Some(limit), ..columns(4.0, 4.0) })
     };
     assert_eq!(of(0.1, 10.0), [true]);
     assert_eq!(of(0.000_001, 10.0), [false]);
     // Rows that another condition leaves few of: what is planned for all of them is paid for, read is a fiftieth.
     let both = Predicate::And(vec![leaf("a"), leaf("b")]);
-    let few = Reading { limit: Some(10.0), ..columns(18.0, 18.0) };
+    let few = ReadCost { limit: Some(10.0), ..columns(18.0, 18.0) };
     assert_eq!(left_out(&both, &[spread(0.002_6), unique(0.026)], &few), [true, true]);
     assert_eq!(of(0.001, 1_000_000.0), [false]);
     // Rows that are certain are cut down to the limit before they are planned for.
@@ -175,7 +182,7 @@ fn beside_a_selective_conjunct_an_unselective_one_is_tested() {
 fn small_tables_and_unmarked_columns_are_left_as_they_are() {
     let small = |rows: f64, postings: f64| {
         let weight = |rows: f64| Weight { rows, bytes: rows, postings };
-        Some(Guess { passing: weight(rows / 2.0), all: weight(rows), rows, ..spread(0.5).unwrap() })
+        Some(LeafEstimate { passing: weight(rows / 2.0), all: weight(rows), rows, ..spread(0.5).unwrap() })
     };
     assert_eq!(left_out(&leaf("a"), &[small(1_000.0, 100.0)], &columns(4.0, 4.0)), [false]);
     // But not where thousands of keys would have to be found.
@@ -191,10 +198,11 @@ fn small_tables_and_unmarked_columns_are_left_as_they_are() {
 #[test]
 fn values_that_are_told_are_worth_a_search_that_reading_is_not() {
     let told = |milliseconds: f64| {
-        let told = Some(Telling { nanoseconds: milliseconds * 1e6, least_share: 0.1, ..Telling::default() });
-        Reading { told, ..columns(8.0, 4.0) }
+        let told =
+            Some(IndexOnlyCost { nanoseconds: milliseconds * 1e6, least_share: 0.1, ..IndexOnlyCost::default() });
+        ReadCost { told, ..columns(8.0, 4.0) }
     };
-    let of = |guess, reading: &Reading| left_out(&leaf("a"), &[guess], reading);
+    let of = |guess, reading: &ReadCost| left_out(&leaf("a"), &[guess], reading);
     assert_eq!(of(spread(0.09), &told(1.0)), [true], "of too few rows nothing is told");
     for share in [0.11, 0.2, 0.5] {
         assert_eq!(of(spread(share), &columns(8.0, 4.0)), [true], "{share}");
@@ -213,7 +221,7 @@ fn a_search_that_finds_all_values_is_left_out_where_many_rows_have_none() {
     // A twentieth of the rows have no value: to leave them out takes a mask over all others.
     let all = Weight { rows: ROWS * 0.95, bytes: ROWS * 0.95, postings: 12.0 };
     let nulls = Weight { rows: ROWS * 0.05, bytes: ROWS * 0.05, postings: 1.0 };
-    let guess = |nulls: Weight| Some(Guess { passing: all, all, nulls, rows: ROWS, segments: 1, packed: false });
+    let guess = |nulls: Weight| Some(LeafEstimate { passing: all, all, nulls, rows: ROWS, segments: 1, packed: false });
     assert_eq!(left_out(&leaf("a"), &[guess(nulls)], &columns(8.0, 0.0)), [true]);
     // In one run they are stepped over.
     assert_eq!(left_out(&leaf("a"), &[guess(Weight { bytes: 8.0, ..nulls })], &columns(8.0, 0.0)), [false]);

@@ -23,7 +23,7 @@ fn file(deleted: Option<RowSet>) -> DataFile {
         partition_values: Vec::new(),
         deleted,
         row_groups: None,
-        caught: Default::default(),
+        false_statistics: Default::default(),
     }
 }
 

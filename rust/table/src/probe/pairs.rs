@@ -14,10 +14,10 @@ use lakemark_format::column;
 use lakemark_index::bitmap::{Codes, GroupValue, MAX_CODES, Mask, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
-use super::sources::{Cover, CoveredFile, Sources, shared_files};
+use super::sources::{CoveringSegment, IndexedFile, ValueSources, shared_files};
 use super::tally::{
-    Allowed, CHEAP_ROWS, Counted, ROWS_PER_VALUE, Tally, TallyPart, TallyRequest, batches, certain, drop_opaque,
-    list_range, total_of, touched_rows, values_of,
+    AllowedValues, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts, ValueCounts, batches,
+    drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
 use crate::snapshot::Snapshot;
@@ -31,43 +31,43 @@ pub(super) const ROWS_PER_PAIR: u64 = 16;
 /// Enters the pairs of two columns in the files that are left.
 pub(super) async fn add_pairs(
     snapshot: &Snapshot,
-    request: &TallyRequest<'_>,
+    request: &GroupCountRequest<'_>,
     [first, second]: [&str; 2],
     left: &[bool],
     counter: &Arc<ReadCounter>,
-    tally: &mut Tally,
+    tally: &mut GroupCounts,
 ) -> Result<()> {
-    let Some(first_sources) = Sources::find(snapshot, first, left, counter).await else { return Ok(()) };
-    let Some(second_sources) = Sources::find(snapshot, second, left, counter).await else { return Ok(()) };
+    let Some(first_sources) = ValueSources::find(snapshot, first, left, counter).await else { return Ok(()) };
+    let Some(second_sources) = ValueSources::find(snapshot, second, left, counter).await else { return Ok(()) };
     tally.add_constants(&first_sources, Some(&second_sources), request.files)?;
     let predicate = request.predicate.clone().simplify();
     let sides = [
-        Side { allowed: Allowed::by(&predicate, first), sources: &first_sources },
-        Side { allowed: Allowed::by(&predicate, second), sources: &second_sources },
+        PairSide { allowed: AllowedValues::by(&predicate, first), sources: &first_sources },
+        PairSide { allowed: AllowedValues::by(&predicate, second), sources: &second_sources },
     ];
     let jobs = jobs(&sides, request).into_iter().map(|job| {
         let counter = Arc::clone(counter);
         async move { job.run(&counter).await }
     });
-    tally.gather(jobs.collect(), &format!("{}, {}", column::shown(first), column::shown(second))).await?;
+    tally.gather(jobs.collect(), &format!("{}, {}", column::display(first), column::display(second))).await?;
     Ok(())
 }
 
 /// One of the two columns.
-struct Side<'a> {
-    allowed: Allowed,
-    sources: &'a Sources,
+struct PairSide<'a> {
+    allowed: AllowedValues,
+    sources: &'a ValueSources,
 }
 
 /// Values of a column in an open segment.
-struct Column {
+struct SegmentColumn {
     segment: Segment,
-    allowed: Allowed,
+    allowed: AllowedValues,
     data_type: DataType,
 }
 
-impl Column {
-    fn of(cover: &Cover, side: &Side<'_>) -> Self {
+impl SegmentColumn {
+    fn of(cover: &CoveringSegment, side: &PairSide<'_>) -> Self {
         let data_type = side.sources.data_type.clone();
         Self { segment: cover.segment.clone(), allowed: side.allowed.clone(), data_type }
     }
@@ -78,23 +78,23 @@ enum Numbered {
     /// One number for each of the chosen files.
     Constants(Vec<ArrayRef>),
     /// A number for each value.
-    Values(Column),
+    Values(SegmentColumn),
 }
 
 /// Counting the pairs of one segment's files.
-struct Job {
-    counted: Column,
+struct PairJob {
+    counted: SegmentColumn,
     numbered: Numbered,
     /// The counted column is the first of the two that were asked for.
     counted_first: bool,
-    chosen: Vec<(CoveredFile, RowSet)>,
+    chosen: Vec<(IndexedFile, RowSet)>,
 }
 
 /// What can be counted: constants of either column with segments of the other, and segments with segments.
-fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
+fn jobs(sides: &[PairSide<'_>; 2], request: &GroupCountRequest<'_>) -> Vec<PairJob> {
     let [first, second] = sides;
-    let rows = |covered: &CoveredFile| {
-        let rows = request.files.get(covered.file).and_then(certain)?;
+    let rows = |covered: &IndexedFile| {
+        let rows = request.files.get(covered.file).and_then(exact_rows)?;
         (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
     };
     let mut jobs = Vec::new();
@@ -108,8 +108,8 @@ fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
                 .filter_map(|covered| Some((rows(covered)?, Arc::clone(constants.get(&covered.file)?))));
             let (chosen, values): (Vec<_>, Vec<ArrayRef>) = fixed.unzip();
             if !chosen.is_empty() {
-                let (counted, numbered) = (Column::of(cover, counted), Numbered::Constants(values));
-                jobs.push(Job { counted, numbered, counted_first, chosen });
+                let (counted, numbered) = (SegmentColumn::of(cover, counted), Numbered::Constants(values));
+                jobs.push(PairJob { counted, numbered, counted_first, chosen });
             }
         }
     }
@@ -117,8 +117,9 @@ fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
         for other in &first.sources.covers {
             let chosen = shared_files(cover, other).filter_map(rows).collect::<Vec<_>>();
             if !chosen.is_empty() {
-                let (counted, numbered) = (Column::of(cover, second), Numbered::Values(Column::of(other, first)));
-                jobs.push(Job { counted, numbered, counted_first: false, chosen });
+                let (counted, numbered) =
+                    (SegmentColumn::of(cover, second), Numbered::Values(SegmentColumn::of(other, first)));
+                jobs.push(PairJob { counted, numbered, counted_first: false, chosen });
             }
         }
     }
@@ -126,15 +127,15 @@ fn jobs(sides: &[Side<'_>; 2], request: &TallyRequest<'_>) -> Vec<Job> {
 }
 
 /// The chosen rows with their numbers, and what the numbers stand for.
-struct Numbers {
+struct RowNumbers {
     codes: Codes,
     values: ArrayRef,
     /// Numbers of values that SQL tells apart and the index does not.
     ambiguous: Vec<bool>,
 }
 
-impl Job {
-    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
+impl PairJob {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<SegmentCounts>, Damage> {
         self.leave_opaque(counter).await?;
         let Some(values) =
             values_of(&self.counted.segment, &self.counted.allowed, &self.chosen, ROWS_PER_VALUE, counter).await?
@@ -174,7 +175,7 @@ impl Job {
         mask: &Mask,
         counted: &[GroupValue],
         counter: &Arc<ReadCounter>,
-    ) -> Result<Option<Numbers>, Damage> {
+    ) -> Result<Option<RowNumbers>, Damage> {
         let mut codes = Codes::new(self.counted.segment.directory.universe);
         let (values, ambiguous) = match &self.numbered {
             Numbered::Constants(values) => {
@@ -203,7 +204,7 @@ impl Job {
         if codes.rows() != mask.rows() {
             return Err(Damage::corrupt("rows that were chosen have no value"));
         }
-        Ok((mask.rows() > 0).then_some(Numbers { codes, values, ambiguous }))
+        Ok((mask.rows() > 0).then_some(RowNumbers { codes, values, ambiguous }))
     }
 
     fn is_worth_it(&self, numbers: usize, counted: &[GroupValue], numbered: &[GroupValue]) -> bool {
@@ -218,9 +219,9 @@ impl Job {
     async fn count(
         &self,
         values: &[GroupValue],
-        numbers: &Numbers,
+        numbers: &RowNumbers,
         counter: &Arc<ReadCounter>,
-    ) -> Result<Option<Counted>, Damage> {
+    ) -> Result<Option<SegmentCounts>, Damage> {
         let directory = &self.counted.segment.directory;
         let mut pairs = Pairs::default();
         let mut counts = vec![0u64; numbers.values.len()];
@@ -252,11 +253,11 @@ impl Job {
         let numbered = take(&numbers.values, &UInt32Array::from(pairs.numbers), None).map_err(Damage::corrupt)?;
         let values = if self.counted_first { vec![counted, numbered] } else { vec![numbered, counted] };
         let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
-        Ok(Some(Counted { files, part: TallyPart { values, rows: pairs.rows } }))
+        Ok(Some(SegmentCounts { files, part: ValueCounts { values, rows: pairs.rows } }))
     }
 }
 
-impl Column {
+impl SegmentColumn {
     /// Gives rows the numbers of their values; NULL has the number behind the last.
     async fn assign(&self, values: &[GroupValue], codes: &mut Codes, counter: &Arc<ReadCounter>) -> Result<(), Damage> {
         let mut number = 0;

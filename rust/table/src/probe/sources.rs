@@ -10,7 +10,7 @@ use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::store::kind::Kind;
+use crate::store::kind::IndexKind;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::values::fields::Presence;
 
@@ -20,29 +20,29 @@ const CONCURRENT_SEGMENTS: usize = 32;
 impl Snapshot {
     /// Whether the values of a column or field may be told without reading it: it is a partition column, or it has an index.
     #[must_use]
-    pub fn can_tell(&self, column: &str) -> bool {
+    pub fn supports_index_only(&self, column: &str) -> bool {
         self.partition_columns().iter().any(|field| field.name() == column) || !self.exact_indexes_of(column).is_empty()
     }
 
     /// Whether that is so for a column or for any field inside of it.
     #[must_use]
-    pub fn can_tell_part(&self, column: &str) -> bool {
-        let stored = self.stored_name(column);
+    pub fn supports_index_only_within(&self, column: &str) -> bool {
+        let stored = self.physical_name(column);
         let is_inside = |index: &ManifestIndex| {
             let is_values = !column::is_composite(&index.column) && !index.key_type.is_list();
             is_values && column::names(&index.column).next() == Some(&stored)
         };
         let indexes = self.manifest.iter().flat_map(|manifest| &manifest.indexes);
-        self.can_tell(column)
-            || indexes
-                .into_iter()
-                .any(|index| is_inside(index) && self.is_usable(index) && Kind::of(index).is_some_and(Kind::is_exact))
+        self.supports_index_only(column)
+            || indexes.into_iter().any(|index| {
+                is_inside(index) && self.is_usable(index) && IndexKind::of(index).is_some_and(IndexKind::is_exact)
+            })
     }
 }
 
 /// A data file in an open segment.
 #[derive(Clone, Debug)]
-pub(crate) struct CoveredFile {
+pub(crate) struct IndexedFile {
     /// Its place in the snapshot.
     pub file: usize,
     /// Its first row in the segment's row space.
@@ -52,21 +52,21 @@ pub(crate) struct CoveredFile {
 
 /// An open segment and the files that it speaks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Cover {
+pub(crate) struct CoveringSegment {
     pub segment: Segment,
-    pub files: Vec<CoveredFile>,
+    pub files: Vec<IndexedFile>,
 }
 
 /// What tells the values of one column, each file at most once.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub(crate) struct ValueSources {
     pub data_type: DataType,
     /// Files in which the column has one value for all rows: partition columns, and NULL where a file lacks the column.
     pub constants: Vec<(usize, ArrayRef)>,
-    pub covers: Vec<Cover>,
+    pub covers: Vec<CoveringSegment>,
 }
 
-impl Sources {
+impl ValueSources {
     /// Finds the sources of a column for the wanted files; none if the table has no such column.
     pub(crate) async fn find(
         snapshot: &Snapshot,
@@ -80,7 +80,7 @@ impl Sources {
         let mut taken = HashSet::new();
         let mut indexes = snapshot.exact_indexes_of(column);
         // The values of a packed tree are not listed by its directory.
-        indexes.sort_by_key(|index| Kind::of(index) == Some(Kind::Key));
+        indexes.sort_by_key(|index| IndexKind::of(index) == Some(IndexKind::Key));
         for index in indexes {
             let all = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
             let segments = all.filter(|segment| segment.index_id == index.id);
@@ -93,7 +93,7 @@ impl Sources {
                 .collect();
             // By number, since a closure over borrowed items would make the future one that cannot change threads.
             let questions = questions.as_slice();
-            let covers: Vec<Cover> = stream::iter(0..questions.len())
+            let covers: Vec<CoveringSegment> = stream::iter(0..questions.len())
                 .map(|number| async move {
                     let (segment, files) = questions.get(number)?;
                     cover(snapshot, index, segment, files, counter).await
@@ -122,7 +122,7 @@ impl Sources {
     ) -> (HashMap<u32, usize>, Vec<usize>) {
         let partition = snapshot.partition_columns().iter().position(|field| field.name() == column);
         let (mut open, mut lacking, table) = (HashMap::new(), Vec::new(), snapshot.file_schema());
-        for (file, mark) in snapshot.marks.iter().enumerate() {
+        for (file, mark) in snapshot.index_states.iter().enumerate() {
             if !wanted.get(file).copied().unwrap_or(false) {
                 continue;
             }
@@ -141,7 +141,7 @@ impl Sources {
     }
 
     /// Enters a cover, for the files that no other cover has taken.
-    fn add(&mut self, mut cover: Cover, taken: &mut HashSet<usize>) {
+    fn add(&mut self, mut cover: CoveringSegment, taken: &mut HashSet<usize>) {
         cover.files.retain(|covered| taken.insert(covered.file));
         if !cover.files.is_empty() {
             self.covers.push(cover);
@@ -150,7 +150,10 @@ impl Sources {
 }
 
 /// Files that both segments have at the same place of the same row space.
-pub(crate) fn shared_files<'a>(one: &'a Cover, other: &'a Cover) -> impl Iterator<Item = &'a CoveredFile> {
+pub(crate) fn shared_files<'a>(
+    one: &'a CoveringSegment,
+    other: &'a CoveringSegment,
+) -> impl Iterator<Item = &'a IndexedFile> {
     let same_space = one.segment.directory.universe == other.segment.directory.universe;
     let places: HashMap<usize, u32> = other.files.iter().map(|covered| (covered.file, covered.base)).collect();
     one.files.iter().filter(move |covered| same_space && places.get(&covered.file) == Some(&covered.base))
@@ -163,7 +166,7 @@ async fn cover(
     segment: &ManifestSegment,
     files: &[usize],
     counter: &Arc<ReadCounter>,
-) -> Option<Cover> {
+) -> Option<CoveringSegment> {
     let store = snapshot.store.as_ref()?;
     let opened = match Segment::open(store, segment, index, counter).await {
         Ok(opened) => opened,
@@ -181,8 +184,8 @@ async fn cover(
         let Some(entry) = snapshot.files().get(file).and_then(|file| entries.get(file.path.as_str())) else { continue };
         let Ok(rows) = u32::try_from(entry.rows()) else { continue };
         if is_same_data(snapshot, file, entry, segment, &directory).await {
-            covered.push(CoveredFile { file, base: entry.base, rows });
+            covered.push(IndexedFile { file, base: entry.base, rows });
         }
     }
-    (!covered.is_empty()).then_some(Cover { segment: opened, files: covered })
+    (!covered.is_empty()).then_some(CoveringSegment { segment: opened, files: covered })
 }

@@ -17,13 +17,13 @@ use arrow::compute::{concat, take};
 use arrow::datatypes::DataType;
 use lakemark_format::column;
 use lakemark_format::value_block::MAX_BLOCK_VALUES;
-use lakemark_index::bitmap::{Dense, GroupValue, Groups, Mask, each_posting, posting_ranges};
+use lakemark_index::bitmap::{DenseSlices, GroupValue, Mask, ValueGroups, each_posting, posting_ranges};
 use lakemark_index::{LiteralKey, RowSet, decode_keys, is_ambiguous};
 
-use super::sources::{CoveredFile, Sources, shared_files};
+use super::sources::{IndexedFile, ValueSources, shared_files};
 use super::tally::{
-    Allowed, BITMAP_BYTES, CHEAP_ROWS, Counted, ROWS_PER_VALUE, Tally, TallyPart, TallyRequest, batches, certain,
-    drop_opaque, list_range, total_of, touched_rows, values_of,
+    AllowedValues, BITMAP_BYTES, CHEAP_ROWS, GroupCountRequest, GroupCounts, ROWS_PER_VALUE, SegmentCounts,
+    ValueCounts, batches, drop_opaque, exact_rows, list_range, total_of, touched_rows, values_of,
 };
 use crate::error::Result;
 use crate::snapshot::Snapshot;
@@ -35,25 +35,25 @@ pub(super) const SLICES_OF_ALL_GROUPS: usize = 512;
 /// Enters the sums of `summed`, and takes the files of which they are told from those that are left.
 pub(super) async fn add_sums(
     snapshot: &Snapshot,
-    request: &TallyRequest<'_>,
+    request: &GroupCountRequest<'_>,
     summed: &str,
     counter: &Arc<ReadCounter>,
     left: &mut [bool],
-    tally: &mut Tally,
+    tally: &mut GroupCounts,
 ) -> Result<()> {
-    let Some(sources) = Sources::find(snapshot, summed, left, counter).await else { return Ok(()) };
-    if !sources.covers.iter().any(|cover| Dense::of(&cover.segment.directory).is_some()) {
+    let Some(sources) = ValueSources::find(snapshot, summed, left, counter).await else { return Ok(()) };
+    if !sources.covers.iter().any(|cover| DenseSlices::of(&cover.segment.directory).is_some()) {
         return Ok(());
     }
     let group = request.columns.iter().find(|column| *column != summed);
     let groups = match group {
-        Some(group) => match Sources::find(snapshot, group, left, counter).await {
+        Some(group) => match ValueSources::find(snapshot, group, left, counter).await {
             Some(groups) => Some(groups),
             None => return Ok(()),
         },
         None => None,
     };
-    let group_allowed = group.map(|group| Allowed::by(&request.predicate.clone().simplify(), group));
+    let group_allowed = group.map(|group| AllowedValues::by(&request.predicate.clone().simplify(), group));
     let jobs = jobs(request, &sources, groups.as_ref().zip(group_allowed.as_ref()));
     let summed_first = request.columns.first().is_some_and(|column| column == summed);
     let jobs = jobs.into_iter().map(|job| {
@@ -66,7 +66,7 @@ pub(super) async fn add_sums(
             Ok(counted)
         }
     });
-    for file in tally.gather(jobs.collect(), &column::shown(summed)).await? {
+    for file in tally.gather(jobs.collect(), &column::display(summed)).await? {
         if let Some(left) = left.get_mut(file) {
             *left = false;
         }
@@ -81,28 +81,32 @@ enum Grouping {
     /// One value for each of the chosen files.
     Constants(Vec<ArrayRef>),
     /// The values of a segment over the same rows.
-    Values { segment: Segment, allowed: Allowed, data_type: DataType },
+    Values { segment: Segment, allowed: AllowedValues, data_type: DataType },
 }
 
 /// The sums of one segment.
-struct Job {
+struct SumJob {
     segment: Segment,
     data_type: DataType,
-    chosen: Vec<(CoveredFile, RowSet)>,
+    chosen: Vec<(IndexedFile, RowSet)>,
     grouping: Grouping,
 }
 
-fn jobs(request: &TallyRequest<'_>, sources: &Sources, groups: Option<(&Sources, &Allowed)>) -> Vec<Job> {
-    let rows = |covered: &CoveredFile| {
-        let rows = request.files.get(covered.file).and_then(certain)?;
+fn jobs(
+    request: &GroupCountRequest<'_>,
+    sources: &ValueSources,
+    groups: Option<(&ValueSources, &AllowedValues)>,
+) -> Vec<SumJob> {
+    let rows = |covered: &IndexedFile| {
+        let rows = request.files.get(covered.file).and_then(exact_rows)?;
         (rows.universe() == covered.rows && !rows.is_empty()).then(|| (covered.clone(), rows.clone()))
     };
     let mut jobs = Vec::new();
-    for cover in sources.covers.iter().filter(|cover| Dense::of(&cover.segment.directory).is_some()) {
-        let mut add = |chosen: Vec<(CoveredFile, RowSet)>, grouping: Grouping| {
+    for cover in sources.covers.iter().filter(|cover| DenseSlices::of(&cover.segment.directory).is_some()) {
+        let mut add = |chosen: Vec<(IndexedFile, RowSet)>, grouping: Grouping| {
             if !chosen.is_empty() {
                 let (segment, data_type) = (cover.segment.clone(), sources.data_type.clone());
-                jobs.push(Job { segment, data_type, chosen, grouping });
+                jobs.push(SumJob { segment, data_type, chosen, grouping });
             }
         };
         let Some((groups, allowed)) = groups else {
@@ -144,7 +148,7 @@ impl Sums {
     }
 
     /// Rows with values, whose ranks have a sum.
-    fn add_spread(&mut self, group: u32, dense: &Dense<'_>, rows: u64, ranks: u128) -> Result<(), Damage> {
+    fn add_spread(&mut self, group: u32, dense: &DenseSlices<'_>, rows: u64, ranks: u128) -> Result<(), Damage> {
         for (key, rows) in dense.spread(rows, ranks).map_err(Damage::corrupt)? {
             self.add(group, LiteralKey::Key(key), rows);
         }
@@ -153,14 +157,14 @@ impl Sums {
 }
 
 /// The chosen rows of a segment, taken apart, and its slices.
-struct Slices<'a> {
-    dense: &'a Dense<'a>,
+struct SelectedSlices<'a> {
+    dense: &'a DenseSlices<'a>,
     valued: Mask,
     nulls: Mask,
     bytes: Vec<Vec<u8>>,
 }
 
-impl Slices<'_> {
+impl SelectedSlices<'_> {
     /// Adds the sum of a group: of the chosen rows that `part` leaves.
     fn add(&self, sums: &mut Sums, group: u32, part: impl Fn(&Mask) -> Result<Mask, Damage>) -> Result<(), Damage> {
         let valued = part(&self.valued)?;
@@ -172,10 +176,10 @@ impl Slices<'_> {
     }
 }
 
-impl Job {
-    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
+impl SumJob {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<SegmentCounts>, Damage> {
         let segment = self.segment.clone();
-        let Some(dense) = Dense::of(&segment.directory) else { return Ok(None) };
+        let Some(dense) = DenseSlices::of(&segment.directory) else { return Ok(None) };
         let (mut sums, total) = (Sums::default(), total_of(&self.chosen));
         if matches!(self.grouping, Grouping::None) && total == segment.directory.rows() {
             let nulls = u64::from(segment.directory.nulls.rows);
@@ -197,7 +201,7 @@ impl Job {
         let groups = match &self.grouping {
             Grouping::Values { segment, allowed, .. } => {
                 // The blocks at both ends may hold few values that are asked for; those between are asked for as a whole.
-                let limit = Groups::new(&segment.directory, allowed.ranges.clone()).value_limit();
+                let limit = ValueGroups::new(&segment.directory, allowed.ranges.clone()).value_limit();
                 let least = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(2 * MAX_BLOCK_VALUES);
                 if !self.are_few(least, &dense) {
                     return Ok(None);
@@ -217,17 +221,21 @@ impl Job {
     }
 
     /// Whether rows are dearer to read than the slices.
-    fn is_worth_it(&self, dense: &Dense<'_>) -> bool {
+    fn is_worth_it(&self, dense: &DenseSlices<'_>) -> bool {
         let touched: u64 = self.chosen.iter().map(|(_, rows)| touched_rows(rows)).sum();
         let rows = u64::from(self.segment.directory.universe);
         !self.chosen.is_empty() && dense.bytes() <= BITMAP_BYTES && rows <= touched.saturating_mul(2).max(CHEAP_ROWS)
     }
 
-    fn are_few(&self, groups: usize, dense: &Dense<'_>) -> bool {
+    fn are_few(&self, groups: usize, dense: &DenseSlices<'_>) -> bool {
         groups.saturating_mul(dense.slice_ranges().len().max(1)) <= SLICES_OF_ALL_GROUPS
     }
 
-    async fn slices<'a>(&self, dense: &'a Dense<'a>, counter: &Arc<ReadCounter>) -> Result<Slices<'a>, Damage> {
+    async fn slices<'a>(
+        &self,
+        dense: &'a DenseSlices<'a>,
+        counter: &Arc<ReadCounter>,
+    ) -> Result<SelectedSlices<'a>, Damage> {
         let nulls = self.segment.directory.nulls;
         let mut wanted = vec![list_range(nulls)];
         wanted.extend(dense.slice_ranges().iter().cloned());
@@ -237,13 +245,13 @@ impl Job {
         self.chosen.iter().for_each(|(covered, rows)| valued.insert(covered.base, rows));
         let nulls_of = valued.among(&null_bytes, nulls.rows).map_err(Damage::corrupt)?;
         valued.remove(&null_bytes, nulls).map_err(Damage::corrupt)?;
-        Ok(Slices { dense, valued, nulls: nulls_of, bytes: bytes.collect() })
+        Ok(SelectedSlices { dense, valued, nulls: nulls_of, bytes: bytes.collect() })
     }
 
     /// Adds the sums of all groups, and gives the groups' values.
     async fn sum(
         &self,
-        slices: &Slices<'_>,
+        slices: &SelectedSlices<'_>,
         values: &[GroupValue],
         sums: &mut Sums,
         counter: &Arc<ReadCounter>,
@@ -290,7 +298,7 @@ impl Job {
     }
 
     /// What was summed, the column's own values first.
-    fn finish(&self, sums: Sums, groups: Option<ArrayRef>) -> Result<Option<Counted>, Damage> {
+    fn finish(&self, sums: Sums, groups: Option<ArrayRef>) -> Result<Option<SegmentCounts>, Damage> {
         let (found, expected) = (sums.rows.iter().sum::<u64>(), total_of(&self.chosen));
         if found != expected {
             return Err(Damage::corrupt(format_args!("{found} rows are in groups where {expected} are")));
@@ -300,7 +308,7 @@ impl Job {
             values.push(take(&groups, &UInt32Array::from(sums.groups), None).map_err(Damage::corrupt)?);
         }
         let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
-        Ok(Some(Counted { files, part: TallyPart { values, rows: sums.rows } }))
+        Ok(Some(SegmentCounts { files, part: ValueCounts { values, rows: sums.rows } }))
     }
 }
 

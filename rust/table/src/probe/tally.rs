@@ -18,12 +18,12 @@ use arrow::compute::concat;
 use arrow::datatypes::DataType;
 use lakemark_format::segment::{PostingRef, SegmentDirectory};
 use lakemark_format::{Encoding, column, posting};
-use lakemark_index::bitmap::{GroupValue, Groups, Mask, bitmap_ranges, posting_ranges};
+use lakemark_index::bitmap::{GroupValue, Mask, ValueGroups, bitmap_ranges, posting_ranges};
 use lakemark_index::{KeyRanges, Leaf, LiteralKey, Predicate, RowSet, Test, decode_keys, is_ambiguous};
 
 use super::pairs::add_pairs;
 use super::parts::{all_at_once, at_once, in_parts};
-use super::sources::{Cover, CoveredFile, Sources};
+use super::sources::{CoveringSegment, IndexedFile, ValueSources};
 use super::sums::add_sums;
 use crate::error::{Error, Result};
 use crate::snapshot::{FileProbe, Snapshot};
@@ -50,7 +50,7 @@ const PAGE_ROWS: u32 = 8192;
 
 /// What is asked: the values of columns in the certain rows of a probe.
 #[derive(Clone, Copy, Debug)]
-pub struct TallyRequest<'a> {
+pub struct GroupCountRequest<'a> {
     /// One column or two, by their names in the table's schema; more are not answered.
     pub columns: &'a [String],
     /// The predicate of the probe.
@@ -60,18 +60,18 @@ pub struct TallyRequest<'a> {
     /// One of the columns, if nothing is asked of it but how many rows hold a value, and their sum: the values that are told may be
     /// others then, as many and with the same sum in each group, of which none lie further apart. Where they are told by bit slices, that
     /// takes a look at no row.
-    pub summed: Option<&'a str>,
+    pub sum_column: Option<&'a str>,
     /// Whether values are told only where they are few: who ends with the first groups finds these as soon in the rows.
-    pub few: bool,
+    pub only_few_values: bool,
 }
 
 /// How many rows hold each value.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct GroupCounts {
     /// One entry per file: whether all of its certain rows are in the parts.
     pub answered: Vec<bool>,
     /// Values with their rows; parts may share values.
-    pub parts: Vec<TallyPart>,
+    pub parts: Vec<ValueCounts>,
     /// Reads of the store.
     pub index_reads: u64,
     /// Bytes of these reads.
@@ -80,7 +80,7 @@ pub struct Tally {
 
 /// Some values and how many rows hold each.
 #[derive(Clone, Debug)]
-pub struct TallyPart {
+pub struct ValueCounts {
     /// By column as asked, in the column's type in the table: the values, or the halves of pairs; NULL is one.
     pub values: Vec<ArrayRef>,
     /// Rows of each value or pair, at least one.
@@ -90,11 +90,12 @@ pub struct TallyPart {
 impl Snapshot {
     /// Counts the certain rows of a probe by the values of one column or of two. Files that cannot be told from indexes alone
     /// are left out; index files that are missing, stale or damaged never fail it.
-    pub async fn tally(&self, request: &TallyRequest<'_>) -> Result<Tally> {
+    pub async fn group_counts(&self, request: &GroupCountRequest<'_>) -> Result<GroupCounts> {
         let counter = Arc::new(ReadCounter::default());
-        let mut tally = Tally { answered: request.files.iter().map(has_nothing).collect(), ..Tally::default() };
-        let summed = request.summed.filter(|summed| request.columns.iter().any(|column| column == summed));
-        let mut left: Vec<bool> = request.files.iter().map(|file| certain(file).is_some()).collect();
+        let mut tally =
+            GroupCounts { answered: request.files.iter().map(has_nothing).collect(), ..GroupCounts::default() };
+        let summed = request.sum_column.filter(|summed| request.columns.iter().any(|column| column == summed));
+        let mut left: Vec<bool> = request.files.iter().map(|file| exact_rows(file).is_some()).collect();
         if let (Some(summed), [_] | [_, _]) = (summed, request.columns) {
             add_sums(self, request, summed, &counter, &mut left, &mut tally).await?;
         }
@@ -111,37 +112,38 @@ impl Snapshot {
 /// Enters the values of one column in the files that are left.
 async fn add_values(
     snapshot: &Snapshot,
-    request: &TallyRequest<'_>,
+    request: &GroupCountRequest<'_>,
     column: &str,
     left: &[bool],
     counter: &Arc<ReadCounter>,
-    tally: &mut Tally,
+    tally: &mut GroupCounts,
 ) -> Result<()> {
-    let Some(sources) = Sources::find(snapshot, column, left, counter).await else { return Ok(()) };
+    let Some(sources) = ValueSources::find(snapshot, column, left, counter).await else { return Ok(()) };
     tally.add_constants(&sources, None, request.files)?;
-    let Sources { covers, data_type, .. } = sources;
-    let allowed = Allowed::by(&request.predicate.clone().simplify(), column);
+    let ValueSources { covers, data_type, .. } = sources;
+    let allowed = AllowedValues::by(&request.predicate.clone().simplify(), column);
     let is_intact =
-        |covered: &CoveredFile| snapshot.files().get(covered.file).is_some_and(|file| file.deleted.is_none());
+        |covered: &IndexedFile| snapshot.files().get(covered.file).is_some_and(|file| file.deleted.is_none());
     let jobs = covers.into_iter().filter_map(|cover| {
         let intact = cover.files.iter().all(is_intact);
-        let allowed = Allowed { alone: allowed.alone && intact, ..allowed.clone() };
-        let rows_per_value = if request.few { u64::MAX } else { rows_per_value(request.summed == Some(column)) };
-        Job::new(cover, request.files, allowed, &data_type, rows_per_value)
+        let allowed = AllowedValues { sole_condition: allowed.sole_condition && intact, ..allowed.clone() };
+        let rows_per_value =
+            if request.only_few_values { u64::MAX } else { rows_per_value(request.sum_column == Some(column)) };
+        CountJob::new(cover, request.files, allowed, &data_type, rows_per_value)
     });
     let jobs = jobs.map(|job| {
         let counter = Arc::clone(counter);
         async move { job.run(&counter).await }
     });
-    tally.gather(jobs.collect(), &column::shown(column)).await?;
+    tally.gather(jobs.collect(), &column::display(column)).await?;
     Ok(())
 }
 
-impl Tally {
+impl GroupCounts {
     /// Runs the jobs of some segments of `columns`, a few at a time, and enters what they tell. Gives the files of which something was told.
     pub(super) async fn gather<J>(&mut self, jobs: Vec<J>, columns: &str) -> Result<Vec<usize>>
     where
-        J: Future<Output = std::result::Result<Option<Counted>, Damage>> + Send + 'static,
+        J: Future<Output = std::result::Result<Option<SegmentCounts>, Damage>> + Send + 'static,
     {
         let mut told = Vec::new();
         for counted in at_once(jobs.into_iter(), CONCURRENT_COUNTS).await.map_err(|error| Error::task(&error))? {
@@ -161,7 +163,7 @@ impl Tally {
     }
 
     /// Enters what a segment told.
-    fn add(&mut self, counted: Counted) {
+    fn add(&mut self, counted: SegmentCounts) {
         for file in counted.files {
             if let Some(answered) = self.answered.get_mut(file) {
                 *answered = true;
@@ -175,8 +177,8 @@ impl Tally {
     /// Enters the files in which the columns are constant.
     pub(super) fn add_constants(
         &mut self,
-        first: &Sources,
-        second: Option<&Sources>,
+        first: &ValueSources,
+        second: Option<&ValueSources>,
         files: &[FileProbe],
     ) -> Result<()> {
         let others: Option<HashMap<usize, &ArrayRef>> =
@@ -190,7 +192,7 @@ impl Tally {
                     other => other,
                 },
             };
-            let (Some(chosen), Some(answered)) = (files.get(*file).and_then(certain), self.answered.get_mut(*file))
+            let (Some(chosen), Some(answered)) = (files.get(*file).and_then(exact_rows), self.answered.get_mut(*file))
             else {
                 continue;
             };
@@ -209,13 +211,13 @@ impl Tally {
         let values = columns.collect::<std::result::Result<_, _>>();
         let values = values
             .map_err(|error| Error::internal("the values of a partition column differ in type").with_source(error))?;
-        self.parts.push(TallyPart { values, rows });
+        self.parts.push(ValueCounts { values, rows });
         Ok(())
     }
 }
 
 /// The certain rows of a file, if the probe told.
-pub(super) fn certain(file: &FileProbe) -> Option<&RowSet> {
+pub(super) fn exact_rows(file: &FileProbe) -> Option<&RowSet> {
     match file {
         FileProbe::Known { certain, .. } => Some(certain),
         FileProbe::Counted { .. } | FileProbe::Unknown => None,
@@ -224,21 +226,21 @@ pub(super) fn certain(file: &FileProbe) -> Option<&RowSet> {
 
 /// Whether no row of a file is certain: nothing is to be told of it.
 pub(super) fn has_nothing(file: &FileProbe) -> bool {
-    certain(file).is_some_and(RowSet::is_empty)
+    exact_rows(file).is_some_and(RowSet::is_empty)
 }
 
 /// What a predicate says of the values that a column has in the chosen rows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Allowed {
+pub(super) struct AllowedValues {
     /// Their keys are in here.
     pub(super) ranges: KeyRanges,
     /// Some may be NULL.
     pub(super) nulls: bool,
     /// Every row with such a value is chosen.
-    pub(super) alone: bool,
+    pub(super) sole_condition: bool,
 }
 
-impl Allowed {
+impl AllowedValues {
     pub(super) fn by(predicate: &Predicate, column: &str) -> Self {
         let parts = match predicate {
             Predicate::And(parts) => parts.as_slice(),
@@ -246,8 +248,8 @@ impl Allowed {
         };
         let own = parts.iter().find_map(|part| Self::by_test(part, column));
         match own {
-            Some(own) => Self { alone: parts.len() == 1, ..own },
-            None => Self { ranges: KeyRanges::all(), nulls: true, alone: false },
+            Some(own) => Self { sole_condition: parts.len() == 1, ..own },
+            None => Self { ranges: KeyRanges::all(), nulls: true, sole_condition: false },
         }
     }
 
@@ -257,10 +259,10 @@ impl Allowed {
             _ => None,
         };
         match (test(part), part) {
-            (Some(Test::Ranges(ranges)), _) => Some(Self { ranges, nulls: false, alone: false }),
-            (Some(Test::IsNull), _) => Some(Self { ranges: KeyRanges::none(), nulls: true, alone: false }),
+            (Some(Test::Ranges(ranges)), _) => Some(Self { ranges, nulls: false, sole_condition: false }),
+            (Some(Test::IsNull), _) => Some(Self { ranges: KeyRanges::none(), nulls: true, sole_condition: false }),
             (None, Predicate::Not(inner)) if test(inner) == Some(Test::IsNull) => {
-                Some(Self { ranges: KeyRanges::all(), nulls: false, alone: false })
+                Some(Self { ranges: KeyRanges::all(), nulls: false, sole_condition: false })
             }
             _ => None,
         }
@@ -268,47 +270,47 @@ impl Allowed {
 }
 
 /// What a segment told.
-pub(super) struct Counted {
+pub(super) struct SegmentCounts {
     pub(super) files: Vec<usize>,
-    pub(super) part: TallyPart,
+    pub(super) part: ValueCounts,
 }
 
 /// Counting one segment.
-struct Job {
+struct CountJob {
     segment: Segment,
     data_type: DataType,
-    allowed: Allowed,
+    allowed: AllowedValues,
     /// The rows with these values are just the chosen ones.
     by_value: bool,
-    chosen: Vec<(CoveredFile, RowSet)>,
+    chosen: Vec<(IndexedFile, RowSet)>,
     /// How many rows there have to be for each value.
     rows_per_value: u64,
 }
 
-impl Job {
+impl CountJob {
     fn new(
-        cover: Cover,
+        cover: CoveringSegment,
         files: &[FileProbe],
-        allowed: Allowed,
+        allowed: AllowedValues,
         data_type: &DataType,
         rows_per_value: u64,
     ) -> Option<Self> {
-        let Cover { segment, files: covered } = cover;
-        let of_file = |covered: CoveredFile| {
-            let rows = files.get(covered.file).and_then(certain)?;
+        let CoveringSegment { segment, files: covered } = cover;
+        let of_file = |covered: IndexedFile| {
+            let rows = files.get(covered.file).and_then(exact_rows)?;
             (rows.universe() == covered.rows).then(|| (covered, rows.clone()))
         };
-        let chosen: Vec<(CoveredFile, RowSet)> = covered.into_iter().filter_map(of_file).collect();
+        let chosen: Vec<(IndexedFile, RowSet)> = covered.into_iter().filter_map(of_file).collect();
         let directory = &segment.directory;
         let total = total_of(&chosen);
         let whole = total == directory.rows();
-        let alone = allowed.alone && chosen.len() == directory.files.len();
+        let alone = allowed.sole_condition && chosen.len() == directory.files.len();
         let by_value = directory.opaque.rows == 0 && (whole || alone);
         let data_type = data_type.clone();
         (total > 0).then_some(Self { segment, data_type, allowed, by_value, chosen, rows_per_value })
     }
 
-    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
+    async fn run(mut self, counter: &Arc<ReadCounter>) -> Result<Option<SegmentCounts>, Damage> {
         if self.by_value {
             return self.count_by_values(counter).await;
         }
@@ -331,7 +333,7 @@ impl Job {
         self.count_by_postings(mask, nulls, counter).await
     }
 
-    async fn count_by_values(&self, counter: &Arc<ReadCounter>) -> Result<Option<Counted>, Damage> {
+    async fn count_by_values(&self, counter: &Arc<ReadCounter>) -> Result<Option<SegmentCounts>, Damage> {
         let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, self.rows_per_value, counter).await?
         else {
             return Ok(None);
@@ -346,7 +348,7 @@ impl Job {
         mask: Mask,
         nulls: u64,
         counter: &Arc<ReadCounter>,
-    ) -> Result<Option<Counted>, Damage> {
+    ) -> Result<Option<SegmentCounts>, Damage> {
         let Some(values) = values_of(&self.segment, &self.allowed, &self.chosen, self.rows_per_value, counter).await?
         else {
             return Ok(None);
@@ -391,7 +393,7 @@ impl Job {
         mask: &Mask,
         nulls: u64,
         counter: &ReadCounter,
-    ) -> Result<Option<Counted>, Damage> {
+    ) -> Result<Option<SegmentCounts>, Damage> {
         let directory = &self.segment.directory;
         let bytes = self.segment.read(bitmaps, counter).await?;
         let ranks = mask.count_ranks(directory, &bytes).map_err(Damage::corrupt)?;
@@ -401,7 +403,7 @@ impl Job {
     }
 
     /// Every chosen row has one value or none: another sum means damage.
-    fn finish(&self, values: Vec<GroupValue>, counts: Vec<u64>, nulls: u64) -> Result<Option<Counted>, Damage> {
+    fn finish(&self, values: Vec<GroupValue>, counts: Vec<u64>, nulls: u64) -> Result<Option<SegmentCounts>, Damage> {
         let (found, expected) = (counts.iter().sum::<u64>() + nulls, total_of(&self.chosen));
         if found != expected {
             return Err(Damage::corrupt(format_args!("{found} rows have a value where {expected} do")));
@@ -422,7 +424,7 @@ impl Job {
         }
         let values = decode_keys(&keys, &self.data_type).map_err(Damage::corrupt)?;
         let files = self.chosen.iter().map(|(covered, _)| covered.file).collect();
-        Ok(Some(Counted { files, part: TallyPart { values: vec![values], rows } }))
+        Ok(Some(SegmentCounts { files, part: ValueCounts { values: vec![values], rows } }))
     }
 }
 
@@ -434,12 +436,12 @@ pub(super) fn rows_per_value(is_summed: bool) -> u64 {
 /// The values that chosen rows may have; none if they are so many that reading the rows is no worse.
 pub(super) async fn values_of(
     segment: &Segment,
-    allowed: &Allowed,
-    chosen: &[(CoveredFile, RowSet)],
+    allowed: &AllowedValues,
+    chosen: &[(IndexedFile, RowSet)],
     rows_per_value: u64,
     counter: &Arc<ReadCounter>,
 ) -> Result<Option<Vec<GroupValue>>, Damage> {
-    let groups = Groups::new(&segment.directory, allowed.ranges.clone());
+    let groups = ValueGroups::new(&segment.directory, allowed.ranges.clone());
     if groups.value_limit() > CHEAP_VALUES.max(total_of(chosen) / rows_per_value) {
         return Ok(None);
     }
@@ -449,7 +451,7 @@ pub(super) async fn values_of(
 /// All values that the groups are about, ascending.
 pub(super) async fn read_values(
     segment: &Segment,
-    groups: Groups,
+    groups: ValueGroups,
     counter: &Arc<ReadCounter>,
 ) -> Result<Vec<GroupValue>, Damage> {
     let groups = Arc::new(groups);
@@ -466,7 +468,7 @@ pub(super) async fn read_values(
 
 /// Leaves files out whose chosen rows hold values that the index does not know; `bytes` is the list of such rows.
 pub(super) fn drop_opaque(
-    chosen: &mut Vec<(CoveredFile, RowSet)>,
+    chosen: &mut Vec<(IndexedFile, RowSet)>,
     bytes: &[u8],
     list: PostingRef,
     directory: &SegmentDirectory,
@@ -489,7 +491,7 @@ pub(super) fn list_range(list: PostingRef) -> Range<u64> {
     list.offset..list.offset + u64::from(list.length)
 }
 
-pub(super) fn total_of(chosen: &[(CoveredFile, RowSet)]) -> u64 {
+pub(super) fn total_of(chosen: &[(IndexedFile, RowSet)]) -> u64 {
     chosen.iter().map(|(_, rows)| u64::from(rows.len())).sum()
 }
 
@@ -537,23 +539,23 @@ mod tests {
             |column: &str, test: Test| Predicate::Leaf(Leaf { column: column.into(), test, text: String::new() });
         let one = KeyRanges::point(Key::Fixed(1));
         let ranges = || leaf("a", Test::Ranges(KeyRanges::point(Key::Fixed(1))));
-        let everything = Allowed { ranges: KeyRanges::all(), nulls: true, alone: false };
+        let everything = AllowedValues { ranges: KeyRanges::all(), nulls: true, sole_condition: false };
         for (predicate, expected) in [
             (Predicate::And(Vec::new()), everything.clone()),
             (leaf("b", Test::IsNull), everything.clone()),
             (Predicate::Or(vec![ranges(), leaf("b", Test::IsNull)]), everything),
-            (ranges(), Allowed { ranges: one.clone(), nulls: false, alone: true }),
+            (ranges(), AllowedValues { ranges: one.clone(), nulls: false, sole_condition: true }),
             (
                 Predicate::And(vec![leaf("b", Test::IsNull), ranges()]),
-                Allowed { ranges: one, nulls: false, alone: false },
+                AllowedValues { ranges: one, nulls: false, sole_condition: false },
             ),
-            (leaf("a", Test::IsNull), Allowed { ranges: KeyRanges::none(), nulls: true, alone: true }),
+            (leaf("a", Test::IsNull), AllowedValues { ranges: KeyRanges::none(), nulls: true, sole_condition: true }),
             (
                 Predicate::Not(Box::new(leaf("a", Test::IsNull))),
-                Allowed { ranges: KeyRanges::all(), nulls: false, alone: true },
+                AllowedValues { ranges: KeyRanges::all(), nulls: false, sole_condition: true },
             ),
         ] {
-            assert_eq!(Allowed::by(&predicate, "a"), expected, "{predicate}");
+            assert_eq!(AllowedValues::by(&predicate, "a"), expected, "{predicate}");
         }
     }
 

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use lakemark_format::segment::encoding::Encoding;
 use lakemark_index::Predicate;
-use lakemark_index::bitmap::{Dense, Groups, MAX_CODES};
+use lakemark_index::bitmap::{DenseSlices, MAX_CODES, ValueGroups};
 
 use super::CORES;
 use super::pairs::{CHEAP_PAIRS, ROWS_PER_PAIR};
-use super::sources::{Cover, Sources, shared_files};
+use super::sources::{CoveringSegment, ValueSources, shared_files};
 use super::sums::SLICES_OF_ALL_GROUPS;
-use super::tally::{Allowed, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
-use crate::options::Telling;
+use super::tally::{AllowedValues, CHEAP_VALUES, CONCURRENT_BATCHES, POSTING_BYTES, rows_per_value};
+use crate::options::IndexOnlyCost;
 use crate::snapshot::Snapshot;
 use crate::store::segments::ReadCounter;
 
 /// To look a row of a posting up among the chosen ones (5 to 6 measured), and whatever a value takes: to decode it, to begin with its posting,
 /// and to hand it on (some 400).
-const TELL_ROW: f64 = 6.0;
+const COUNT_ROW: f64 = 6.0;
 const TELL_VALUE: f64 = 400.0;
 /// To read a byte of a posting that is a bitmap or runs, which stands for many rows.
 const TELL_POSTING_BYTE: f64 = 5.0;
@@ -26,7 +26,7 @@ const TELL_BYTE: f64 = 2.0;
 
 /// What a segment of a column, or two over the same rows, could tell.
 #[derive(Clone, Copy)]
-struct Part {
+struct SegmentCost {
     files: usize,
     /// The share of its rows from which on it does.
     least_share: f64,
@@ -39,18 +39,23 @@ struct Part {
 impl Snapshot {
     /// What telling the values of one column, or the pairs of two, by [`Self::tally`] takes; none if it would be declined for more than half of
     /// the files, whichever rows are wanted.
-    pub async fn telling(&self, columns: &[String], summed: Option<&str>, predicate: &Predicate) -> Option<Telling> {
+    pub async fn index_only_cost(
+        &self,
+        columns: &[String],
+        summed: Option<&str>,
+        predicate: &Predicate,
+    ) -> Option<IndexOnlyCost> {
         let counter = Arc::new(ReadCounter::default());
         let all = vec![true; self.files().len()];
         let predicate = predicate.clone().simplify();
         let mut sides = Vec::with_capacity(columns.len());
         for column in columns {
-            let sources = Sources::find(self, column, &all, &counter).await?;
-            let allowed = Allowed::by(&predicate, column);
-            let limits = |cover: &Cover| Limits::of(cover, &allowed, summed == Some(column.as_str()));
+            let sources = ValueSources::find(self, column, &all, &counter).await?;
+            let allowed = AllowedValues::by(&predicate, column);
+            let limits = |cover: &CoveringSegment| Limits::of(cover, &allowed, summed == Some(column.as_str()));
             sides.push(sources.covers.iter().map(|cover| (cover.clone(), limits(cover))).collect::<Vec<_>>());
         }
-        let parts: Vec<Part> = match sides.as_slice() {
+        let parts: Vec<SegmentCost> = match sides.as_slice() {
             [one] => one.iter().filter_map(|(cover, limits)| limits.alone(cover.files.len())).collect(),
             [first, second] => first
                 .iter()
@@ -67,7 +72,7 @@ impl Snapshot {
         }
         let cores = parts.iter().map(|part| part.cores).sum::<f64>().min(*CORES as f64);
         let (index_reads, index_bytes) = counter.totals();
-        Some(Telling {
+        Some(IndexOnlyCost {
             nanoseconds: parts.iter().map(|part| part.work).sum::<f64>() / cores.max(1.0),
             least_share: parts.iter().map(|part| part.least_share).fold(0.0, f64::max),
             index_reads,
@@ -90,12 +95,12 @@ struct Limits {
 }
 
 impl Limits {
-    fn of(cover: &Cover, allowed: &Allowed, is_summed: bool) -> Self {
+    fn of(cover: &CoveringSegment, allowed: &AllowedValues, is_summed: bool) -> Self {
         let directory = &cover.segment.directory;
-        let slices = Dense::of(directory).filter(|_| is_summed);
+        let slices = DenseSlices::of(directory).filter(|_| is_summed);
         // Leaves of a packed tree tell no postings by value, so that nothing else may choose among their rows.
-        let tells = allowed.alone || directory.encoding != Encoding::Packed;
-        let values = if tells { Groups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
+        let tells = allowed.sole_condition || directory.encoding != Encoding::Packed;
+        let values = if tells { ValueGroups::new(directory, allowed.ranges.clone()).value_limit() } else { u64::MAX };
         Self {
             rows: directory.rows() as f64,
             values: values as f64,
@@ -107,24 +112,24 @@ impl Limits {
     }
 
     /// Telling the values of so many files.
-    fn alone(self, files: usize) -> Option<Part> {
+    fn alone(self, files: usize) -> Option<SegmentCost> {
         if let Some((_, bytes)) = self.slices {
-            return Some(Part { files, least_share: 0.0, work: bytes as f64 * TELL_BYTE, cores: 1.0 });
+            return Some(SegmentCost { files, least_share: 0.0, work: bytes as f64 * TELL_BYTE, cores: 1.0 });
         }
         let is_cheap = self.values <= CHEAP_VALUES as f64;
         let least_share = if is_cheap { 0.0 } else { self.values * self.rows_per_value / self.rows.max(1.0) };
         let batches = if self.has_postings { self.posting_bytes.div_ceil(POSTING_BYTES) as f64 } else { 1.0 };
         let cores = batches.clamp(1.0, CONCURRENT_BATCHES as f64);
-        (least_share <= 1.0).then_some(Part { files, least_share, work: self.work(), cores })
+        (least_share <= 1.0).then_some(SegmentCost { files, least_share, work: self.work(), cores })
     }
 
     /// Telling pairs of these values and others.
-    fn beside(self, other: Self, files: usize) -> Option<Part> {
+    fn beside(self, other: Self, files: usize) -> Option<SegmentCost> {
         let by_slices = |slices: Option<(usize, u64)>, groups: Self| {
             let (count, bytes) = slices.filter(|_| groups.has_postings)?;
             let few = (groups.values + 1.0) * count as f64 <= SLICES_OF_ALL_GROUPS as f64;
             let work = groups.work() + (groups.values + 1.0) * bytes as f64 * TELL_BYTE;
-            few.then_some(Part { files, least_share: 0.0, work, cores: 1.0 })
+            few.then_some(SegmentCost { files, least_share: 0.0, work, cores: 1.0 })
         };
         if let Some(part) = by_slices(self.slices, other).or_else(|| by_slices(other.slices, self)) {
             return Some(part);
@@ -134,11 +139,11 @@ impl Limits {
         let least_share = if is_cheap { 0.0 } else { pairs * ROWS_PER_PAIR as f64 / self.rows.max(1.0) };
         let are_told = self.has_postings && other.has_postings && self.values < MAX_CODES as f64;
         let work = self.work() + other.work();
-        (are_told && least_share <= 1.0).then_some(Part { files, least_share, work, cores: 1.0 })
+        (are_told && least_share <= 1.0).then_some(SegmentCost { files, least_share, work, cores: 1.0 })
     }
 
     fn work(self) -> f64 {
-        let by_rows = self.rows * TELL_ROW;
+        let by_rows = self.rows * COUNT_ROW;
         let rows = if self.has_postings { by_rows.min(self.posting_bytes as f64 * TELL_POSTING_BYTE) } else { by_rows };
         rows + self.values * TELL_VALUE
     }

@@ -18,7 +18,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::Result;
 use crate::files::object::DataObject;
-use crate::rewrite::Target;
+use crate::rewrite::FileTarget;
 use crate::rewrite::file::{OldFile, unreadable};
 use crate::storage::local::of_listed;
 
@@ -35,7 +35,7 @@ pub(super) struct CopiedColumn {
 
 impl Copying {
     /// None if the file's columns are not exactly those that new files have.
-    pub(super) async fn of(old: &OldFile, target: &Target<'_>) -> Result<Option<Self>> {
+    pub(super) async fn of(old: &OldFile, target: &FileTarget<'_>) -> Result<Option<Self>> {
         let have = old.footer.metadata.file_metadata().schema_descr();
         let Ok(wanted) = ArrowSchemaConverter::new().convert(&target.schema) else { return Ok(None) };
         // What a log says of floats depends on whether there is a NaN, which bytes do not tell.
@@ -109,7 +109,7 @@ impl Copying {
 }
 
 fn object(old: &OldFile) -> DataObject {
-    let (meta, caught) = (old.file.meta.clone(), Arc::clone(&old.file.caught));
+    let (meta, caught) = (old.file.meta.clone(), Arc::clone(&old.file.false_statistics));
     DataObject { store: Arc::clone(&old.store), meta, names: None, caught }
 }
 

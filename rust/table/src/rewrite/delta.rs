@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::files::column_mapping::physical_fields;
 use crate::files::delta::{DeltaState, partition_text};
-use crate::files::names::stored_fields;
 use crate::rewrite::folder::hive_folders;
 use crate::rewrite::log::{Admission, Log, Outcome};
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FILE_BYTES, NewFile, Target};
-use crate::rewrite::{Fold, Folded, fold_rows};
+use crate::rewrite::writer::{FILE_BYTES, FileTarget, WrittenFile};
+use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::disk;
 use crate::storage::failpoint::reach;
@@ -45,9 +45,9 @@ pub(crate) struct ApplicationTransaction {
 
 /// What became of a migration.
 #[derive(Debug)]
-pub(crate) enum Migrated {
+pub(crate) enum MigrationOutcome {
     /// It was committed as this version of the table.
-    Committed { version: u64, folded: Folded },
+    Committed { version: u64, folded: RewriteOutput },
     /// The log had it, or a later one, already: nothing was done.
     Already,
 }
@@ -57,9 +57,9 @@ pub(crate) enum Migrated {
 pub(crate) async fn migrate(
     location: &Location,
     snapshot: &Snapshot,
-    fold: &Fold<'_>,
+    fold: &RewriteInput<'_>,
     transaction: &ApplicationTransaction,
-) -> Result<Migrated> {
+) -> Result<MigrationOutcome> {
     migrate_then(location, snapshot, fold, transaction, || {}).await
 }
 
@@ -67,13 +67,13 @@ pub(crate) async fn migrate(
 pub(super) async fn migrate_then(
     location: &Location,
     snapshot: &Snapshot,
-    fold: &Fold<'_>,
+    fold: &RewriteInput<'_>,
     transaction: &ApplicationTransaction,
     before_commit: impl FnOnce() + Send,
-) -> Result<Migrated> {
+) -> Result<MigrationOutcome> {
     let state = DeltaState::read(location).await?;
     if state.application_version(&transaction.id).await?.is_some_and(|have| have >= transaction.version) {
-        return Ok(Migrated::Already);
+        return Ok(MigrationOutcome::Already);
     }
     let log = Log { location, transaction, lock: fold.lock.clone() };
     log.check_since(snapshot, &state).await?;
@@ -85,7 +85,7 @@ pub(super) async fn migrate_then(
         let folder = beside.map_or_else(|| hive_folders(&partition_columns, partition), Ok)?;
         Ok(format!("{folder}part-{number:05}-{}.parquet", Uuid::new_v4()))
     };
-    let target = Target {
+    let target = FileTarget {
         object_store: Arc::clone(&location.object_store),
         prefix: location.prefix.clone(),
         local: location.local.clone(),
@@ -96,7 +96,7 @@ pub(super) async fn migrate_then(
         spark_schema: None,
         path: &path,
     };
-    let folded = fold_rows(snapshot, fold, &target).await?;
+    let folded = rewrite_files(snapshot, fold, &target).await?;
     reach("migration-written");
     before_commit();
     let actions = actions(&state, snapshot, &folded, &target.schema, &partition_columns, transaction).await;
@@ -109,11 +109,11 @@ pub(super) async fn migrate_then(
     match committed {
         Outcome::Committed(version) => {
             reach("migration-committed");
-            Ok(Migrated::Committed { version, folded })
+            Ok(MigrationOutcome::Committed { version, folded })
         }
         Outcome::Already => {
             target.discard(&folded.files).await;
-            Ok(Migrated::Already)
+            Ok(MigrationOutcome::Already)
         }
         Outcome::Refused(error) => {
             target.discard(&folded.files).await;
@@ -132,7 +132,7 @@ pub(super) async fn migrate_then(
 pub(crate) async fn keep_out(location: &Location, version: u64, transaction: &ApplicationTransaction) -> Result<bool> {
     check_writable(&DeltaState::read(location).await?)?;
     let info = commit_info("ABANDON MIGRATION", Some(version), disk::utc().timestamp_millis(), &json!({}));
-    Log { location, transaction, lock: None }.keep_out(version, &[info]).await
+    Log { location, transaction, lock: None }.block_version(version, &[info]).await
 }
 
 fn commit_info(operation: &str, read_version: Option<u64>, now: i64, metrics: &Value) -> Value {
@@ -150,7 +150,7 @@ fn commit_info(operation: &str, read_version: Option<u64>, now: i64, metrics: &V
 
 /// The columns of the files and those of partitions, as they are stored.
 fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
-    let stored = stored_fields(state.logged_schema.fields());
+    let stored = physical_fields(state.logged_schema.fields());
     let shown = || state.schema.fields().iter().zip(&stored);
     let is_partition = |name: &str| state.partition_columns.iter().any(|column| column.name() == name);
     let in_files: Vec<_> =
@@ -166,7 +166,7 @@ fn stored_columns(state: &DeltaState) -> (SchemaRef, Vec<Field>) {
 async fn actions(
     state: &DeltaState,
     snapshot: &Snapshot,
-    folded: &Folded,
+    folded: &RewriteOutput,
     schema: &SchemaRef,
     partition_columns: &[Field],
     transaction: &ApplicationTransaction,
@@ -222,7 +222,7 @@ fn to_json(action: &Action) -> Result<Value> {
 }
 
 /// The values of partition columns as the protocol writes them.
-fn partition_texts(columns: &[Field], file: &NewFile) -> Result<HashMap<String, Option<String>>> {
+fn partition_texts(columns: &[Field], file: &WrittenFile) -> Result<HashMap<String, Option<String>>> {
     let values = columns.iter().zip(&file.partition_values);
     values.map(|(column, value)| Ok((column.name().clone(), partition_text(value)?))).collect()
 }
@@ -233,7 +233,7 @@ fn wanted_stats(state: &DeltaState) -> impl Fn(usize, &Field) -> bool + use<> {
     let named: Option<Vec<String>> = properties.get("delta.dataSkippingStatsColumns").map(|names| {
         let names = names.split(',').map(|name| name.trim().trim_matches('`'));
         names
-            .map(|name| state.names.as_ref().and_then(|names| names.stored(name)).unwrap_or_else(|| name.to_owned()))
+            .map(|name| state.names.as_ref().and_then(|names| names.physical(name)).unwrap_or_else(|| name.to_owned()))
             .collect()
     });
     let first = match properties.get("delta.dataSkippingNumIndexedCols").and_then(|count| count.parse::<i64>().ok()) {

@@ -13,21 +13,21 @@ use parquet::errors::ParquetError;
 
 use crate::error::{Error, Result};
 use crate::rewrite::copy::CopiedColumn;
-use crate::rewrite::file::{OldFile, Piece, unreadable};
-use crate::rewrite::part::Source;
+use crate::rewrite::file::{OldFile, RowGroupSpan, unreadable};
 use crate::rewrite::reader::{self, BATCH_ROWS};
+use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::unfit;
 use crate::rewrite::writer::unwritten;
 use crate::values::conform::{Match, conform_batch};
 
 /// A row group without a file.
 pub(super) struct RowGroup {
-    pub columns: Columns,
+    pub columns: RowGroupColumns,
     /// The columns of floats that have NaN, by place.
     pub with_nan: BTreeSet<usize>,
 }
 
-pub(super) enum Columns {
+pub(super) enum RowGroupColumns {
     Encoded(Vec<ArrowColumnChunk>),
     Copied(Vec<CopiedColumn>),
 }
@@ -35,17 +35,17 @@ pub(super) enum Columns {
 /// Makes a row group of a piece of an old file.
 pub(super) async fn rewrite(
     old: &OldFile,
-    piece: &Piece,
-    source: &Source,
+    piece: &RowGroupSpan,
+    source: &NumberedRows,
     factory: &ArrowRowGroupWriterFactory,
 ) -> Result<RowGroup> {
     if let Some(copying) = old.copying.as_ref().filter(|_| piece.is_whole)
         && let Some(columns) = copying.read(old, piece.row_groups.start).await?
     {
-        return Ok(RowGroup { columns: Columns::Copied(columns), with_nan: BTreeSet::new() });
+        return Ok(RowGroup { columns: RowGroupColumns::Copied(columns), with_nan: BTreeSet::new() });
     }
     let schema = &source.stored;
-    let mut places = old.places_in(&piece.rows);
+    let mut places = old.positions_in(&piece.rows);
     let numbers: Vec<u32> = places.iter().map(|(_, new)| *new).collect();
     let new = source.gather(&numbers).await?;
     let mut taken = 0;
@@ -80,10 +80,10 @@ fn replaced(
     places: &[(u32, u32)],
     (new, mut next): (&RecordBatch, usize),
 ) -> Result<RecordBatch> {
-    if old.hidden.count_in(rows.start, rows.end) == 0 {
+    if old.deleted.count_in(rows.start, rows.end) == 0 {
         return Ok(batch.clone());
     }
-    let hidden = old.hidden.slice(rows.start, rows.end);
+    let hidden = old.deleted.slice(rows.start, rows.end);
     let failed = |error| Error::internal("rows cannot be replaced").with_source(error);
     if places.is_empty() {
         let kept: BooleanArray = (0..batch.num_rows() as u32).map(|row| Some(!hidden.contains(row))).collect();
@@ -107,7 +107,7 @@ fn replaced(
 /// Makes a row group of new rows that take nobody's place.
 pub(super) async fn encode_new(
     rows: &[u32],
-    source: &Source,
+    source: &NumberedRows,
     factory: &ArrowRowGroupWriterFactory,
 ) -> Result<RowGroup> {
     let mut encoder = Encoder::new(factory, &source.stored)?;
@@ -154,7 +154,7 @@ impl Encoder {
 
     fn finish(self) -> Result<RowGroup> {
         let chunks = self.columns.into_iter().map(ArrowColumnWriter::close).collect::<Result<Vec<_>, _>>();
-        let columns = Columns::Encoded(chunks.map_err(unwritten)?);
+        let columns = RowGroupColumns::Encoded(chunks.map_err(unwritten)?);
         Ok(RowGroup { columns, with_nan: self.with_nan })
     }
 }

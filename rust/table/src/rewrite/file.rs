@@ -15,11 +15,11 @@ use crate::files::columns::selection;
 use crate::files::footer::Footer;
 use crate::rewrite::copy::Copying;
 use crate::rewrite::rows::NewRows;
-use crate::rewrite::{Target, reader, unfit};
+use crate::rewrite::{FileTarget, reader, unfit};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::damage::damaged;
 use crate::values::conform::{Match, conform_batch};
-use crate::values::moments::is_rebased;
+use crate::values::int96::is_rebased;
 
 /// A data file with rows that newer ones replace.
 pub(super) struct OldFile {
@@ -27,7 +27,7 @@ pub(super) struct OldFile {
     pub file: DataFile,
     pub footer: Footer,
     /// Rows that are not in the new file: replaced, deleted, or hidden by a deletion vector.
-    pub hidden: RowSet,
+    pub deleted: RowSet,
     /// Positions of hidden rows with the numbers of the new rows that take their places, in order.
     pub places: Vec<(u32, u32)>,
     /// How row groups get into the new file as they are; none if they cannot.
@@ -36,12 +36,12 @@ pub(super) struct OldFile {
 
 /// Row groups of a file that become one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RowGroupSpan {
     pub row_groups: Range<usize>,
     /// Their rows.
     pub rows: Range<u32>,
     /// How many rows are left.
-    pub kept: u32,
+    pub rows_left: u32,
     /// Whether every row stays.
     pub is_whole: bool,
 }
@@ -53,17 +53,17 @@ impl OldFile {
         file: &DataFile,
         shadow: &RowSet,
         new: &mut NewRows,
-        target: &Target<'_>,
+        target: &FileTarget<'_>,
     ) -> Result<Self> {
         let store = snapshot.object_store();
         let footer = Footer::read(store.as_ref(), &file.meta, &file.path).await?;
         check_rewritable(file, &footer, shadow)?;
         let hidden = file.deleted.as_ref().map_or_else(|| shadow.clone(), |deleted| shadow.or(deleted));
-        let mut old = Self { store, file: file.clone(), footer, hidden, places: Vec::new(), copying: None };
+        let mut old = Self { store, file: file.clone(), footer, deleted: hidden, places: Vec::new(), copying: None };
         if let Some(partition) = new.partition_of(&file.partition_values)? {
             let keys = old.keys(shadow, new).await?;
             let shadowed: Vec<u32> = shadow.iter().collect();
-            old.places = new.take_places(&keys, &shadowed, &file.partition_values, partition)?;
+            old.places = new.assign_positions(&keys, &shadowed, &file.partition_values, partition)?;
         }
         if old.pieces().iter().any(|piece| piece.is_whole) {
             old.copying = Copying::of(&old, target).await?;
@@ -102,32 +102,32 @@ impl OldFile {
 
     /// The pieces in which the file is written anew, without those of which nothing is left. A row group becomes one of the new
     /// file; neighbours that shrank so much that they fit into one become one.
-    pub(super) fn pieces(&self) -> Vec<Piece> {
+    pub(super) fn pieces(&self) -> Vec<RowGroupSpan> {
         let most = self.footer.row_groups.iter().copied().max().unwrap_or_default();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<RowGroupSpan> = Vec::new();
         let mut start = 0u32;
         for (group, length) in self.footer.row_groups.iter().enumerate() {
             let rows = start..start + length;
             start = rows.end;
-            let hidden = self.hidden.count_in(rows.start, rows.end);
-            let kept = length - hidden + self.places_in(&rows).len() as u32;
+            let hidden = self.deleted.count_in(rows.start, rows.end);
+            let kept = length - hidden + self.positions_in(&rows).len() as u32;
             let is_whole = hidden == 0;
-            match pieces.last_mut().filter(|last| !(last.is_whole && is_whole) && last.kept + kept <= most) {
+            match pieces.last_mut().filter(|last| !(last.is_whole && is_whole) && last.rows_left + kept <= most) {
                 Some(last) => {
                     last.row_groups.end = group + 1;
                     last.rows.end = rows.end;
-                    last.kept += kept;
+                    last.rows_left += kept;
                     last.is_whole = false;
                 }
-                None => pieces.push(Piece { row_groups: group..group + 1, rows, kept, is_whole }),
+                None => pieces.push(RowGroupSpan { row_groups: group..group + 1, rows, rows_left: kept, is_whole }),
             }
         }
-        pieces.retain(|piece| piece.kept > 0);
+        pieces.retain(|piece| piece.rows_left > 0);
         pieces
     }
 
     /// The new rows that take places among these rows.
-    pub(super) fn places_in(&self, rows: &Range<u32>) -> &[(u32, u32)] {
+    pub(super) fn positions_in(&self, rows: &Range<u32>) -> &[(u32, u32)] {
         let at = |row: u32| self.places.partition_point(|(place, _)| *place < row);
         self.places.get(at(rows.start)..at(rows.end)).unwrap_or_default()
     }

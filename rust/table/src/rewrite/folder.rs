@@ -8,8 +8,8 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::files::delta::partition_text;
 use crate::files::listing::hive_folder_name;
-use crate::rewrite::writer::{FILE_BYTES, Target};
-use crate::rewrite::{Fold, Folded, fold_rows};
+use crate::rewrite::writer::{FILE_BYTES, FileTarget};
+use crate::rewrite::{RewriteInput, RewriteOutput, rewrite_files};
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::failpoint::reach;
 use crate::store::Store;
@@ -19,7 +19,12 @@ const DATA: &str = "data";
 
 /// Writes what a migration makes of the files of a snapshot into the store, below a folder of the migration's own.
 /// Paths of the result are paths in the store.
-pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, migration: Uuid) -> Result<Folded> {
+pub(crate) async fn write(
+    store: &Store,
+    snapshot: &Snapshot,
+    fold: &RewriteInput<'_>,
+    migration: Uuid,
+) -> Result<RewriteOutput> {
     let place = store.place();
     if place.local.is_none() || snapshot.root_url().scheme() != "file" {
         return Err(Error::unsupported(
@@ -31,7 +36,7 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         let folders = hive_folders(snapshot.partition_columns(), partition)?;
         Ok(format!("{DATA}/{migration}/{folders}part-{number:05}-{}.parquet", Uuid::new_v4()))
     };
-    let target = Target {
+    let target = FileTarget {
         object_store: place.object_store.clone(),
         prefix: place.prefix.clone(),
         local: place.local.clone(),
@@ -42,7 +47,7 @@ pub(crate) async fn write(store: &Store, snapshot: &Snapshot, fold: &Fold<'_>, m
         spark_schema: snapshot.spark_schema_of_files().await?,
         path: &path,
     };
-    let folded = fold_rows(snapshot, fold, &target).await?;
+    let folded = rewrite_files(snapshot, fold, &target).await?;
     reach("migration-written");
     Ok(folded)
 }

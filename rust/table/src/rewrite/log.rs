@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::{DeltaState, LOG_FOLDER};
-use crate::rewrite::FoldedKeys;
+use crate::rewrite::RewrittenKeys;
 use crate::rewrite::delta::ApplicationTransaction;
 use crate::snapshot::Snapshot;
 use crate::storage::location::{Location, place_of};
-use crate::storage::put::{NewFile, Put};
+use crate::storage::put_if_absent::{PutOutcome, PutTarget};
 use crate::store::locks::{FileLock, holding};
 
 /// What became of an attempt to commit.
@@ -60,7 +60,7 @@ pub(super) struct Admission<'a> {
     /// The files that are replaced.
     pub replaced: HashSet<&'a str>,
     /// What is folded into the table; nothing of others is let pass without.
-    pub keys: Option<&'a dyn FoldedKeys>,
+    pub keys: Option<&'a dyn RewrittenKeys>,
 }
 
 impl Admission<'_> {
@@ -97,10 +97,12 @@ impl Log<'_> {
                 Err(error) => return Outcome::Refused(error),
             };
             match put {
-                Put::Made => return Outcome::Committed(version),
-                Put::Refused(cause) => return Outcome::Refused(self.unwritable(cause)),
-                Put::Missing(cause) | Put::Unknown(cause) => return Outcome::Unknown(self.unwritable(cause)),
-                Put::Taken(found) => match judge(Some(&found), self.transaction) {
+                PutOutcome::Made => return Outcome::Committed(version),
+                PutOutcome::Refused(cause) => return Outcome::Refused(self.unwritable(cause)),
+                PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
+                    return Outcome::Unknown(self.unwritable(cause));
+                }
+                PutOutcome::Taken(found) => match judge(Some(&found), self.transaction) {
                     Theirs::Harmless => {}
                     Theirs::Files(files) => match admission.lets_pass(&files).await {
                         Ok(true) => {}
@@ -116,21 +118,23 @@ impl Log<'_> {
 
     /// Takes the version after `version`, so that a commit of the transaction which was sent to be that one comes no more; says whether
     /// it has not come.
-    pub(super) async fn keep_out(&self, version: u64, actions: &[Value]) -> Result<bool> {
+    pub(super) async fn block_version(&self, version: u64, actions: &[Value]) -> Result<bool> {
         match self.put(version + 1, lines_of(actions)).await? {
-            Put::Made => Ok(true),
-            Put::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
-            Put::Refused(cause) | Put::Missing(cause) | Put::Unknown(cause) => Err(self.unwritable(cause)),
+            PutOutcome::Made => Ok(true),
+            PutOutcome::Taken(found) => Ok(judge(Some(&found), self.transaction) != Theirs::Already),
+            PutOutcome::Refused(cause) | PutOutcome::Missing(cause) | PutOutcome::Unknown(cause) => {
+                Err(self.unwritable(cause))
+            }
         }
     }
 
     /// Puts a version if there is none of that number.
-    async fn put(&self, version: u64, bytes: Vec<u8>) -> Result<Put> {
+    async fn put(&self, version: u64, bytes: Vec<u8>) -> Result<PutOutcome> {
         let name = commit_name(version);
         let path = place_of(&self.location.prefix, &format!("{LOG_FOLDER}/{name}"))?;
         let local = self.location.local.as_ref().map(|root| root.join(LOG_FOLDER).join(&name));
         let (object_store, lock) = (Arc::clone(&self.location.object_store), self.lock.clone());
-        let put = async move { NewFile { object_store: &object_store, path, local }.put(bytes).await };
+        let put = async move { PutTarget { object_store: &object_store, path, local }.put(bytes).await };
         holding(lock, put).await
     }
 

@@ -9,7 +9,7 @@ use object_store::buffered::BufWriter;
 use tokio::io::AsyncWriteExt;
 
 use crate::error::{Error, Result};
-use crate::rewrite::writer::{Target, unwritable};
+use crate::rewrite::writer::{FileTarget, unwritable};
 use crate::storage::disk::on_a_thread;
 use crate::storage::location::place_of;
 
@@ -20,7 +20,7 @@ pub(super) enum Output {
 
 impl Output {
     /// The file of this path below the target's root. It is there with its first bytes.
-    pub(super) fn new(target: &Target<'_>, path: &str) -> Result<Self> {
+    pub(super) fn new(target: &FileTarget<'_>, path: &str) -> Result<Self> {
         let place = place_of(&target.prefix, path)?;
         Ok(match &target.local {
             Some(root) => Self::Local(LocalFile { path: root.join(path), file: None, is_begun: false }),

@@ -10,7 +10,7 @@ use parquet::errors::Result as ParquetResult;
 
 use crate::files::footer::Footer;
 use crate::files::object::DataObject;
-use crate::files::trust::Caught;
+use crate::files::trust::FalseStatistics;
 use crate::storage::damage::Guarded;
 
 /// Rows that are read and written at a time.
@@ -24,7 +24,7 @@ pub(super) fn open(
     (row_groups, selection): (Vec<usize>, Option<RowSelection>),
     wanted: impl Fn(&str) -> bool,
 ) -> ParquetResult<Guarded<ParquetRecordBatchStream<DataObject>>> {
-    let object = DataObject { store, meta: meta.clone(), names: None, caught: Caught::default() };
+    let object = DataObject { store, meta: meta.clone(), names: None, caught: FalseStatistics::default() };
     let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), ArrowReaderOptions::new())?;
     let columns = footer.metadata.file_metadata().schema_descr();
     let roots = columns.root_schema().get_fields().iter().enumerate();

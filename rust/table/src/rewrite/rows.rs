@@ -10,14 +10,14 @@ use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 
 use crate::error::{Error, Result};
-use crate::rewrite::Fold;
-use crate::rewrite::part::{Source, conformed};
+use crate::rewrite::RewriteInput;
+use crate::rewrite::row_block::{NumberedRows, conformed};
 use crate::snapshot::Snapshot;
 
 /// The new rows by key and partition. Of each it has the key alone; the rest is where it was until it is written.
 pub(super) struct NewRows {
-    source: Arc<Source>,
-    key: Key,
+    source: Arc<NumberedRows>,
+    key: ComparableKey,
     keys: Rows,
     /// Row numbers by key.
     order: Vec<u32>,
@@ -28,7 +28,7 @@ pub(super) struct NewRows {
 }
 
 /// The columns of the key, and what makes them comparable.
-struct Key {
+struct ComparableKey {
     columns: Vec<KeyColumn>,
     /// Those of them that files have, as they are shown and as they are stored.
     shown: Fields,
@@ -55,9 +55,9 @@ struct Partitions {
 
 impl NewRows {
     /// Reads the keys and partitions of the rows; files will have the columns of `schema`, in its order, under stored names.
-    pub(super) async fn new(snapshot: &Snapshot, fold: &Fold<'_>, schema: &SchemaRef) -> Result<Self> {
-        let source = Source::new(fold.rows, snapshot.file_schema().fields(), schema)?;
-        let key = Key::new(snapshot, fold.key, schema)?;
+    pub(super) async fn new(snapshot: &Snapshot, fold: &RewriteInput<'_>, schema: &SchemaRef) -> Result<Self> {
+        let source = NumberedRows::new(fold.rows, snapshot.file_schema().fields(), schema)?;
+        let key = ComparableKey::new(snapshot, fold.key, schema)?;
         let mut keys = key.converter.empty_rows(0, 0);
         let mut partitions = Partitions::new(snapshot.partition_columns())?;
         let mut partition_of = Vec::new();
@@ -86,7 +86,7 @@ impl NewRows {
     }
 
     /// Where the rows are.
-    pub(super) fn source(&self) -> &Arc<Source> {
+    pub(super) fn source(&self) -> &Arc<NumberedRows> {
         &self.source
     }
 
@@ -108,7 +108,7 @@ impl NewRows {
     /// Gives shadowed rows of a file to the new rows of the same keys, if those are of the file's partition and have no place
     /// yet. `keys` has the columns of [`key_schema`](Self::key_schema) of the rows at the positions `shadowed`. Tells
     /// positions with the numbers of new rows, in order.
-    pub(super) fn take_places(
+    pub(super) fn assign_positions(
         &mut self,
         keys: &RecordBatch,
         shadowed: &[u32],
@@ -146,7 +146,7 @@ impl NewRows {
     }
 }
 
-impl Key {
+impl ComparableKey {
     fn new(snapshot: &Snapshot, names: &[String], schema: &SchemaRef) -> Result<Self> {
         let (mut columns, mut fields) = (Vec::new(), Vec::new());
         let (mut shown, mut in_files): (Vec<FieldRef>, Vec<FieldRef>) = (Vec::new(), Vec::new());

@@ -10,14 +10,14 @@ use chrono::DateTime;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use serde_json::{Map, Number, Value, json};
 
-use crate::rewrite::writer::NewFile;
+use crate::rewrite::writer::WrittenFile;
 
 /// Decimals below this are the same after a reader has taken them for 64-bit floats.
 const EXACT_DECIMAL: u128 = 1_000_000_000_000_000;
 
 /// The statistics of a file as JSON text: of flat columns only, since nobody needs more to skip files, and of those
 /// that `wanted` names.
-pub(super) fn stats_of(file: &NewFile, schema: &SchemaRef, wanted: impl Fn(usize, &Field) -> bool) -> String {
+pub(super) fn stats_of(file: &WrittenFile, schema: &SchemaRef, wanted: impl Fn(usize, &Field) -> bool) -> String {
     let (mut lowest, mut highest, mut nulls) = (Map::new(), Map::new(), Map::new());
     for (place, field) in schema.fields().iter().enumerate() {
         if field.data_type().is_nested() || !wanted(place, field) {
@@ -47,7 +47,7 @@ struct ColumnStats {
 }
 
 impl ColumnStats {
-    fn read(file: &NewFile, schema: &SchemaRef, field: &Field) -> Option<Self> {
+    fn read(file: &WrittenFile, schema: &SchemaRef, field: &Field) -> Option<Self> {
         let columns = file.metadata.file_metadata().schema_descr();
         let converter = StatisticsConverter::try_new(field.name(), schema, columns).ok()?;
         // Row groups that were copied may not say how many they have.

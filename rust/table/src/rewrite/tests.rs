@@ -18,7 +18,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::file::properties::WriterProperties;
 
-use crate::rewrite::{Fold, Part};
+use crate::rewrite::{RewriteInput, RowBlock};
 use crate::{Table, TableOptions};
 
 /// Rows of `k` and `s`.
@@ -86,19 +86,19 @@ async fn open(path: &Path) -> Arc<Table> {
 }
 
 /// What is folded, with `k` as the key.
-struct Pending {
+struct RewriteFixture {
     shadow: Vec<Option<Arc<RowSet>>>,
-    rows: Vec<Arc<dyn Part>>,
+    rows: Vec<Arc<dyn RowBlock>>,
     key: Vec<String>,
 }
 
-impl Pending {
+impl RewriteFixture {
     fn new(shadow: Vec<Option<Arc<RowSet>>>, rows: Vec<RecordBatch>) -> Self {
-        let rows = rows.into_iter().map(|batch| -> Arc<dyn Part> { Arc::new(batch) }).collect();
+        let rows = rows.into_iter().map(|batch| -> Arc<dyn RowBlock> { Arc::new(batch) }).collect();
         Self { shadow, rows, key: vec!["k".to_owned()] }
     }
 
-    fn fold(&self) -> Fold<'_> {
-        Fold { shadow: &self.shadow, rows: &self.rows, key: &self.key, keys: None, progress: None, lock: None }
+    fn fold(&self) -> RewriteInput<'_> {
+        RewriteInput { shadow: &self.shadow, rows: &self.rows, key: &self.key, keys: None, progress: None, lock: None }
     }
 }

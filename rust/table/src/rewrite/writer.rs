@@ -21,11 +21,11 @@ use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::footer::Footer;
-use crate::rewrite::encode::{Columns, RowGroup};
+use crate::rewrite::encode::{RowGroup, RowGroupColumns};
 use crate::rewrite::output::Output;
 use crate::snapshot::DataFile;
 use crate::snapshot::spark::SPARK_SCHEMA;
-use crate::storage::disk::{self, Step, on_a_thread, sync_folder};
+use crate::storage::disk::{self, DiskStep, on_a_thread, sync_folder};
 use crate::storage::location::place_of;
 
 /// Bytes of a file of new rows.
@@ -39,7 +39,7 @@ pub(super) const ROW_GROUP_BYTES: u64 = 128 * 1024 * 1024;
 const PAGE_ROWS: usize = 20_000;
 
 /// Where new files go, and what they look like.
-pub(super) struct Target<'a> {
+pub(super) struct FileTarget<'a> {
     pub object_store: Arc<dyn ObjectStore>,
     /// The root that paths of new files are below.
     pub prefix: Path,
@@ -64,7 +64,7 @@ pub(super) type NewPath<'a> = dyn Fn(usize, Option<&DataFile>, &[ArrayRef]) -> R
 
 /// A file that was written.
 #[derive(Debug)]
-pub(crate) struct NewFile {
+pub(crate) struct WrittenFile {
     /// Path below the root. What stands in it is the name of the file as it is; [`place_of`] tells its place in the
     /// object store.
     pub path: String,
@@ -82,16 +82,16 @@ pub(crate) struct NewFile {
     pub with_nan: BTreeSet<usize>,
 }
 
-impl NewFile {
+impl WrittenFile {
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.row_groups.iter().map(|rows| u64::from(*rows)).sum()
     }
 }
 
-impl Target<'_> {
+impl FileTarget<'_> {
     /// Removes files that nobody will see. Failing is harmless: they are only waste.
-    pub(super) async fn discard(&self, files: &[NewFile]) {
+    pub(super) async fn discard(&self, files: &[WrittenFile]) {
         for file in files {
             let Ok(place) = place_of(&self.prefix, &file.path) else { continue };
             if let Err(error) = self.object_store.delete(&place).await {
@@ -101,7 +101,7 @@ impl Target<'_> {
     }
 
     /// Whether files that no log names yet are still there: a vacuum of others takes them away from whoever was stopped for long.
-    pub(super) async fn check_there(&self, files: &[NewFile]) -> Result<()> {
+    pub(super) async fn check_there(&self, files: &[WrittenFile]) -> Result<()> {
         for file in files {
             let place = place_of(&self.prefix, &file.path)?;
             if !self.object_store.head(&place).await.is_ok_and(|meta| meta.size == file.size) {
@@ -116,16 +116,20 @@ impl Target<'_> {
 
     /// Begins to see to it that the bytes of a file survive a crash, while others are still made: a disk that has to take all of them
     /// at the end takes as long as all the rest.
-    pub(super) fn begin_sync(&self, file: &NewFile) -> Option<JoinHandle<std::io::Result<()>>> {
+    pub(super) fn begin_sync(&self, file: &WrittenFile) -> Option<JoinHandle<std::io::Result<()>>> {
         let path = self.local.as_ref()?.join(&file.path);
         Some(on_a_thread(move || {
-            disk::attempt(Step::Stored(&path))?;
+            disk::attempt(DiskStep::Stored(&path))?;
             disk::sync(&File::open(&path)?, &path)
         }))
     }
 
     /// Sees to it that files survive a crash: first their bytes, which was begun, then their names, up to the root's own.
-    pub(super) async fn sync(&self, files: &[NewFile], begun: &mut Vec<JoinHandle<std::io::Result<()>>>) -> Result<()> {
+    pub(super) async fn sync(
+        &self,
+        files: &[WrittenFile],
+        begun: &mut Vec<JoinHandle<std::io::Result<()>>>,
+    ) -> Result<()> {
         let mut bytes_synced = Ok(());
         for bytes in begun.drain(..) {
             let synced = bytes.await.map_err(|error| Error::task(&error))?;
@@ -153,9 +157,9 @@ impl Target<'_> {
 pub(super) struct FileWriter {
     path: String,
     partition_values: Vec<ArrayRef>,
-    parquet: SerializedFileWriter<Waiting>,
+    parquet: SerializedFileWriter<EncodedBytes>,
     /// Bytes on their way from `parquet` to `output`.
-    waiting: Waiting,
+    waiting: EncodedBytes,
     output: Output,
     bytes: u64,
     with_nan: BTreeSet<usize>,
@@ -164,7 +168,7 @@ pub(super) struct FileWriter {
 impl FileWriter {
     /// Begins a file; the other one is what encodes its row groups.
     pub(super) fn start(
-        target: &Target<'_>,
+        target: &FileTarget<'_>,
         number: usize,
         replaces: Option<&DataFile>,
         partition_values: &[ArrayRef],
@@ -172,7 +176,7 @@ impl FileWriter {
     ) -> Result<(Self, ArrowRowGroupWriterFactory)> {
         let path = (target.path)(number, replaces, partition_values)?;
         let output = Output::new(target, &path)?;
-        let waiting = Waiting::default();
+        let waiting = EncodedBytes::default();
         let parquet = ArrowWriter::try_new(waiting.clone(), Arc::clone(&target.schema), Some(properties.clone()));
         let (mut parquet, factory) = parquet
             .and_then(ArrowWriter::into_serialized_writer)
@@ -189,13 +193,13 @@ impl FileWriter {
     pub(super) async fn append(&mut self, group: RowGroup) -> Result<()> {
         let mut writer = self.parquet.next_row_group().map_err(unwritten)?;
         match group.columns {
-            Columns::Encoded(columns) => {
+            RowGroupColumns::Encoded(columns) => {
                 for column in columns {
                     column.append_to_row_group(&mut writer).map_err(unwritten)?;
                     self.bytes += self.waiting.put_into(&mut self.output).await?;
                 }
             }
-            Columns::Copied(columns) => {
+            RowGroupColumns::Copied(columns) => {
                 for column in columns {
                     writer.append_column(&column.bytes, column.close).map_err(unwritten)?;
                     self.bytes += self.waiting.put_into(&mut self.output).await?;
@@ -212,7 +216,7 @@ impl FileWriter {
         self.bytes
     }
 
-    pub(super) async fn finish(mut self, replaces: Option<usize>) -> Result<NewFile> {
+    pub(super) async fn finish(mut self, replaces: Option<usize>) -> Result<WrittenFile> {
         let metadata = self.parquet.finish().map_err(unwritten)?;
         self.bytes += self.waiting.put_into(&mut self.output).await?;
         self.output.finish().await?;
@@ -220,7 +224,7 @@ impl FileWriter {
         let row_groups = row_groups
             .collect::<Result<_, _>>()
             .map_err(|_| Error::unsupported("a row group has more than 4,294,967,295 rows"))?;
-        Ok(NewFile {
+        Ok(WrittenFile {
             path: self.path,
             size: self.bytes,
             row_groups,
@@ -234,9 +238,9 @@ impl FileWriter {
 
 /// Bytes that a Parquet writer made and that nobody took yet.
 #[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<Vec<u8>>>);
+struct EncodedBytes(Arc<Mutex<Vec<u8>>>);
 
-impl Waiting {
+impl EncodedBytes {
     /// Hands the bytes over and tells how many there were.
     async fn put_into(&self, output: &mut Output) -> Result<u64> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
@@ -250,7 +254,7 @@ impl Waiting {
     }
 }
 
-impl Write for Waiting {
+impl Write for EncodedBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())

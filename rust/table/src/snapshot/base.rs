@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::path::Path;
 
-use super::LastSnapshot;
+use super::SnapshotCache;
 use crate::error::{Error, Result};
 use crate::files::delta::{NewestState, VectorCache};
 use crate::files::footer::FooterCache;
@@ -21,7 +21,7 @@ pub(crate) struct BaseTable {
     /// None for a glob or a file without a store: such a table can be read, not indexed.
     pub store: Option<Arc<Store>>,
     pub log: NewestState,
-    pub last: LastSnapshot,
+    pub last: SnapshotCache,
     pub footers: FooterCache,
     pub vectors: VectorCache,
 }
@@ -35,7 +35,7 @@ impl BaseTable {
         store: Option<Arc<Store>>,
     ) -> Self {
         let (footers, vectors) = (FooterCache::default(), VectorCache::default());
-        let (log, last) = (NewestState::default(), LastSnapshot::default());
+        let (log, last) = (NewestState::default(), SnapshotCache::default());
         Self { location, format, version, store, log, last, footers, vectors }
     }
 
@@ -79,7 +79,7 @@ impl BaseTable {
         let stored = path.strip_prefix(STORE_FOLDER).and_then(|path| path.strip_prefix('/'));
         match (stored, &self.store) {
             (Some(stored), Some(store)) => store.data_path(stored),
-            _ => self.location.place_of(path),
+            _ => self.location.data_file_path(path),
         }
     }
 }

@@ -7,7 +7,7 @@ use lakemark_format::{ManifestSegment, SegmentDirectory, SegmentFile};
 
 use crate::error::Result;
 use crate::files::columns::hash_column;
-use crate::files::footer::{FileKey, Footer, file_key};
+use crate::files::footer::{FileVersion, Footer, file_key};
 use crate::snapshot::Snapshot;
 use crate::storage::file_time::is_young;
 
@@ -15,7 +15,7 @@ use crate::storage::file_time::is_young;
 const CACHE_ENTRIES: usize = 100_000;
 
 /// The root of a table, a version of a data file, and a segment.
-type VerdictKey = (String, FileKey, [u8; 16]);
+type VerdictKey = (String, FileVersion, [u8; 16]);
 
 static VERDICTS: LazyLock<Mutex<HashMap<VerdictKey, bool>>> = LazyLock::new(Mutex::default);
 
@@ -27,7 +27,7 @@ pub(crate) async fn is_same_data(
     segment: &ManifestSegment,
     directory: &SegmentDirectory,
 ) -> bool {
-    let (Some(mark), Some(data_file)) = (snapshot.marks.get(file), snapshot.files().get(file)) else {
+    let (Some(mark), Some(data_file)) = (snapshot.index_states.get(file), snapshot.files().get(file)) else {
         return false;
     };
     let known = mark.ordinal.and_then(|ordinal| snapshot.manifest.as_ref()?.files.get(ordinal as usize));
@@ -35,7 +35,7 @@ pub(crate) async fn is_same_data(
     if known.footer_hash != entry.footer_hash || known.row_groups != entry.row_groups {
         return false;
     }
-    if !mark.doubtful {
+    if !mark.unverified {
         return true;
     }
     let key = (snapshot.root_url().to_string(), file_key(&data_file.meta), segment.id);

@@ -72,10 +72,10 @@ impl Lineage {
                 let through = number_of(state, &application_through(manifest.store_id)).await?.unwrap_or(0);
                 Ok(Self::Behind { migrations, through })
             }
-            Some(logged) if logged < known.migrated => {
+            Some(logged) if logged < known.last_migration => {
                 let why = format!(
                     "its log has no migration {}, which the store has seen there: it was set back",
-                    known.migrated
+                    known.last_migration
                 );
                 Ok(Self::Parted(why.into()))
             }

@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     limit: u64,
-    inner: Mutex<Inner<K, V>>,
+    inner: Mutex<LruState<K, V>>,
 }
 
 #[derive(Debug)]
-struct Inner<K, V> {
-    entries: HashMap<K, Entry<V>>,
+struct LruState<K, V> {
+    entries: HashMap<K, LruEntry<V>>,
     /// Keys by the time of their last use.
     used: BTreeMap<u64, K>,
     bytes: u64,
@@ -23,7 +23,7 @@ struct Inner<K, V> {
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct LruEntry<V> {
     value: V,
     bytes: u64,
     used: u64,
@@ -32,11 +32,11 @@ struct Entry<V> {
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     /// A cache of at most `limit` bytes.
     pub(crate) fn new(limit: u64) -> Self {
-        let inner = Inner { entries: HashMap::new(), used: BTreeMap::new(), bytes: 0, clock: 0 };
+        let inner = LruState { entries: HashMap::new(), used: BTreeMap::new(), bytes: 0, clock: 0 };
         Self { limit, inner: Mutex::new(inner) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<K, V>> {
+    fn lock(&self) -> MutexGuard<'_, LruState<K, V>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +63,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         let used = inner.clock;
         inner.bytes += bytes;
         inner.used.insert(used, key.clone());
-        if let Some(old) = inner.entries.insert(key, Entry { value, bytes, used }) {
+        if let Some(old) = inner.entries.insert(key, LruEntry { value, bytes, used }) {
             inner.bytes -= old.bytes;
             inner.used.remove(&old.used);
         }

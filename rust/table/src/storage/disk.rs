@@ -19,7 +19,7 @@ use crate::storage::failpoint::reach;
 /// What is about to be done.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(feature = "failpoints"), expect(dead_code, reason = "only tests look at steps"))]
-pub(crate) enum Step<'a> {
+pub(crate) enum DiskStep<'a> {
     MakeFolder(&'a Path),
     Create(&'a Path),
     Write {
@@ -56,21 +56,21 @@ pub(crate) enum Step<'a> {
 
 /// Fails if a test wants the step to.
 #[cfg(feature = "failpoints")]
-pub(crate) fn attempt(step: Step<'_>) -> Result<()> {
+pub(crate) fn attempt(step: DiskStep<'_>) -> Result<()> {
     gate::before(step)?;
     faults::attempt(step)
 }
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "tests let it fail")]
-pub(crate) fn attempt(_step: Step<'_>) -> Result<()> {
+pub(crate) fn attempt(_step: DiskStep<'_>) -> Result<()> {
     Ok(())
 }
 
 /// Fails if a test wants a step to fail that was made, as a network may answer.
 #[cfg(feature = "failpoints")]
-fn settle(step: Step<'_>) -> Result<()> {
-    if matches!(step, Step::Link { .. }) {
+fn settle(step: DiskStep<'_>) -> Result<()> {
+    if matches!(step, DiskStep::Link { .. }) {
         faults::answer(step)?;
     }
     gate::after(step)
@@ -78,7 +78,7 @@ fn settle(step: Step<'_>) -> Result<()> {
 
 #[cfg(not(feature = "failpoints"))]
 #[expect(clippy::unnecessary_wraps, reason = "tests let it fail")]
-fn settle(_step: Step<'_>) -> Result<()> {
+fn settle(_step: DiskStep<'_>) -> Result<()> {
     Ok(())
 }
 
@@ -109,19 +109,19 @@ pub(crate) fn utc() -> DateTime<Utc> {
 
 /// Waits for the lock of a file.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
-    attempt(Step::Lock(path))?;
+    attempt(DiskStep::Lock(path))?;
     file.lock()
 }
 
 /// Waits until nobody has the lock of a file alone, and shares it.
 pub(crate) fn lock_shared(file: &File, path: &Path) -> Result<()> {
-    attempt(Step::LockShared(path))?;
+    attempt(DiskStep::LockShared(path))?;
     file.lock_shared()
 }
 
 /// Takes the lock of a file, or fails (`WouldBlock`).
 pub(crate) fn try_lock(file: &File, path: &Path) -> Result<()> {
-    attempt(Step::TryLock(path))?;
+    attempt(DiskStep::TryLock(path))?;
     file.try_lock().map_err(std::io::Error::from)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
         return Ok(());
     }
     folder.parent().map_or(Ok(()), make_folder)?;
-    attempt(Step::MakeFolder(folder))?;
+    attempt(DiskStep::MakeFolder(folder))?;
     fs::create_dir_all(folder)?;
     reach("folder-made");
     folder.ancestors().skip(1).take(2).filter(|parent| parent.is_dir()).try_for_each(sync_folder)
@@ -139,7 +139,7 @@ pub(crate) fn make_folder(folder: &Path) -> Result<()> {
 
 /// A new file, to be read and written.
 pub(crate) fn create(path: &Path) -> Result<File> {
-    attempt(Step::Create(path))?;
+    attempt(DiskStep::Create(path))?;
     let file = File::options().read(true).write(true).create_new(true).open(path)?;
     reach("created");
     Ok(file)
@@ -148,7 +148,7 @@ pub(crate) fn create(path: &Path) -> Result<File> {
 /// Writes bytes where the file stands, which is at the offset `at`.
 pub(crate) fn write(mut file: &File, path: &Path, at: u64, bytes: &[u8]) -> Result<()> {
     reach("write");
-    if let Err(error) = attempt(Step::Write { path, at, bytes }) {
+    if let Err(error) = attempt(DiskStep::Write { path, at, bytes }) {
         // A full disk takes what it has room for.
         if is_there() {
             file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
@@ -179,62 +179,62 @@ fn is_there() -> bool {
 /// Cuts a file off.
 pub(crate) fn cut(file: &File, path: &Path, length: u64) -> Result<()> {
     reach("cut");
-    attempt(Step::Cut { path, length })?;
+    attempt(DiskStep::Cut { path, length })?;
     file.set_len(length)?;
     reach("cut-off");
-    settle(Step::Cut { path, length })
+    settle(DiskStep::Cut { path, length })
 }
 
 /// Sees to it that a file survives a crash, but for its name.
 pub(crate) fn sync(file: &File, path: &Path) -> Result<()> {
     reach("sync");
-    attempt(Step::Sync(path))?;
+    attempt(DiskStep::Sync(path))?;
     file.sync_all()?;
     reach("synced");
-    settle(Step::Sync(path))
+    settle(DiskStep::Sync(path))
 }
 
 /// [`sync`] for a file of which nobody needs to know when it was changed.
 pub(crate) fn sync_bytes(file: &File, path: &Path) -> Result<()> {
     reach("bytes-sync");
-    attempt(Step::Sync(path))?;
+    attempt(DiskStep::Sync(path))?;
     file.sync_data()?;
     reach("bytes-synced");
-    settle(Step::Sync(path))
+    settle(DiskStep::Sync(path))
 }
 
 /// Gives a file another name.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     reach("rename");
-    attempt(Step::Rename { from, to })?;
+    attempt(DiskStep::Rename { from, to })?;
     fs::rename(from, to)?;
     reach("renamed");
-    settle(Step::Rename { from, to })
+    settle(DiskStep::Rename { from, to })
 }
 
 /// Gives a file one more name, if that is free.
 pub(crate) fn link(from: &Path, to: &Path) -> Result<()> {
     reach("link");
-    attempt(Step::Link { from, to })?;
+    attempt(DiskStep::Link { from, to })?;
     fs::hard_link(from, to)?;
     reach("linked");
-    settle(Step::Link { from, to })
+    settle(DiskStep::Link { from, to })
 }
 
 /// Removes a file.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     reach("remove");
-    attempt(Step::Remove(path))?;
+    attempt(DiskStep::Remove(path))?;
     fs::remove_file(path)?;
     reach("removed");
-    settle(Step::Remove(path))
+    settle(DiskStep::Remove(path))
 }
 
 /// Makes the names in a folder survive a crash.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     reach("folder-sync");
-    attempt(Step::SyncFolder(folder))?;
+    attempt(DiskStep::SyncFolder(folder))?;
     File::open(folder)?.sync_all()?;
     reach("folder-synced");
-    settle(Step::SyncFolder(folder))
+    settle(DiskStep::SyncFolder(folder))
 }

@@ -26,9 +26,9 @@ pub(crate) fn modified_ns(meta: &ObjectMeta) -> i64 {
 
 /// When a build began: nothing was read before.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Begun(i128);
+pub(crate) struct BuildStart(i128);
 
-impl Begun {
+impl BuildStart {
     /// Now, or as soon as none of these files could be written again without a trace that its file system has a clock for.
     pub(crate) async fn after(files: impl Iterator<Item = &ObjectMeta>) -> Self {
         let last = files.filter_map(|meta| changed_ns(meta.e_tag.as_deref()?)).filter(|time| !is_coarse(*time)).max();
@@ -72,7 +72,7 @@ fn is_young_at(now: i128, modified_ns: i64, tag: Option<&str>) -> bool {
     // A clock that goes before ours by more than that says nothing of now.
     let is_within_tick =
         |time: i128| time + FINE.as_nanos().cast_signed() > now && time <= now + COARSE.as_nanos().cast_signed();
-    Begun(now).is_young(modified_ns, tag) || tag.and_then(changed_ns).is_some_and(is_within_tick)
+    BuildStart(now).is_young(modified_ns, tag) || tag.and_then(changed_ns).is_some_and(is_within_tick)
 }
 
 fn now_ns() -> i128 {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn only_files_with_coarse_clocks_are_young_and_only_for_two_seconds() {
-        let begun = Begun(1_000 * SECOND_NS);
+        let begun = BuildStart(1_000 * SECOND_NS);
         let at = |seconds: i64, tag: Option<&str>| begun.tag(seconds * 1_000_000_000, tag);
         assert_eq!(at(997, None), None);
         assert_eq!(at(999, None).as_deref(), Some("young:"));

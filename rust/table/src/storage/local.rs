@@ -12,11 +12,11 @@
 //! is left to the system, which reads ahead. Nor is memory cleared that the read fills.
 //!
 //! The entity tag of a file says when the system last saw it change ([`files::tag`]), so that nobody rewrites it unseen. And whatever is no
-//! file, or leads in a circle, is left alone ([`walk`]): nothing here waits for somebody who never comes.
+//! file, or leads in a circle, is left alone ([`folder_walk`]): nothing here waits for somebody who never comes.
 
 mod files;
+mod folder_walk;
 mod ranges;
-mod walk;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -36,8 +36,8 @@ use object_store::{
 };
 
 pub use files::of_listed;
-pub(crate) use files::{changed_ns, is_told_of, of_any, open, open_with, tag};
-pub(crate) use walk::{MOST_LINKED_FOLDERS, too_many};
+pub(crate) use files::{changed_ns, is_listed_version, of_any, open, open_with, tag};
+pub(crate) use folder_walk::{MOST_LINKED_FOLDERS, too_many};
 
 /// Files of a listing that are waited for at a time.
 const LISTED_AT_ONCE: usize = 1024;
@@ -63,23 +63,26 @@ impl LocalFiles {
 
     fn walk(&self, prefix: Option<&Path>, after: Option<Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let walk = match self.folder_of(prefix) {
-            Ok(folder) => walk::Walk::of(folder, after),
+            Ok(folder) => folder_walk::SegmentCursor::of(folder, after),
             Err(error) => return stream::once(async { Err(error) }).boxed(),
         };
         if tokio::runtime::Handle::try_current().is_err() {
             return stream::iter(walk).boxed();
         }
         let state = (walk, VecDeque::new());
-        stream::try_unfold(state, |(mut walk, mut found): (walk::Walk, VecDeque<Result<ObjectMeta>>)| async move {
-            if found.is_empty() {
-                (walk, found) = tokio::task::spawn_blocking(move || {
-                    found.extend(walk.by_ref().take(LISTED_AT_ONCE));
-                    (walk, found)
-                })
-                .await?;
-            }
-            found.pop_front().transpose().map(|next| next.map(|meta| (meta, (walk, found))))
-        })
+        stream::try_unfold(
+            state,
+            |(mut walk, mut found): (folder_walk::SegmentCursor, VecDeque<Result<ObjectMeta>>)| async move {
+                if found.is_empty() {
+                    (walk, found) = tokio::task::spawn_blocking(move || {
+                        found.extend(walk.by_ref().take(LISTED_AT_ONCE));
+                        (walk, found)
+                    })
+                    .await?;
+                }
+                found.pop_front().transpose().map(|next| next.map(|meta| (meta, (walk, found))))
+            },
+        )
         .boxed()
     }
 }
@@ -176,7 +179,7 @@ impl ObjectStore for LocalFiles {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let (folder, prefix) = (self.folder_of(prefix)?, prefix.cloned().unwrap_or_default());
-        blocking(move || walk::folder(&prefix, &folder)).await
+        blocking(move || folder_walk::folder(&prefix, &folder)).await
     }
 
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {

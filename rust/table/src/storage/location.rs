@@ -35,7 +35,7 @@ impl fmt::Display for TableFormat {
 
 /// What kind of set of files a location names.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum FileSet {
     /// All files below a folder.
     Folder,
     /// The files below a folder whose relative paths match.
@@ -56,14 +56,14 @@ pub(crate) struct Location {
     /// The root folder, if it is on a local file system.
     pub local: Option<PathBuf>,
     /// What kind of set it is.
-    pub shape: Shape,
+    pub shape: FileSet,
     /// The store that holds it.
     pub object_store: Arc<dyn ObjectStore>,
 }
 
 /// A folder of an object store: where the store of indexes is.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct StorePlace {
     /// For people.
     pub text: String,
     /// The folder within the object store.
@@ -74,7 +74,7 @@ pub(crate) struct Place {
     pub object_store: Arc<dyn ObjectStore>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for StorePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Place").field(&self.text).finish()
     }
@@ -91,20 +91,20 @@ impl Location {
 
     fn local(text: &str, path: &FsPath, layer: StoreLayer<'_>) -> Result<Self> {
         let (folder, shape) = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => (path.to_owned(), Shape::Folder),
+            Ok(metadata) if metadata.is_dir() => (path.to_owned(), FileSet::Folder),
             Ok(_) => {
                 let name = path.file_name().and_then(|name| name.to_str());
                 let (Some(name), Some(parent)) = (name, path.parent()) else {
                     return Err(Error::invalid(format!("the path {text} is not UTF-8; rename the file")));
                 };
-                (parent.to_owned(), Shape::File(name.to_owned()))
+                (parent.to_owned(), FileSet::File(name.to_owned()))
             }
             Err(_) if has_wildcard(text) => {
                 let Some(path) = path.to_str() else {
                     return Err(Error::invalid(format!("the path {text} is not UTF-8")));
                 };
                 let (folder, pattern) = split_glob(path, text)?;
-                (PathBuf::from(folder), Shape::Glob(pattern))
+                (PathBuf::from(folder), FileSet::Glob(pattern))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::not_found(format!("the table {text} does not exist; check the path")));
@@ -130,7 +130,7 @@ impl Location {
                 root,
                 prefix,
                 local: None,
-                shape: Shape::Glob(pattern),
+                shape: FileSet::Glob(pattern),
                 object_store,
             });
         }
@@ -147,25 +147,25 @@ impl Location {
                 root,
                 prefix: parent,
                 local: None,
-                shape: Shape::File(name),
+                shape: FileSet::File(name),
                 object_store,
             });
         }
         if !root.path().ends_with('/') {
             root.set_path(&format!("{}/", url.path()));
         }
-        Ok(Self { text: text.to_owned(), root, prefix, local: None, shape: Shape::Folder, object_store })
+        Ok(Self { text: text.to_owned(), root, prefix, local: None, shape: FileSet::Folder, object_store })
     }
 
     /// The place of a data file by its path below the root folder. A percent sign in the path is one in the name.
-    pub(crate) fn place_of(&self, path: &str) -> Path {
+    pub(crate) fn data_file_path(&self, path: &str) -> Path {
         let full = if self.prefix.as_ref().is_empty() { path.to_owned() } else { format!("{}/{path}", self.prefix) };
         Path::parse(&full).unwrap_or_else(|_| Path::from(full.as_str()))
     }
 
     /// Whether the root folder has a Delta log.
     pub(crate) async fn is_delta(&self) -> Result<bool> {
-        if !matches!(self.shape, Shape::Folder) {
+        if !matches!(self.shape, FileSet::Folder) {
             return Ok(false);
         }
         if let Some(folder) = &self.local {
@@ -177,15 +177,15 @@ impl Location {
     }
 
     /// The store of indexes that belongs to the table.
-    pub(crate) fn store_place(
+    pub(crate) fn locate_store(
         &self,
         store: Option<&str>,
         options: &HashMap<String, String>,
         layer: StoreLayer<'_>,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<StorePlace>> {
         match (store, &self.shape) {
-            (Some(text), _) => Place::parse(text, options, layer).map(Some),
-            (None, Shape::Folder) => Ok(Some(Place {
+            (Some(text), _) => StorePlace::parse(text, options, layer).map(Some),
+            (None, FileSet::Folder) => Ok(Some(StorePlace {
                 text: match &self.local {
                     Some(folder) => folder.join(STORE_FOLDER).display().to_string(),
                     None => format!("{}{STORE_FOLDER}", self.root),
@@ -194,7 +194,7 @@ impl Location {
                 local: self.local.as_ref().map(|folder| folder.join(STORE_FOLDER)),
                 object_store: Arc::clone(&self.object_store),
             })),
-            (None, Shape::Glob(_) | Shape::File(_)) => Ok(None),
+            (None, FileSet::Glob(_) | FileSet::File(_)) => Ok(None),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Location {
 /// The store's folder beside the data.
 pub(crate) const STORE_FOLDER: &str = "_lakemark";
 
-impl Place {
+impl StorePlace {
     fn parse(text: &str, options: &HashMap<String, String>, layer: StoreLayer<'_>) -> Result<Self> {
         match parse_address(text)? {
             Address::Local(path) => {

@@ -29,7 +29,7 @@ const SUMMARY_ROWS: u32 = 65_536;
 
 /// A kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum IndexKind {
     /// Says for every value, or for bins of them, which rows hold it.
     Bitmap,
     /// Finds single keys: a packed tree.
@@ -40,7 +40,7 @@ pub enum Kind {
     Summary,
 }
 
-impl Kind {
+impl IndexKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary];
 
@@ -67,7 +67,7 @@ impl Kind {
     }
 
     /// The kind that is asked for; `None` for `auto`.
-    pub(crate) fn asked_for(name: &str) -> Result<Option<Self>> {
+    pub(crate) fn parse_or_auto(name: &str) -> Result<Option<Self>> {
         if name.is_empty() || name == AUTO {
             return Ok(None);
         }
@@ -183,23 +183,23 @@ pub(crate) fn precision_of(options: &[(String, String)]) -> Result<Option<Precis
 
 /// Data files that share a segment of the index.
 pub(crate) fn files_per_segment(index: &ManifestIndex) -> usize {
-    files_per_segment_of(Kind::of(index).unwrap_or(Kind::Bitmap), &index.options)
+    files_per_segment_of(IndexKind::of(index).unwrap_or(IndexKind::Bitmap), &index.options)
 }
 
 /// Data files that share a segment of an index of a kind with these options.
-pub(crate) fn files_per_segment_of(kind: Kind, options: &[(String, String)]) -> usize {
+pub(crate) fn files_per_segment_of(kind: IndexKind, options: &[(String, String)]) -> usize {
     let given = option(options, FILES_PER_SEGMENT).and_then(|value| value.parse().ok());
     given.unwrap_or_else(|| kind.files_per_segment())
 }
 
 /// The zones of an index, in a build that may take so much memory.
 pub(crate) fn zones_of(index: &ManifestIndex, memory_bytes: u64) -> ZoneOptions {
-    zones_with(Kind::of(index), &index.options, memory_bytes)
+    zones_with(IndexKind::of(index), &index.options, memory_bytes)
 }
 
 /// The zones of an index of a kind with these options.
-pub(crate) fn zones_with(kind: Option<Kind>, options: &[(String, String)], memory_bytes: u64) -> ZoneOptions {
-    let default = if kind == Some(Kind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
+pub(crate) fn zones_with(kind: Option<IndexKind>, options: &[(String, String)], memory_bytes: u64) -> ZoneOptions {
+    let default = if kind == Some(IndexKind::Summary) { SUMMARY_ROWS } else { PAGE_ROWS };
     let rows = option(options, ZONE_ROWS).and_then(|value| value.parse().ok());
     ZoneOptions {
         zone_rows: Some(rows.unwrap_or(default)),

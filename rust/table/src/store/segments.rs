@@ -16,7 +16,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::error::{ErrorKind, Result, kind_of_storage};
 use crate::storage::cache::Cache;
 use crate::store::Store;
-use crate::store::kind::Kind;
+use crate::store::kind::IndexKind;
 
 /// One read of this many bytes opens most segments.
 const TAIL_BYTES: u64 = 64 * 1024;
@@ -218,7 +218,7 @@ async fn read_directory(
         && directory.key_type == index.key_type
         && directory.column == index.column
         // Zones do not tell what values do.
-        && Kind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
+        && IndexKind::of(index).is_some_and(|kind| kind.is_exact() != directory.encoding.has_zones());
     if !same {
         return Err(Damage::corrupt("the file is another segment than the manifest says"));
     }

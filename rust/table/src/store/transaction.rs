@@ -3,7 +3,7 @@
 //! An edit says *what* changes and not what the result is, so that rebasing after a lost race is applying it again.
 
 mod adoption;
-mod done;
+mod applied;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::disk;
-use crate::storage::put::Put;
+use crate::storage::put_if_absent::PutOutcome;
 use crate::store::Store;
 pub(crate) use adoption::Adoption;
-use done::is_done;
+use applied::is_done;
 
 /// Races that are lost in a row before giving up.
 const MAX_ATTEMPTS: u32 = 20;
@@ -37,9 +37,9 @@ pub(crate) enum Edit {
     /// Drops an index with its segments.
     DropIndex { name: String, if_exists: bool },
     /// Adds segments that were built.
-    AddSegments(Built),
+    AddSegments(BuiltSegments),
     /// Puts a segment in the place of those with these ids, if they are all still there and their files are the same. They are not deleted: queries may read them.
-    ReplaceSegments { replaced: Vec<[u8; 16]>, built: Built },
+    ReplaceSegments { replaced: Vec<[u8; 16]>, built: BuiltSegments },
     /// Declares the key of the table.
     DeclareKey { updates: Box<ManifestUpdates> },
     /// Adds the run that a log became, and begins a new log.
@@ -70,7 +70,7 @@ pub(crate) enum Edit {
 
 /// Segments that were built, with the data files that they cover.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Built {
+pub(crate) struct BuiltSegments {
     /// Distinct schemas; `ManifestFile::schema` counts in here.
     pub schemas: Vec<Vec<u8>>,
     pub files: Vec<ManifestFile>,
@@ -125,17 +125,17 @@ pub(crate) async fn commit(store: &Store, edit: &Edit) -> Result<Committed> {
         next.number = newest.number + 1;
         next.created_ms = disk::utc().timestamp_millis();
         match store.put_manifest(&next).await? {
-            Put::Made => {
+            PutOutcome::Made => {
                 discard(store, &committed.unused).await;
                 return Ok(committed);
             }
-            Put::Taken(_) => {}
-            Put::Refused(cause) => {
+            PutOutcome::Taken(_) => {}
+            PutOutcome::Refused(cause) => {
                 abandon(store, edit.built().iter().collect()).await;
                 return Err(store.unwritable(cause));
             }
-            Put::Missing(cause) => return Err(store.unwritable(cause)),
-            Put::Unknown(cause) => return Err(store.unsure(cause)),
+            PutOutcome::Missing(cause) => return Err(store.unwritable(cause)),
+            PutOutcome::Unknown(cause) => return Err(store.unsure(cause)),
         }
         tracing::debug!(attempt, number = next.number, "another writer committed first; trying again");
         tokio::time::sleep(std::time::Duration::from_millis(u64::from(attempt) * 5)).await;
@@ -256,7 +256,7 @@ fn change(updates: &mut ManifestUpdates, edit: &Edit, number: u64) -> bool {
         Edit::EndMigration { number, version } => {
             end_migration(updates);
             if let Some(delta) = &mut updates.delta {
-                (delta.migrated, delta.version) = (*number, *version);
+                (delta.last_migration, delta.version) = (*number, *version);
             }
         }
         Edit::AbandonMigration { .. } => forget_migration(updates),
@@ -351,7 +351,7 @@ fn forget_migration(updates: &mut ManifestUpdates) {
 /// The slices of the migration are in the data files; runs of which nothing is left are forgotten.
 fn end_migration(updates: &mut ManifestUpdates) {
     let Some(migration) = updates.migration.take() else { return };
-    for (run, start, end) in migration.slices {
+    for (run, start, end) in migration.ranges {
         if let Some(run) = updates.runs.get_mut(run as usize) {
             run.migrated.push((start, end));
             run.migrated.sort_unstable();
@@ -403,7 +403,7 @@ fn drop_index(base: &Manifest, name: &str, if_exists: bool) -> Result<(Option<Ma
     Ok((Some(next), Committed { changed: true, unused }))
 }
 
-fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed) {
+fn add_segments(base: &Manifest, built: &BuiltSegments) -> (Option<Manifest>, Committed) {
     let mut next = base.clone();
     // First, so that a file which is adopted and indexed anew keeps the segments that it had.
     let mut changed = adopt(&mut next, &built.adopted);
@@ -442,7 +442,7 @@ fn add_segments(base: &Manifest, built: &Built) -> (Option<Manifest>, Committed)
     (changed.then_some(next), Committed { changed, unused })
 }
 
-fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &Built) -> (Option<Manifest>, Committed) {
+fn replace_segments(base: &Manifest, replaced: &[[u8; 16]], built: &BuiltSegments) -> (Option<Manifest>, Committed) {
     let is_there = |id: &[u8; 16]| base.segments.iter().any(|segment| segment.id == *id);
     // The position of a schema is a matter of each manifest.
     let is_same = |file: &ManifestFile| {
@@ -473,7 +473,7 @@ fn adopt(next: &mut Manifest, adopted: &[Adoption]) -> bool {
 }
 
 /// Adds the files; one that changed replaces its older self, which takes it out of the segments that covered that.
-fn merge_files(next: &mut Manifest, built: &Built) -> Vec<u32> {
+fn merge_files(next: &mut Manifest, built: &BuiltSegments) -> Vec<u32> {
     let mut schemas: HashMap<Vec<u8>, u32> = HashMap::new();
     for (ordinal, schema) in next.schemas.iter().enumerate() {
         schemas.insert(schema.clone(), ordinal_of(ordinal));

@@ -187,7 +187,7 @@ fn check_unique(rows: &RecordBatch, key: &KeyColumns) -> Result<()> {
         if let Some(first) = seen.insert(key_of_row.as_ref(), row) {
             return Err(Error::invalid(format!(
                 "the key {} stands in rows {first} and {row} of one batch; keep one of them",
-                key.shown(rows, row)
+                key.display(rows, row)
             )));
         }
     }
@@ -216,7 +216,7 @@ pub(crate) fn cast_exactly(column: &ArrayRef, field: &Field) -> Result<ArrayRef>
         let (name, of, given) = (field.name(), field.data_type(), column.data_type());
         let text = match (misfit.row, &misfit.value) {
             (Some(row), Some(value)) => {
-                let (inside, wanted) = (&misfit.inside, &misfit.wanted);
+                let (inside, wanted) = (&misfit.inside, &misfit.target);
                 let what = if misfit.loses_digits { "cast it first" } else { "give a value that fits it" };
                 format!("row {row} has {value} for {name}{inside}, which is {wanted}; {what}")
             }

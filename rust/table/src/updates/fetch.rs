@@ -17,14 +17,14 @@ use parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuil
 use parquet::errors::ParquetError;
 use parquet::file::metadata::PageIndexPolicy;
 
-use super::key::{KeyColumns, Keys};
-use super::phase::Phase;
+use super::key::{KeyColumns, KeySet};
+use super::phase::MigrationPhase;
 use super::rows::{OwnColumns, batch, table_columns};
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
+use crate::files::column_mapping::ColumnMapping;
 use crate::files::columns::selection;
-use crate::files::names::ColumnNames;
 use crate::files::object::DataObject;
-use crate::files::trust::Caught;
+use crate::files::trust::FalseStatistics;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::damage::Guarded;
 use crate::values::conform::conform;
@@ -41,9 +41,9 @@ pub(crate) struct RowFile {
     pub name: String,
     /// Partition columns with their values, arrays of length 1.
     pub constants: Vec<(FieldRef, ArrayRef)>,
-    pub names: Option<Arc<ColumnNames>>,
+    pub names: Option<Arc<ColumnMapping>>,
     /// Columns whose statistics are false.
-    pub caught: Caught,
+    pub caught: FalseStatistics,
 }
 
 impl RowFile {
@@ -56,7 +56,7 @@ impl RowFile {
             name: file.path.clone(),
             constants: fields.zip(file.partition_values.iter().cloned()).collect(),
             names: snapshot.column_names().cloned(),
-            caught: Arc::clone(&file.caught),
+            caught: Arc::clone(&file.false_statistics),
         }
     }
 
@@ -109,7 +109,7 @@ pub(crate) struct OpenFile {
 
 impl OpenFile {
     /// A run whose rows are read as they are in a phase.
-    pub(crate) fn in_phase(self, phase: Phase) -> Self {
+    pub(crate) fn in_phase(self, phase: MigrationPhase) -> Self {
         let own = self.own.is_some().then(|| Arc::new(OwnColumns::of(self.metadata.schema(), Some(phase))));
         Self { own, ..self }
     }
@@ -124,7 +124,7 @@ impl OpenFile {
     }
 
     /// What the footer says under this name.
-    pub(crate) fn said(&self, name: &str) -> Option<&str> {
+    pub(crate) fn metadata_value(&self, name: &str) -> Option<&str> {
         let said = self.metadata.metadata().file_metadata().key_value_metadata()?;
         said.iter().find(|entry| entry.key == name)?.value.as_deref()
     }
@@ -183,7 +183,7 @@ impl OpenFile {
     }
 
     /// The rows among `among` (all of them without any given) whose key is one of `keys`. Pages whose bounds have none are not read.
-    pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &Keys, among: Option<&RowSet>) -> Result<RowSet> {
+    pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &KeySet, among: Option<&RowSet>) -> Result<RowSet> {
         let universe = self.rows();
         if keys.is_empty() {
             return Ok(RowSet::empty(universe));
@@ -207,7 +207,7 @@ impl OpenFile {
     }
 
     /// The rows of pages that may have one of the keys, by the bounds of the first key column.
-    fn pages_with(&self, key: &KeyColumns, keys: &Keys) -> Result<RowSet> {
+    fn pages_with(&self, key: &KeyColumns, keys: &KeySet) -> Result<RowSet> {
         let universe = self.rows();
         let (Some(name), Some(of)) = (key.names.first(), key.types.first()) else {
             return Ok(RowSet::full(universe));
@@ -233,7 +233,7 @@ impl OpenFile {
     }
 
     /// Whether rows that were sorted by the key as the file has it are in the order of the key as the table has it now.
-    pub(super) fn keeps_order_of(&self, key: &KeyColumns) -> bool {
+    pub(super) fn is_sorted_by(&self, key: &KeyColumns) -> bool {
         let keeps = |(name, of): (&String, &DataType)| {
             self.metadata.schema().field_with_name(name).is_ok_and(|stored| keeps_order(stored.data_type(), of))
         };

@@ -2,29 +2,29 @@
 
 use arrow::array::RecordBatch;
 use lakemark_format::log::{LOG_START, log_header};
-use lakemark_format::{KeyFilter, ManifestLog, ManifestResolution, ManifestRun, ManifestTransaction, WriteCounters};
+use lakemark_format::{KeyFilter, ManifestLog, ManifestPositionMap, ManifestRun, ManifestTransaction, WriteCounters};
 use uuid::Uuid;
 
-use super::level::Level;
 use super::merge::merge_oldest;
-use super::overlay::Updated;
+use super::merged_view::UpdateContext;
 use super::phase::with_both;
-use super::resolved::Resolved;
-use super::runs::{RunWriter, write_resolution};
-use super::settle::{Ground, Stacked, memory_rows};
-use super::write::Writing;
+use super::position_map::PositionMapBuilder;
+use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
+use super::runs::{RunWriter, write_position_map};
+use super::sorted_run::SortedRun;
+use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::storage::failpoint::reach;
 use crate::store::Store;
 use crate::store::transaction::{Edit, commit};
 
 /// Makes a run of the buffer and begins a new log.
-pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
-    if writing.tail.fold.len() == 0 {
+pub(crate) async fn flush(writing: &mut WriteTurn<'_>) -> Result<()> {
+    if writing.tail.changes.len() == 0 {
         return Ok(());
     }
     let mut run = NewRun::begin(writing).await?;
-    run.add(writing, writing.tail.fold.finish()?).await?;
+    run.add(writing, writing.tail.changes.finish()?).await?;
     run.commit(writing).await
 }
 
@@ -32,41 +32,41 @@ pub(crate) async fn flush(writing: &mut Writing<'_>) -> Result<()> {
 pub(crate) struct NewRun {
     out: RunWriter,
     /// The runs that there are.
-    older: Vec<Stacked>,
+    older: Vec<ActiveRun>,
     /// The runs as they will be once the migration that is under way is done, if one is.
-    afterwards: Option<Vec<Stacked>>,
+    afterwards: Option<Vec<ActiveRun>>,
     /// The migration, if some updates come to something else once it is done.
     during: u64,
-    resolved: Resolved,
+    resolved: PositionMapBuilder,
 }
 
 impl NewRun {
-    pub(crate) async fn begin(writing: &Writing<'_>) -> Result<Self> {
+    pub(crate) async fn begin(writing: &WriteTurn<'_>) -> Result<Self> {
         let updated = writing.updated();
-        let older = updated.levels(&writing.base, &writing.table.overlays).await?;
+        let older = updated.active_runs(&writing.base, &writing.table.overlays).await?;
         let afterwards = match &writing.updates.migration {
-            Some(_) if !updated.folded => {
-                let done = Updated { folded: true, ..writing.updated() };
-                Some(done.levels(&writing.base, &writing.table.overlays).await?)
+            Some(_) if !updated.migration_done => {
+                let done = UpdateContext { migration_done: true, ..writing.updated() };
+                Some(done.active_runs(&writing.base, &writing.table.overlays).await?)
             }
             _ => None,
         };
         let names = writing.base.column_names().cloned();
         let out = RunWriter::new(writing.store, &updated, names.as_deref(), &writing.parameters);
-        Ok(Self { out, older, afterwards, during: 0, resolved: Resolved::default() })
+        Ok(Self { out, older, afterwards, during: 0, resolved: PositionMapBuilder::default() })
     }
 
     /// Adds changes in the order of keys, at most one for each, all of them behind those before.
-    pub(crate) async fn add(&mut self, writing: &Writing<'_>, changes: RecordBatch) -> Result<()> {
+    pub(crate) async fn add(&mut self, writing: &WriteTurn<'_>, changes: RecordBatch) -> Result<()> {
         if changes.num_rows() == 0 {
             return Ok(());
         }
         let updated = writing.updated();
-        let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
-        let level = ground.settle(writing.tail.log, changes.clone(), &self.older).await?;
+        let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
+        let level = ground.resolve_keys(writing.tail.log, changes.clone(), &self.older).await?;
         let Some(rows) = memory_rows(&level) else { return Err(Error::internal("a buffer is not in memory")) };
         let both = match &self.afterwards {
-            Some(afterwards) => with_both(rows, &ground.fold_onto(changes, afterwards).await?)?,
+            Some(afterwards) => with_both(rows, &ground.merge_onto(changes, afterwards).await?)?,
             None => None,
         };
         if both.is_some() {
@@ -79,7 +79,7 @@ impl NewRun {
     }
 
     /// Lets the run take the place of the log, which has ended where `writing` says.
-    pub(crate) async fn commit(self, writing: &mut Writing<'_>) -> Result<()> {
+    pub(crate) async fn commit(self, writing: &mut WriteTurn<'_>) -> Result<()> {
         let Self { out, resolved, during, .. } = self;
         let sequences = (writing.updates.log.first_sequence, writing.tail.next.saturating_sub(1));
         let logged = writing.tail.end.saturating_sub(LOG_START);
@@ -92,7 +92,7 @@ impl NewRun {
             return Err(full);
         }
         reach("run-written");
-        run.resolution = resolution_of(store, &resolved.level(run.rows), &run, keys).await;
+        run.position_map = position_map_of(store, &resolved.into_run(run.rows), &run, keys).await;
         reach("resolution-written");
         let log = match new_log(store, writing.tail.next).await {
             Ok(log) => log,
@@ -131,19 +131,19 @@ impl NewRun {
 /// Removes a run that no manifest names.
 async fn discard(store: &Store, run: &ManifestRun) {
     store.discard(&run.path).await;
-    if let Some(resolution) = &run.resolution {
+    if let Some(resolution) = &run.position_map {
         store.discard(&resolution.path).await;
     }
 }
 
 /// Writes what a run was resolved to. It is an index: without it, it is derived again.
-pub(crate) async fn resolution_of(
+pub(crate) async fn position_map_of(
     store: &Store,
-    level: &Level,
+    level: &SortedRun,
     run: &ManifestRun,
     keys: Option<KeyFilter>,
-) -> Option<ManifestResolution> {
-    match write_resolution(store, level, run, keys).await {
+) -> Option<ManifestPositionMap> {
+    match write_position_map(store, level, run, keys).await {
         Ok(resolution) => Some(resolution),
         Err(error) => {
             tracing::warn!(run = run.path, %error, "the resolution of a run could not be written");
@@ -153,7 +153,7 @@ pub(crate) async fn resolution_of(
 }
 
 /// Whether the cache has room for a run of so many bytes.
-fn check_room(writing: &Writing<'_>, bytes: u64) -> Result<()> {
+fn check_room(writing: &WriteTurn<'_>, bytes: u64) -> Result<()> {
     let have = writing.updates.run_bytes();
     let limit = writing.parameters.cache_bytes;
     if have + bytes <= limit {

@@ -13,20 +13,24 @@ use std::sync::Arc;
 
 use lakemark_index::RowSet;
 
-use super::level::{FileIdentity, Hits, identity};
-use super::overlay::Updated;
-use super::resolve::positions;
-use super::settle::{Ground, Stacked};
+use super::key_positions::positions_of_keys;
+use super::merged_view::UpdateContext;
+use super::resolve_keys::{ActiveRun, KeyResolver};
+use super::sorted_run::{FilePositions, FileVersion, identity};
 use crate::error::Result;
 
 /// What migrated rows hit, by the place of the file.
-type OfMigrated = HashMap<usize, Arc<RowSet>>;
+type MigratedByFile = HashMap<usize, Arc<RowSet>>;
 
-impl Updated<'_> {
+impl UpdateContext<'_> {
     /// What the rows of a level that count are in each data file; none of a level of which no row counts.
-    pub(crate) async fn hits(&self, ground: &Ground<'_>, stacked: &Stacked) -> Result<Vec<Option<Arc<Hits>>>> {
-        let Stacked { level, migrated } = stacked;
-        let files: Vec<FileIdentity> = ground.base.files().iter().map(identity).collect();
+    pub(crate) async fn hits(
+        &self,
+        ground: &KeyResolver<'_>,
+        stacked: &ActiveRun,
+    ) -> Result<Vec<Option<Arc<FilePositions>>>> {
+        let ActiveRun { level, migrated } = stacked;
+        let files: Vec<FileVersion> = ground.base.files().iter().map(identity).collect();
         let active = stacked.active();
         if active.is_empty() {
             return Ok(vec![None; files.len()]);
@@ -34,7 +38,7 @@ impl Updated<'_> {
         let is_unknown = |file: &usize| files.get(*file).is_some_and(|file| level.hits(file).is_none());
         let unknown: Vec<usize> = (0..files.len()).filter(is_unknown).collect();
         let mut found = self.found(ground, stacked, &active, &unknown).await?;
-        let mut of_migrated = OfMigrated::new();
+        let mut of_migrated = MigratedByFile::new();
         for (hidden, hits) in self.found(ground, stacked, migrated, &unknown).await?.into_iter().zip(&mut found) {
             if let Some(file) = files.get(hidden.file) {
                 hits.rows = hits.rows.or(&hidden.rows);
@@ -42,11 +46,12 @@ impl Updated<'_> {
             }
         }
         for hits in found {
-            ground.note(level, hits, RowSet::empty(level.row_count()));
+            ground.record(level, hits, RowSet::empty(level.row_count()));
         }
-        let hits: Vec<Option<Arc<Hits>>> = files.iter().map(|file| level.hits(file)).collect();
+        let hits: Vec<Option<Arc<FilePositions>>> = files.iter().map(|file| level.hits(file)).collect();
         self.find_migrated(ground, stacked, (&files, &hits), &mut of_migrated).await?;
-        let counting = |(place, hits): (usize, Option<Arc<Hits>>)| Some(counting(hits?, of_migrated.get(&place)));
+        let counting =
+            |(place, hits): (usize, Option<Arc<FilePositions>>)| Some(counting(hits?, of_migrated.get(&place)));
         Ok(hits.into_iter().enumerate().map(counting).collect())
     }
 
@@ -54,18 +59,18 @@ impl Updated<'_> {
     /// were asked for last, which may be those of another snapshot by now: what this one goes by is handed on.
     async fn find_migrated(
         &self,
-        ground: &Ground<'_>,
-        stacked: &Stacked,
-        (files, hits): (&[FileIdentity], &[Option<Arc<Hits>>]),
-        of_migrated: &mut OfMigrated,
+        ground: &KeyResolver<'_>,
+        stacked: &ActiveRun,
+        (files, hits): (&[FileVersion], &[Option<Arc<FilePositions>>]),
+        of_migrated: &mut MigratedByFile,
     ) -> Result<()> {
-        let Stacked { level, migrated } = stacked;
+        let ActiveRun { level, migrated } = stacked;
         if migrated.is_empty() {
             return Ok(());
         }
         let mut open = Vec::new();
         for (place, (file, hits)) in files.iter().zip(hits).enumerate() {
-            if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.shadowed.is_empty()) {
+            if of_migrated.contains_key(&place) || hits.as_ref().is_none_or(|hits| hits.deleted.is_empty()) {
                 continue;
             }
             match level.hits_of_migrated(file, migrated) {
@@ -84,24 +89,24 @@ impl Updated<'_> {
     /// Where the keys of some rows of a level are in some files.
     async fn found(
         &self,
-        ground: &Ground<'_>,
-        stacked: &Stacked,
+        ground: &KeyResolver<'_>,
+        stacked: &ActiveRun,
         rows: &RowSet,
         files: &[usize],
-    ) -> Result<Vec<super::resolve::Positions>> {
+    ) -> Result<Vec<super::key_positions::KeyPositions>> {
         if rows.is_empty() || files.is_empty() {
             return Ok(Vec::new());
         }
         let keys = stacked.level.keys(&self.key, rows).await?;
-        positions(ground.base, &self.key, &keys, files).await
+        positions_of_keys(ground.base, &self.key, &keys, files).await
     }
 }
 
 /// What is remembered of a file, without what migrated rows hit.
-fn counting(hits: Arc<Hits>, of_migrated: Option<&Arc<RowSet>>) -> Arc<Hits> {
+fn counting(hits: Arc<FilePositions>, of_migrated: Option<&Arc<RowSet>>) -> Arc<FilePositions> {
     match of_migrated.filter(|rows| !rows.is_empty()) {
-        Some(migrated) if migrated.universe() == hits.shadowed.universe() => {
-            Arc::new(Hits { shadowed: Arc::new(hits.shadowed.minus(migrated)), ..hits.as_ref().clone() })
+        Some(migrated) if migrated.universe() == hits.deleted.universe() => {
+            Arc::new(FilePositions { deleted: Arc::new(hits.deleted.minus(migrated)), ..hits.as_ref().clone() })
         }
         _ => hits,
     }

@@ -7,7 +7,7 @@ use super::newest::pin_newest;
 use super::updatable::UpdatableTable;
 use crate::error::Result;
 use crate::indexing::build;
-use crate::indexing::declare;
+use crate::indexing::create_index;
 use crate::options::{BuildOptions, IndexSpec};
 use crate::report::BuildReport;
 use crate::snapshot::Snapshot;
@@ -39,7 +39,7 @@ pub(crate) fn create_newest<'a>(
 ) -> BoxFuture<'a, Result<bool>> {
     async move {
         table.base.writable_store()?;
-        declare::create_index(&table.base, &pin_newest(table).await?, spec, if_not_exists).await
+        create_index::create_index(&table.base, &pin_newest(table).await?, spec, if_not_exists).await
     }
     .boxed()
 }

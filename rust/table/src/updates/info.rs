@@ -5,13 +5,13 @@ use std::sync::Arc;
 use lakemark_format::log::LOG_START;
 use lakemark_format::{ManifestRun, WriteCounters};
 
+use super::merged_view::{UpdateContext, UpdateScope};
 use super::newest::pin_newest;
-use super::overlay::{Reach, Updated};
 use super::parameters::Parameters;
 use super::updatable::UpdatableTable;
 use crate::error::Result;
 use crate::report::{ChangesBesideFiles, RunInfo, UpdatesInfo};
-use crate::snapshot::{BaseTable, again_if_moved, newest_manifest};
+use crate::snapshot::{BaseTable, newest_manifest, retry_if_moved};
 
 /// What those miss who read the folder's own files.
 pub(crate) async fn changes_beside_files(table: &BaseTable) -> Result<ChangesBesideFiles> {
@@ -35,7 +35,7 @@ pub(crate) async fn info(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesIn
         return Ok(None);
     }
     // Runs and log are read once more after the snapshot was pinned.
-    again_if_moved(|| info_now(table)).await
+    retry_if_moved(|| info_now(table)).await
 }
 
 async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
@@ -45,9 +45,9 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         return Ok(None);
     };
     let parameters = Parameters::of(&updates.options)?;
-    let pinned = (manifest.number, snapshot.folded());
-    let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
-    let tail = updated.tail(&snapshot, &table.overlays.reader).await?;
+    let pinned = (manifest.number, snapshot.migration_done());
+    let updated = UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let tail = updated.log_tail(&snapshot, &table.overlays.reader).await?;
     table.overlays.reader.put(tail.clone());
     let WriteCounters { rows, log_bytes, flushed_bytes, merged_bytes, .. } = updates.written;
     let runs: Vec<RunInfo> = updates
@@ -75,9 +75,9 @@ async fn info_now(table: &Arc<UpdatableTable>) -> Result<Option<UpdatesInfo>> {
         sequence: snapshot.sequence().unwrap_or_default(),
         buffer_bytes,
         buffer_limit: updated.log_limit(&parameters, &snapshot, &table.overlays).await?,
-        buffer_keys: tail.fold.len() as u64,
-        rows_pending: snapshot.pending().map_or(0, |pending| pending.row_count()),
-        rows_hidden: snapshot.hidden_rows(),
+        buffer_keys: tail.changes.len() as u64,
+        rows_pending: snapshot.buffered_rows().map_or(0, |pending| pending.row_count()),
+        rows_hidden: snapshot.deleted_rows(),
         cache_bytes: run_bytes,
         cache_limit: parameters.cache_bytes,
         migration_threshold: parameters.migration_threshold,

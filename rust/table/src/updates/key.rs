@@ -82,7 +82,7 @@ impl KeyColumns {
     }
 
     /// The key of a row, for people.
-    pub(crate) fn shown(&self, batch: &RecordBatch, row: usize) -> String {
+    pub(crate) fn display(&self, batch: &RecordBatch, row: usize) -> String {
         let value = |name: &String| {
             let value = batch.column_by_name(name).and_then(|column| array_value_to_string(column, row).ok());
             format!("{name} = {}", value.unwrap_or_default())
@@ -93,7 +93,7 @@ impl KeyColumns {
 
 /// Different keys.
 #[derive(Debug)]
-pub(crate) struct Keys {
+pub(crate) struct KeySet {
     /// A column each.
     pub columns: Vec<ArrayRef>,
     /// Their bytes, ascending, each with its place in the columns.
@@ -103,7 +103,7 @@ pub(crate) struct Keys {
     hashes: OnceLock<Option<Vec<u64>>>,
 }
 
-impl Keys {
+impl KeySet {
     /// The keys of rows; of equal ones the last place counts.
     pub(crate) fn of(key: &KeyColumns, columns: Vec<ArrayRef>) -> Result<Self> {
         let rows = key.encode_columns(&columns)?;
@@ -120,7 +120,7 @@ impl Keys {
             return None;
         }
         let hashes = self.hashes.get_or_init(|| hash_rows(&self.columns)).as_ref()?;
-        let may_be = |place: u32| hashes.get(place as usize).is_none_or(|hash| filter.may_hold(rows, *hash));
+        let may_be = |place: u32| hashes.get(place as usize).is_none_or(|hash| filter.may_contain(rows, *hash));
         let sorted: Vec<(Box<[u8]>, u32)> = self.sorted.iter().filter(|(_, place)| may_be(*place)).cloned().collect();
         let places = sorted.iter().cloned().collect();
         Some(Self { columns: self.columns.clone(), sorted, places, hashes: OnceLock::new() })
@@ -145,7 +145,7 @@ impl Keys {
     }
 
     /// The place of a key.
-    pub(crate) fn place(&self, key: &[u8]) -> Option<u32> {
+    pub(crate) fn position(&self, key: &[u8]) -> Option<u32> {
         self.places.get(key).copied()
     }
 
@@ -154,7 +154,7 @@ impl Keys {
     }
 
     /// The places of those that are in these rows, which are in the order of keys.
-    pub(crate) fn places_in(&self, rows: &Rows) -> Vec<u32> {
+    pub(crate) fn positions_in(&self, rows: &Rows) -> Vec<u32> {
         let (mut found, mut from) = (Vec::new(), 0);
         for (key, _) in &self.sorted {
             let (mut low, mut high) = (from, rows.num_rows());

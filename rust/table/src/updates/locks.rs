@@ -66,7 +66,7 @@ impl MigrationLock {
     }
 
     /// The lock itself.
-    pub(super) fn held(&self) -> Arc<FileLock> {
+    pub(super) fn guard(&self) -> Arc<FileLock> {
         Arc::clone(&self.held)
     }
 

@@ -14,12 +14,12 @@ use crate::store::Store;
 
 /// Up to where a log was read, and the sequence number of the commit that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
+pub(super) struct LogPosition {
     pub end: u64,
     pub next: u64,
 }
 
-impl Position {
+impl LogPosition {
     /// That of a log of which nothing was read.
     pub(super) fn start(log: &ManifestLog) -> Self {
         Self { end: LOG_START, next: log.first_sequence }
@@ -34,10 +34,10 @@ pub(super) fn path_of(store: &Store, log: &ManifestLog) -> Result<PathBuf> {
 }
 
 /// Reads the commits from a position on. Waits for the disk.
-pub(super) fn read_on(path: &Path, log: &[u8; 16], from: Position) -> Result<(File, LogRead)> {
+pub(super) fn read_on(path: &Path, log: &[u8; 16], from: LogPosition) -> Result<(File, LogRead)> {
     let io = |error| unreadable(path, error);
     let corrupt = |error: FormatError| damaged(path).with_source(error);
-    disk::attempt(disk::Step::Read(path)).map_err(io)?;
+    disk::attempt(disk::DiskStep::Read(path)).map_err(io)?;
     let (mut file, metadata) = local::open(path).map_err(io)?;
     if from.end == LOG_START {
         let mut header = vec![0; usize::try_from(LOG_START.min(metadata.len())).unwrap_or(0)];

@@ -12,17 +12,17 @@ use futures::stream::BoxStream;
 use lakemark_format::{ManifestRun, ManifestUpdates, WriteCounters};
 use lakemark_index::RowSet;
 
-use super::choice::to_merge;
-use super::flush::resolution_of;
-use super::folding::cannot_come;
+use super::flush::position_map_of;
 use super::key::KeyColumns;
-use super::level::{FileIdentity, Hits, Level, LevelRows, identity};
 use super::locks::MigrationLock;
-use super::overlay::{Reach, Updated};
-use super::resolved::Resolved;
+use super::merge_policy::to_merge;
+use super::merged_view::{UpdateContext, UpdateScope};
+use super::migration_commit::is_ruled_out;
+use super::position_map::PositionMapBuilder;
+use super::resolve_keys::{ActiveRun, KeyResolver};
 use super::runs::{RunWriter, buffered};
-use super::settle::{Ground, Stacked};
-use super::write::Writing;
+use super::sorted_run::{FilePositions, FileVersion, SortedRun, SortedRunRows, identity};
+use super::write::WriteTurn;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::Snapshot;
 use crate::storage::failpoint::reach;
@@ -34,19 +34,19 @@ const BATCH_ROWS: usize = 4096;
 const DROPPED: u32 = u32::MAX;
 
 /// Merges runs until a scan has few enough of them.
-pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
+pub(crate) async fn merge_oldest(writing: &mut WriteTurn<'_>) -> Result<()> {
     end_what_nobody_goes_on_with(writing).await?;
     loop {
         let Some(manifest) = writing.store.newest().await?.manifest? else { return Ok(()) };
         let Some(updates) = manifest.updates.clone() else { return Ok(()) };
         let Some(chosen) = to_merge(&updates, &writing.parameters, bound_by_migration(&updates)) else {
-            writing.table.overlays.runs.keep(&updates.runs);
+            writing.table.overlays.runs.retain(&updates.runs);
             return Ok(());
         };
         let of = (writing.store.as_ref(), &writing.table.overlays);
-        let pinned = (manifest.number, writing.base.folded());
-        let updated = Updated::of(&mut writing.base, of, &updates, pinned, Reach::Log).await?;
-        let levels = updated.levels(&writing.base, &writing.table.overlays).await?;
+        let pinned = (manifest.number, writing.base.migration_done());
+        let updated = UpdateContext::of(&mut writing.base, of, &updates, pinned, UpdateScope::Log).await?;
+        let levels = updated.active_runs(&writing.base, &writing.table.overlays).await?;
         let merged = merge(writing, &updated, &levels, chosen.clone()).await?;
         let replaced = updates.runs.get(chosen).unwrap_or_default().iter().map(|run| run.id).collect();
         let written =
@@ -61,13 +61,13 @@ pub(crate) async fn merge_oldest(writing: &mut Writing<'_>) -> Result<()> {
 /// others come to something else then.
 fn bound_by_migration(updates: &ManifestUpdates) -> usize {
     let Some(migration) = &updates.migration else { return 0 };
-    let named = migration.slices.iter().map(|(run, ..)| *run as usize + 1);
+    let named = migration.ranges.iter().map(|(run, ..)| *run as usize + 1);
     let written_meanwhile = updates.runs.iter().zip(1..).filter(|(run, _)| run.during == migration.number);
     named.chain(written_meanwhile.map(|(_, place)| place)).max().unwrap_or(0)
 }
 
 /// Ends a migration whose process is gone, or lets go of it where it has not taken effect: nobody may come to make it again.
-async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
+async fn end_what_nobody_goes_on_with(writing: &WriteTurn<'_>) -> Result<()> {
     let migration = writing.updates.migration.as_ref();
     let Some(number) = migration.map(|migration| migration.number) else { return Ok(()) };
     let Some(_lock) = MigrationLock::try_take(writing.store).await? else { return Ok(()) };
@@ -77,9 +77,9 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
     if updates.and_then(|updates| updates.migration.as_ref()).is_none_or(|migration| migration.number != number) {
         return Ok(());
     }
-    let edit = match base.delta_version().filter(|_| base.folded()) {
+    let edit = match base.delta_version().filter(|_| base.migration_done()) {
         Some(version) => Edit::EndMigration { number, version },
-        None => match cannot_come(&writing.table.base, &base, number).await {
+        None => match is_ruled_out(&writing.table.base, &base, number).await {
             Ok(true) => Edit::AbandonMigration { number },
             // It came meanwhile: whoever looks next ends it.
             Ok(false) => return Ok(()),
@@ -93,12 +93,12 @@ async fn end_what_nobody_goes_on_with(writing: &Writing<'_>) -> Result<()> {
 }
 
 async fn merge(
-    writing: &Writing<'_>,
-    updated: &Updated<'_>,
-    levels: &[Stacked],
+    writing: &WriteTurn<'_>,
+    updated: &UpdateContext<'_>,
+    levels: &[ActiveRun],
     chosen: std::ops::Range<usize>,
 ) -> Result<ManifestRun> {
-    let merged: &[Stacked] = levels.get(chosen.clone()).unwrap_or_default();
+    let merged: &[ActiveRun] = levels.get(chosen.clone()).unwrap_or_default();
     let newer = levels.get(chosen.end..).unwrap_or_default();
     let names = writing.base.column_names().cloned();
     let mut out = RunWriter::new(writing.store, updated, names.as_deref(), &writing.parameters);
@@ -106,14 +106,14 @@ async fn merge(
     let dead = dead_rows(updated, merged, newer).await?;
     let mut cursors = Vec::with_capacity(merged.len());
     for of in merged {
-        cursors.push(Cursor::open(&of.level, &updated.schema, &updated.key).await?);
+        cursors.push(RunCursor::open(&of.level, &updated.schema, &updated.key).await?);
     }
     let mut heap: BinaryHeap<Reverse<(Vec<u8>, Reverse<usize>)>> = BinaryHeap::new();
     for (number, cursor) in cursors.iter().enumerate() {
         heap.extend(cursor.key().map(|key| Reverse((key, Reverse(number)))));
     }
     let (mut next, mut last): (u32, Option<Vec<u8>>) = (0, None);
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredRows::default();
     while let Some(Reverse((key, Reverse(number)))) = heap.pop() {
         let Some(cursor) = cursors.get_mut(number) else { continue };
         // Of equal keys the newest run's comes first.
@@ -147,24 +147,24 @@ async fn merge(
     let buffered = merged.iter().filter_map(|of| buffered(&of.level)).sum();
     let (mut run, keys) = out.finish(2, sequences, buffered).await?;
     reach("merge-written");
-    let ground = Ground { base: &writing.base, key: &updated.key, schema: &updated.schema };
+    let ground = KeyResolver { base: &writing.base, key: &updated.key, schema: &updated.schema };
     let newer_hits = hits_of_each(updated, &ground, newer).await?;
-    let mut resolved = Resolved::default();
+    let mut resolved = PositionMapBuilder::default();
     for ((of, dead), places) in merged.iter().zip(&dead).zip(&places) {
         let hits = kept_hits(updated, &ground, (of, dead), &newer_hits).await?;
         let place = |row: u32| places.get(row as usize).copied().filter(|place| *place != DROPPED);
         resolved.add(hits, of.level.all_replaced(), place);
     }
-    let level = resolved.level(run.rows);
+    let level = resolved.into_run(run.rows);
     for above in newer {
         above.level.set_replaced(run.id, RowSet::empty(run.rows));
     }
-    run.resolution = resolution_of(writing.store, &level, &run, keys).await;
+    run.position_map = position_map_of(writing.store, &level, &run, keys).await;
     Ok(run)
 }
 
 /// The rows of each level that need not be written again, as they are migrated or a newer run replaces them.
-async fn dead_rows(updated: &Updated<'_>, merged: &[Stacked], newer: &[Stacked]) -> Result<Vec<RowSet>> {
+async fn dead_rows(updated: &UpdateContext<'_>, merged: &[ActiveRun], newer: &[ActiveRun]) -> Result<Vec<RowSet>> {
     let mut dead = Vec::with_capacity(merged.len());
     for of in merged {
         let mut rows = of.migrated.clone();
@@ -178,10 +178,10 @@ async fn dead_rows(updated: &Updated<'_>, merged: &[Stacked], newer: &[Stacked])
 
 /// What each level hits in the data files, as far as its rows count.
 async fn hits_of_each(
-    updated: &Updated<'_>,
-    ground: &Ground<'_>,
-    levels: &[Stacked],
-) -> Result<Vec<Vec<Option<Arc<Hits>>>>> {
+    updated: &UpdateContext<'_>,
+    ground: &KeyResolver<'_>,
+    levels: &[ActiveRun],
+) -> Result<Vec<Vec<Option<Arc<FilePositions>>>>> {
     let mut all = Vec::with_capacity(levels.len());
     for level in levels {
         all.push(updated.hits(ground, level).await?);
@@ -192,28 +192,28 @@ async fn hits_of_each(
 /// What the rows of a run that the merged one keeps hit in data files. `dead` are the others: rows that were migrated, and those that a
 /// newer run replaces, whose keys that run hits as well.
 async fn kept_hits(
-    updated: &Updated<'_>,
-    ground: &Ground<'_>,
-    (of, dead): (&Stacked, &RowSet),
-    newer: &[Vec<Option<Arc<Hits>>>],
-) -> Result<Vec<(FileIdentity, Arc<Hits>)>> {
+    updated: &UpdateContext<'_>,
+    ground: &KeyResolver<'_>,
+    (of, dead): (&ActiveRun, &RowSet),
+    newer: &[Vec<Option<Arc<FilePositions>>>],
+) -> Result<Vec<(FileVersion, Arc<FilePositions>)>> {
     if dead.is_empty() {
         return Ok(of.level.all_hits());
     }
     let mut kept = Vec::new();
     for (place, hits) in updated.hits(ground, of).await?.into_iter().enumerate() {
         let (Some(hits), Some(file)) = (hits, ground.base.files().get(place)) else { continue };
-        let mut shadowed = hits.shadowed.as_ref().clone();
+        let mut shadowed = hits.deleted.as_ref().clone();
         for above in newer.iter().filter_map(|files| files.get(place)?.as_ref()) {
-            shadowed = shadowed.minus(&above.shadowed);
+            shadowed = shadowed.minus(&above.deleted);
         }
-        kept.push((identity(file), Arc::new(Hits { shadowed: Arc::new(shadowed), ..hits.as_ref().clone() })));
+        kept.push((identity(file), Arc::new(FilePositions { deleted: Arc::new(shadowed), ..hits.as_ref().clone() })));
     }
     Ok(kept)
 }
 
 /// The sequence numbers of a merged run. Where it lacks rows that were migrated, a gap behind it says that not every change is there
-/// any more: see `Writing::known_from`.
+/// any more: see `WriteTurn::known_from`.
 fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> (u64, u64) {
     let first = runs.first().map_or(0, |run| run.first_sequence);
     let last = runs.last().map_or(first, |run| run.last_sequence);
@@ -221,7 +221,7 @@ fn sequences_of(runs: &[ManifestRun], has_migrated: bool) -> (u64, u64) {
 }
 
 /// A run that is read from its first row to its last.
-struct Cursor {
+struct RunCursor {
     batches: BoxStream<'static, Result<RecordBatch>>,
     batch: RecordBatch,
     keys: Option<arrow::row::Rows>,
@@ -231,9 +231,9 @@ struct Cursor {
     position: u32,
 }
 
-impl Cursor {
-    async fn open(level: &Level, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Result<Self> {
-        let LevelRows::File(file) = &level.rows else { return Err(Error::internal("a run is not on the disk")) };
+impl RunCursor {
+    async fn open(level: &SortedRun, schema: &SchemaRef, key: &Arc<KeyColumns>) -> Result<Self> {
+        let SortedRunRows::File(file) = &level.rows else { return Err(Error::internal("a run is not on the disk")) };
         let batch = RecordBatch::new_empty(Arc::clone(schema));
         let batches = file.read(schema, None)?;
         let mut cursor = Self { batches, batch, keys: None, key_columns: Arc::clone(key), row: 0, position: 0 };
@@ -272,15 +272,15 @@ impl Cursor {
 
 /// Rows of several batches that are put together.
 #[derive(Default)]
-struct Gathered {
+struct GatheredRows {
     batches: Vec<RecordBatch>,
     /// The current batch of each run among them.
     places: std::collections::HashMap<usize, usize>,
     rows: Vec<(usize, usize)>,
 }
 
-impl Gathered {
-    fn push(&mut self, run: usize, cursor: &Cursor) {
+impl GatheredRows {
+    fn push(&mut self, run: usize, cursor: &RunCursor) {
         let batches = &mut self.batches;
         let place = *self.places.entry(run).or_insert_with(|| {
             batches.push(cursor.batch.clone());

@@ -19,16 +19,16 @@ use std::time::Instant;
 use lakemark_format::{ManifestMigration, ManifestUpdates};
 use lakemark_index::RowSet;
 
-use super::border::{Border, border_of, rows_up_to};
 use super::flush::flush;
-use super::folding::{cannot_come, fold};
 use super::indexing::build_newest;
+use super::key_range_end::{RangeEnd, range_end_of, rows_in_range};
+use super::migration_commit::{is_ruled_out, write_files};
 
 use super::locks::MigrationLock;
-use super::overlay::{Reach, Updated};
-use super::settle::Stacked;
+use super::merged_view::{UpdateContext, UpdateScope};
+use super::resolve_keys::ActiveRun;
 use super::updatable::UpdatableTable;
-use super::write::{Writing, no_key, not_local};
+use super::write::{WriteTurn, no_key, not_local};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{BuildOptions, MigrateOptions};
 use crate::report::MigrateReport;
@@ -59,7 +59,7 @@ pub(crate) async fn migrate(table: &Arc<UpdatableTable>, options: &MigrateOption
         is_changed = true;
         reach("migration-begun");
         let mut folded = MigrateReport::default();
-        let version = fold((table, store), (&begun, &lock), options, &mut folded).await?;
+        let version = write_files((table, store), (&begun, &lock), options, &mut folded).await?;
         reach("migration-folded");
         end(store, begun.number, version).await?;
         reach("migration-ended");
@@ -81,13 +81,13 @@ async fn begin_apart(
     table: &Arc<UpdatableTable>,
     options: &MigrateOptions,
     lock: &MigrationLock,
-) -> Result<Option<Begun>> {
+) -> Result<Option<StartedMigration>> {
     let (table, options) = (Arc::clone(table), options.clone());
     holding(lock.clone(), async move { begin(&table, &options).await }).await?
 }
 
 /// What a migration folds.
-pub(super) struct Begun {
+pub(super) struct StartedMigration {
     pub number: u64,
     pub updates: ManifestUpdates,
     /// Everything that runs have is folded: all changes below the first one of the log.
@@ -101,10 +101,10 @@ async fn tidy_up(table: &BaseTable, store: &Store) -> Result<()> {
     let base = Snapshot::pin_base(table).await?;
     let pending = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref()?.migration.clone());
     match pending {
-        Some(migration) if base.folded() => end(store, migration.number, base.delta_version()).await,
+        Some(migration) if base.migration_done() => end(store, migration.number, base.delta_version()).await,
         Some(migration) if base.lineage == (Lineage::Same { folded: false }) => {
             let number = migration.number;
-            match cannot_come(table, &base, number).await? {
+            match is_ruled_out(table, &base, number).await? {
                 true => commit(store, &Edit::AbandonMigration { number }).await.map(|_| ()),
                 // It came meanwhile.
                 false => Box::pin(tidy_up(table, store)).await,
@@ -121,7 +121,7 @@ pub(super) async fn end(store: &Store, number: u64, version: Option<u64>) -> Res
 }
 
 /// Flushes the buffer and says which slices of which runs are folded; none if there is nothing to fold.
-async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<Begun>> {
+async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<StartedMigration>> {
     let border = match options.fraction < 1.0 {
         true => {
             let Some(border) = border(table, options).await? else { return Ok(None) };
@@ -129,7 +129,7 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
         }
         false => None,
     };
-    let mut writing = Writing::begin(table).await?;
+    let mut writing = WriteTurn::begin(table).await?;
     if writing.is_below(options.threshold) {
         return Ok(None);
     }
@@ -138,26 +138,27 @@ async fn begin(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<
     let manifest = newest.manifest?.ok_or_else(|| no_key(&table.base))?;
     let mut updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
     let of = (writing.store.as_ref(), &table.overlays);
-    let updated = Updated::of(&mut writing.base, of, &updates, (manifest.number, false), Reach::Log).await?;
-    let levels = updated.levels(&writing.base, &table.overlays).await?;
+    let updated =
+        UpdateContext::of(&mut writing.base, of, &updates, (manifest.number, false), UpdateScope::Log).await?;
+    let levels = updated.active_runs(&writing.base, &table.overlays).await?;
     let slices = slices(&updated, &levels, border.as_deref()).await?;
     if slices.is_empty() {
         return Ok(None);
     }
     let number = updates.migrations + 1;
-    let migration = ManifestMigration { number, slices };
+    let migration = ManifestMigration { number, ranges: slices };
     if !commit(writing.store, &Edit::BeginMigration { migration: migration.clone() }).await?.changed {
         return Err(Error::new(ErrorKind::Conflict, "another migration of the table was begun meanwhile; try again"));
     }
     // It has no use for runs behind those that it names, and writers may merge them meanwhile.
-    let named = migration.slices.iter().map(|(run, ..)| *run as usize + 1).max().unwrap_or(0);
+    let named = migration.ranges.iter().map(|(run, ..)| *run as usize + 1).max().unwrap_or(0);
     begin_migration(&mut updates, migration);
     updates.runs.truncate(named);
-    Ok(Some(Begun { number, updates, is_whole: border.is_none(), buffer_stays }))
+    Ok(Some(StartedMigration { number, updates, is_whole: border.is_none(), buffer_stays }))
 }
 
 /// Makes a run of the buffer, if the cache has room for one; says whether it has not.
-async fn flush_if_room(writing: &mut Writing<'_>) -> Result<bool> {
+async fn flush_if_room(writing: &mut WriteTurn<'_>) -> Result<bool> {
     match flush(writing).await {
         // Nothing but a migration makes room: it folds the runs, and the buffer stays pending until then.
         Err(error) if error.kind() == ErrorKind::CacheFull => {
@@ -169,9 +170,9 @@ async fn flush_if_room(writing: &mut Writing<'_>) -> Result<bool> {
 }
 
 /// The key up to which a slice reaches: it is looked for when the lock of writers is free again. None if there is nothing to fold.
-async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<Border>> {
+async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result<Option<RangeEnd>> {
     {
-        let mut writing = Writing::begin(table).await?;
+        let mut writing = WriteTurn::begin(table).await?;
         if writing.is_below(options.threshold) {
             return Ok(None);
         }
@@ -180,20 +181,24 @@ async fn border(table: &Arc<UpdatableTable>, options: &MigrateOptions) -> Result
     let mut base = Snapshot::pin_base(&table.base).await?;
     let (Some(manifest), Some(store)) = (base.manifest.clone(), table.base.store.as_ref()) else { return Ok(None) };
     let Some(updates) = manifest.updates.as_ref() else { return Ok(None) };
-    let pinned = (manifest.number, base.folded());
-    let updated = Updated::of(&mut base, (store, &table.overlays), updates, pinned, Reach::Log).await?;
-    let levels = updated.levels(&base, &table.overlays).await?;
+    let pinned = (manifest.number, base.migration_done());
+    let updated = UpdateContext::of(&mut base, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let levels = updated.active_runs(&base, &table.overlays).await?;
     let total: u64 = updates.runs.iter().map(|run| u64::from(run.rows)).sum();
     let wanted = ((total as f64 * options.fraction).ceil() as u64).max(1);
-    border_of(&levels, &updated.key, wanted).await
+    range_end_of(&levels, &updated.key, wanted).await
 }
 
 /// The rows of runs that are folded: those up to the border, or all.
-async fn slices(updated: &Updated<'_>, levels: &[Stacked], border: Option<&[u8]>) -> Result<Vec<(u32, u32, u32)>> {
+async fn slices(
+    updated: &UpdateContext<'_>,
+    levels: &[ActiveRun],
+    border: Option<&[u8]>,
+) -> Result<Vec<(u32, u32, u32)>> {
     let mut chosen = Vec::new();
     for (number, of) in (0u32..).zip(levels) {
         let rows: RowSet = match border {
-            Some(border) => rows_up_to(of, &updated.key, border).await?,
+            Some(border) => rows_in_range(of, &updated.key, border).await?,
             None => of.active(),
         };
         chosen.extend(rows.iter_ranges().map(|range| (number, range.start, range.end)));

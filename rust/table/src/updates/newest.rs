@@ -1,14 +1,14 @@
 //! The newest state of a table: its data files with what is pending laid over them.
 
-use super::lineage::{last_of_none, next_of_none};
-use super::overlay::{Reach, Updated};
+use super::merged_view::{UpdateContext, UpdateScope};
+use super::repair::{last_of_none, next_of_none};
 use super::updatable::UpdatableTable;
 use crate::error::Result;
-use crate::snapshot::{Snapshot, again_if_moved};
+use crate::snapshot::{Snapshot, retry_if_moved};
 
 /// Pins the newest state, also of a table that was opened at a version.
 pub(crate) async fn pin_newest(table: &UpdatableTable) -> Result<Snapshot> {
-    again_if_moved(|| laid_over(table)).await
+    retry_if_moved(|| laid_over(table)).await
 }
 
 async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
@@ -28,9 +28,9 @@ async fn laid_over(table: &UpdatableTable) -> Result<Snapshot> {
         snapshot.set_sequence(last);
         return Ok(snapshot);
     }
-    let pinned = (manifest.number, snapshot.folded());
-    let updated = Updated::of(&mut snapshot, (store, &table.overlays), updates, pinned, Reach::Log).await?;
-    let overlay = updated.overlay(&snapshot, &table.overlays).await?;
-    snapshot.lay_over(&overlay.shadow, &overlay.pending, overlay.next);
+    let pinned = (manifest.number, snapshot.migration_done());
+    let updated = UpdateContext::of(&mut snapshot, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?;
+    let overlay = updated.merged_view(&snapshot, &table.overlays).await?;
+    snapshot.apply_updates(&overlay.deleted, &overlay.buffered, overlay.next);
     Ok(snapshot)
 }

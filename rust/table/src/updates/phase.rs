@@ -25,14 +25,14 @@ use crate::error::{Error, Result};
 
 /// Whether the migration during which a run was written is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum MigrationPhase {
     /// It is under way, or was abandoned; or there was none.
     UnderWay,
     /// What it folded is in the data files.
     Done,
 }
 
-impl Phase {
+impl MigrationPhase {
     /// That of a run; `folded` says whether the migration that the manifest names is done.
     pub(crate) fn of(run: &ManifestRun, updates: &ManifestUpdates, folded: bool) -> Self {
         let is_under_way =
@@ -92,7 +92,7 @@ fn is_two(set: &[u8], columns: usize) -> bool {
 }
 
 /// Rows of a run with so many columns, as they are in a phase.
-pub(crate) fn in_phase(rows: RecordBatch, columns: usize, phase: Phase) -> Result<RecordBatch> {
+pub(crate) fn in_phase(rows: RecordBatch, columns: usize, phase: MigrationPhase) -> Result<RecordBatch> {
     let Ok(said) = ChangeColumns::of(&rows) else { return Ok(rows) };
     let has_both = |row: usize| is_two(said.set(row), columns);
     if !(0..rows.num_rows()).any(has_both) {
@@ -104,8 +104,8 @@ pub(crate) fn in_phase(rows: RecordBatch, columns: usize, phase: Phase) -> Resul
         let (operation, set) = (said.operation(row)?, said.set(row));
         let (operation, set) = match (has_both(row), phase) {
             (false, _) => (operation, set),
-            (true, Phase::UnderWay) => (operation, set.get(..width).unwrap_or_default()),
-            (true, Phase::Done) => (Operation::Update, set.get(width..).unwrap_or_default()),
+            (true, MigrationPhase::UnderWay) => (operation, set.get(..width).unwrap_or_default()),
+            (true, MigrationPhase::Done) => (Operation::Update, set.get(width..).unwrap_or_default()),
         };
         operations.push(operation.code().cast_signed());
         sets.push((operation == Operation::Update).then_some(set));
@@ -173,7 +173,7 @@ mod tests {
                 change(columns, Operation::Upsert, &all, 5),
             ]);
             let both = with_both(&under_way, &done).unwrap().unwrap();
-            for (phase, meant) in [(Phase::UnderWay, &under_way), (Phase::Done, &done)] {
+            for (phase, meant) in [(MigrationPhase::UnderWay, &under_way), (MigrationPhase::Done, &done)] {
                 let read = in_phase(both.clone(), columns, phase).unwrap();
                 let (said, wanted) = (ChangeColumns::of(&read).unwrap(), ChangeColumns::of(meant).unwrap());
                 for row in 0..5 {

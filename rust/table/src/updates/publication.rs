@@ -33,7 +33,7 @@ use crate::report::PublishReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::storage::disk::{link, make_folder, on_a_thread, remove, rename, sync_folder};
 use crate::storage::failpoint::reach;
-use crate::storage::location::{Shape, TableFormat};
+use crate::storage::location::{FileSet, TableFormat};
 use crate::store::locks::holding;
 use crate::store::transaction::{Edit, commit};
 use crate::store::{ORIGINALS, Store};
@@ -70,7 +70,7 @@ async fn publish_all(table: &Arc<UpdatableTable>, places: &Places) -> Result<Man
     let store = table.base.writable_store()?;
     {
         let _lock = WriterLock::take(store).await?;
-        end_if_begun(&table.base, &Snapshot::pin_base(&table.base).await?).await?;
+        finish_publication(&table.base, &Snapshot::pin_base(&table.base).await?).await?;
     }
     // Sees to it that no original was changed since.
     let base = Snapshot::pin_base(&table.base).await?;
@@ -96,7 +96,7 @@ async fn publish_all(table: &Arc<UpdatableTable>, places: &Places) -> Result<Man
 }
 
 /// Ends what a writer that died had begun; the caller holds the lock of writers. Says whether there was something.
-pub(crate) async fn end_if_begun(table: &BaseTable, base: &Snapshot) -> Result<bool> {
+pub(crate) async fn finish_publication(table: &BaseTable, base: &Snapshot) -> Result<bool> {
     let updates = base.manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
     let Some(begun) = updates.and_then(under_way) else { return Ok(false) };
     let store = table.writable_store()?;
@@ -131,8 +131,8 @@ impl Places {
             ));
         };
         match table.location.shape {
-            Shape::Folder => Ok(Self { folder: folder.clone(), store: of_store.clone() }),
-            Shape::Glob(_) | Shape::File(_) => Err(Error::unsupported(format!(
+            FileSet::Folder => Ok(Self { folder: folder.clone(), store: of_store.clone() }),
+            FileSet::Glob(_) | FileSet::File(_) => Err(Error::unsupported(format!(
                 "{} is a glob or a single file, which new files are no part of; publishing is for folders",
                 table.location()
             ))),

@@ -20,9 +20,9 @@ use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef, UInt64Type}
 use lakemark_format::Operation;
 use lakemark_index::RowSet;
 
-use super::phase::{Phase, in_phase};
+use super::phase::{MigrationPhase, in_phase};
 use crate::error::{Error, Result};
-use crate::files::names::OURS;
+use crate::files::column_mapping::OURS;
 
 pub(crate) const OPERATION: &str = "__lakemark_operation";
 pub(crate) const SEQUENCE: &str = "__lakemark_sequence";
@@ -141,12 +141,12 @@ pub(crate) fn operation_rows(operations: &Int8Array, wanted: &[Operation]) -> Ro
 pub(crate) struct OwnColumns {
     names: Vec<String>,
     /// What its rows are read as; as they were written without one.
-    phase: Option<Phase>,
+    phase: Option<MigrationPhase>,
 }
 
 impl OwnColumns {
     /// The columns of a run with this schema, which is read as it is in a phase, or as it was written.
-    pub(crate) fn of(run: &Schema, phase: Option<Phase>) -> Self {
+    pub(crate) fn of(run: &Schema, phase: Option<MigrationPhase>) -> Self {
         let names = run.fields().iter().map(|field| field.name()).filter(|name| !name.starts_with(OURS));
         Self { names: names.cloned().collect(), phase }
     }

@@ -9,7 +9,9 @@ use arrow::compute::{partition, sort};
 use arrow::datatypes::{DataType, Field, Int8Type, Schema, SchemaRef};
 use chrono::DateTime;
 use lakemark_format::filter::Density;
-use lakemark_format::{KeyFilter, ManifestResolution, ManifestRun, Operation, Resolution, ResolvedFile, ResolvedRun};
+use lakemark_format::{
+    KeyFilter, ManifestPositionMap, ManifestRun, Operation, PositionMap, PositionsInFile, PositionsInRun,
+};
 use lakemark_index::{RowSet, hash_rows};
 use object_store::{ObjectMeta, ObjectStoreExt};
 use parquet::arrow::ArrowWriter;
@@ -22,15 +24,15 @@ use uuid::Uuid;
 
 use super::fetch::{OpenFile, RowFile};
 use super::key::KeyColumns;
-use super::level::{Hits, Level, LevelRows};
-use super::overlay::Updated;
+use super::merged_view::UpdateContext;
 use super::parameters::Parameters;
-use super::phase::{Phase, with_two_sets};
+use super::phase::{MigrationPhase, with_two_sets};
 use super::rows::{OPERATION, SET, batch, operation_rows};
+use super::sorted_run::{FilePositions, SortedRun, SortedRunRows};
 use super::write::{not_local, unwritable};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::names::{ColumnNames, OURS};
-use crate::files::trust::Caught;
+use crate::files::column_mapping::{ColumnMapping, OURS};
+use crate::files::trust::FalseStatistics;
 use crate::storage::temp_file::TempFile;
 use crate::store::Store;
 
@@ -51,20 +53,20 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Runs that were opened.
 #[derive(Default)]
-pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<Level>>>);
+pub(crate) struct RunCache(Mutex<HashMap<RunKey, Arc<SortedRun>>>);
 
 /// A run, read with these names of columns, as it is in a phase.
-type RunKey = ([u8; 16], u64, Phase);
+type RunKey = ([u8; 16], u64, MigrationPhase);
 
 impl RunCache {
     /// The level of a run.
-    pub(crate) async fn level(
+    pub(crate) async fn get(
         &self,
         store: &Store,
         run: &ManifestRun,
-        names: Option<&Arc<ColumnNames>>,
-        phase: Phase,
-    ) -> Result<Arc<Level>> {
+        names: Option<&Arc<ColumnMapping>>,
+        phase: MigrationPhase,
+    ) -> Result<Arc<SortedRun>> {
         let key = (run.id, names.map_or(0, |names| names.fingerprint()), phase);
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return Ok(Arc::clone(known));
@@ -83,13 +85,18 @@ impl RunCache {
     }
 
     /// Forgets runs that are no more.
-    pub(crate) fn keep(&self, kept: &[ManifestRun]) {
+    pub(crate) fn retain(&self, kept: &[ManifestRun]) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(id, ..), _| kept.iter().any(|run| run.id == *id));
     }
 }
 
-async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>, phase: Phase) -> Result<Level> {
+async fn open(
+    store: &Store,
+    run: &ManifestRun,
+    names: Option<&Arc<ColumnMapping>>,
+    phase: MigrationPhase,
+) -> Result<SortedRun> {
     let meta = ObjectMeta {
         location: store.object_path(&run.path),
         // Runs never change, so that any time does.
@@ -104,15 +111,15 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
         name: run.path.clone(),
         constants: Vec::new(),
         names: names.cloned(),
-        caught: Caught::default(),
+        caught: FalseStatistics::default(),
     };
     let opened = file.open_run().await?;
     if opened.rows() != run.rows {
         return Err(Error::corrupt(format!("it has {} rows instead of {}", opened.rows(), run.rows)));
     }
     let (whole, partial, changed) = rows_in_phase(&opened, phase).await?;
-    let level = Level::new(run.id, LevelRows::File(Box::new(opened.in_phase(phase))), whole, partial);
-    if let Some(of) = &run.resolution {
+    let level = SortedRun::new(run.id, SortedRunRows::File(Box::new(opened.in_phase(phase))), whole, partial);
+    if let Some(of) = &run.position_map {
         match read_resolution(store, of, run).await {
             Ok(resolution) => take_resolution(&level, resolution, &changed),
             // An index: it is derived again.
@@ -123,11 +130,11 @@ async fn open(store: &Store, run: &ManifestRun, names: Option<&Arc<ColumnNames>>
 }
 
 /// The whole rows of a run in a phase, its updates of some columns, and those of them that were written as something else.
-async fn rows_in_phase(opened: &OpenFile, phase: Phase) -> Result<(RowSet, RowSet, RowSet)> {
+async fn rows_in_phase(opened: &OpenFile, phase: MigrationPhase) -> Result<(RowSet, RowSet, RowSet)> {
     let operation = Field::new(OPERATION, DataType::Int8, false);
     let fields = match phase {
-        Phase::UnderWay => vec![operation],
-        Phase::Done => vec![operation, Field::new(SET, DataType::Binary, true)],
+        MigrationPhase::UnderWay => vec![operation],
+        MigrationPhase::Done => vec![operation, Field::new(SET, DataType::Binary, true)],
     };
     let read = opened.collect(&Arc::new(Schema::new(fields)), None).await?;
     let operations = read.column_by_name(OPERATION).and_then(|column| column.as_primitive_opt::<Int8Type>());
@@ -140,16 +147,16 @@ async fn rows_in_phase(opened: &OpenFile, phase: Phase) -> Result<(RowSet, RowSe
 }
 
 /// The bytes that the changes of a run had in a log, if it says so.
-pub(crate) fn buffered(level: &Level) -> Option<u64> {
+pub(crate) fn buffered(level: &SortedRun) -> Option<u64> {
     match &level.rows {
-        LevelRows::File(file) => file.said(BUFFERED)?.parse().ok(),
-        LevelRows::Memory(_) | LevelRows::None => None,
+        SortedRunRows::File(file) => file.metadata_value(BUFFERED)?.parse().ok(),
+        SortedRunRows::Memory(_) | SortedRunRows::None => None,
     }
 }
 
-async fn read_resolution(store: &Store, of: &ManifestResolution, run: &ManifestRun) -> Result<Resolution> {
+async fn read_resolution(store: &Store, of: &ManifestPositionMap, run: &ManifestRun) -> Result<PositionMap> {
     let bytes = store.object_store().get(&store.object_path(&of.path)).await?.bytes().await?;
-    let resolution = Resolution::decode(&bytes)?;
+    let resolution = PositionMap::decode(&bytes)?;
     if resolution.id != of.id || resolution.run != run.id || resolution.rows != run.rows {
         return Err(Error::corrupt("the file belongs to another run"));
     }
@@ -157,12 +164,12 @@ async fn read_resolution(store: &Store, of: &ManifestResolution, run: &ManifestR
 }
 
 /// Takes what a run was resolved to. Rows that are `changed` since have other columns to be completed.
-fn take_resolution(level: &Level, resolution: Resolution, changed: &RowSet) {
+fn take_resolution(level: &SortedRun, resolution: PositionMap, changed: &RowSet) {
     for file in resolution.files {
         let rows = file.row_groups.iter().copied().fold(0, u32::saturating_add);
-        let hits = Hits {
+        let hits = FilePositions {
             row_groups: file.row_groups,
-            shadowed: Arc::new(RowSet::from_rows(file.shadowed, rows)),
+            deleted: Arc::new(RowSet::from_rows(file.deleted, rows)),
             completed: RowSet::from_rows(file.completed, level.row_count()).minus(changed),
         };
         level.set_hits((file.path, file.size, file.modified_ns, file.etag), hits);
@@ -195,13 +202,13 @@ impl RunWriter {
     /// A run of changes of a table.
     pub(crate) fn new(
         store: &Arc<Store>,
-        Updated { schema, key, .. }: &Updated<'_>,
-        names: Option<&ColumnNames>,
+        UpdateContext { schema, key, .. }: &UpdateContext<'_>,
+        names: Option<&ColumnMapping>,
         parameters: &Parameters,
     ) -> Self {
         let stored = |field: &Arc<Field>| {
             let name = match names {
-                Some(names) if !field.name().starts_with(OURS) => names.stored(field.name()),
+                Some(names) if !field.name().starts_with(OURS) => names.physical(field.name()),
                 _ => None,
             };
             name.map_or_else(|| Arc::clone(field), |name| Arc::new(field.as_ref().clone().with_name(name)))
@@ -299,8 +306,18 @@ impl RunWriter {
         let path = Store::run_path(id);
         store.publish(file, &path).await?;
         let (migrated, resolution, during) = (Vec::new(), None, 0);
-        let run =
-            ManifestRun { id, path, length, passes, rows, first_sequence, last_sequence, migrated, resolution, during };
+        let run = ManifestRun {
+            id,
+            path,
+            length,
+            passes,
+            rows,
+            first_sequence,
+            last_sequence,
+            migrated,
+            position_map: resolution,
+            during,
+        };
         Ok((run, filter))
     }
 }
@@ -323,40 +340,40 @@ fn unwritten(store: &Store, error: ParquetError) -> Error {
 }
 
 /// Writes what the keys of a run were resolved to, with a filter of them.
-pub(crate) async fn write_resolution(
+pub(crate) async fn write_position_map(
     store: &Store,
-    level: &Level,
+    level: &SortedRun,
     run: &ManifestRun,
     keys: Option<KeyFilter>,
-) -> Result<ManifestResolution> {
+) -> Result<ManifestPositionMap> {
     let id = Uuid::new_v4().into_bytes();
-    let mut files: Vec<ResolvedFile> = level
+    let mut files: Vec<PositionsInFile> = level
         .all_hits()
         .into_iter()
-        .map(|((path, size, modified_ns, etag), hits)| ResolvedFile {
+        .map(|((path, size, modified_ns, etag), hits)| PositionsInFile {
             path,
             size,
             modified_ns,
             etag,
             row_groups: hits.row_groups.clone(),
-            shadowed: hits.shadowed.iter().collect(),
+            deleted: hits.deleted.iter().collect(),
             completed: hits.completed.iter().collect(),
         })
         .collect();
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    let runs = level.all_replaced().into_iter().map(|(id, rows)| ResolvedRun {
+    let runs = level.all_replaced().into_iter().map(|(id, rows)| PositionsInRun {
         id,
         rows: rows.universe(),
         replaced: rows.iter().collect(),
     });
-    let resolution = Resolution { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
+    let resolution = PositionMap { id, run: run.id, rows: run.rows, files, runs: runs.collect(), keys };
     let bytes = resolution.encode().map_err(|error| {
         Error::unsupported("the table is beyond the limits of a resolution's format").with_source(error)
     })?;
     let path = Store::segment_path(id);
     let length = bytes.len() as u64;
     store.write_file(&path, bytes).await?;
-    Ok(ManifestResolution { id, path, length })
+    Ok(ManifestPositionMap { id, path, length })
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use twox_hash::XxHash64;
 
 use super::change::keys_of;
 use super::key::KeyColumns;
-use super::overlay::Updated;
-use super::staged::{StagedRows, other_columns};
+use super::merged_view::UpdateContext;
+use super::staged_write::{StagedRows, other_columns};
 use super::updatable::UpdatableTable;
 use super::write::{not_local, unwritable};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Staging {
                 folder.display()
             )));
         }
-        let (_, key) = Updated::key_of(table).await?;
+        let (_, key) = UpdateContext::key_of(table).await?;
         Ok(Self { store, operation, key, waiting: Vec::new(), waiting_bytes: 0, staged: Vec::new() })
     }
 

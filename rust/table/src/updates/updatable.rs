@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::automatic::Automatic;
-use super::overlay::OverlayCache;
+use super::auto_migrate::AutoMigration;
+use super::merged_view::MergedViewCache;
 use super::write::WriteQueue;
 use crate::snapshot::BaseTable;
 
@@ -11,15 +11,16 @@ use crate::snapshot::BaseTable;
 #[derive(Debug)]
 pub(crate) struct UpdatableTable {
     pub base: BaseTable,
-    pub overlays: OverlayCache,
+    pub overlays: MergedViewCache,
     pub queue: WriteQueue,
-    pub automatic: Automatic,
+    pub automatic: AutoMigration,
 }
 
 impl UpdatableTable {
     /// Nothing is remembered of its changes yet.
     pub(crate) fn new(base: BaseTable) -> Arc<Self> {
-        let (overlays, queue, automatic) = (OverlayCache::default(), WriteQueue::default(), Automatic::default());
+        let (overlays, queue, automatic) =
+            (MergedViewCache::default(), WriteQueue::default(), AutoMigration::default());
         Arc::new(Self { base, overlays, queue, automatic })
     }
 }

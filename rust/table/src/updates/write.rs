@@ -17,18 +17,18 @@ use lakemark_index::RowSet;
 use tokio::sync::oneshot;
 
 use super::append::{NotAppended, append, secure_last};
-use super::automatic;
+use super::auto_migrate;
 use super::change::{Change, Transaction, WriteOptions, Written, fitted};
+use super::conflict_check::changed_since;
 use super::flush::flush;
-use super::key::{KeyColumns, Keys};
-use super::level::chosen;
-use super::lineage;
+use super::key::{KeyColumns, KeySet};
 use super::locks::WriterLock;
-use super::moved::changed_since;
-use super::overlay::{Overlay, Reach, Updated};
+use super::log_tail::{LogTail, to_ipc};
+use super::merged_view::{MergedView, UpdateContext, UpdateScope};
 use super::parameters::Parameters;
 use super::publication;
-use super::tail::{Tail, to_ipc};
+use super::repair;
+use super::sorted_run::select_rows;
 use super::updatable::UpdatableTable;
 use crate::error::{Error, ErrorKind, Result};
 use crate::snapshot::{BaseTable, Snapshot};
@@ -37,7 +37,7 @@ use crate::store::Store;
 
 /// Changes that wait for their turn.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedWrite {
     changes: Vec<Change>,
     options: WriteOptions,
     answer: oneshot::Sender<Result<Written>>,
@@ -46,7 +46,7 @@ struct Waiting {
 /// Who writes next.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<QueuedWrite>>,
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -60,7 +60,7 @@ impl WriteQueue {
 /// Writes changes; they are durable, and seen by whoever looks, when this returns.
 pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, options: WriteOptions) -> Result<Written> {
     let (answer, answered) = oneshot::channel();
-    let waiting = Waiting { changes, options, answer };
+    let waiting = QueuedWrite { changes, options, answer };
     table.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
     // A task of its own, so that a caller who goes away does not take the others' changes along.
     let table = Arc::clone(table);
@@ -75,14 +75,14 @@ pub(crate) async fn write(table: &Arc<UpdatableTable>, changes: Vec<Change>, opt
     answered.await.map_err(|_| Error::internal("changes were not answered"))?
 }
 
-async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<Waiting>) {
-    let mut session = match Writing::begin(table).await {
+async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<QueuedWrite>) {
+    let mut session = match WriteTurn::begin(table).await {
         Ok(session) => session,
         Err(error) => return refuse(waiting, &error),
     };
     let migrates_at = session.parameters.migration_threshold;
     let mut accepted: Vec<(oneshot::Sender<Result<Written>>, Written)> = Vec::new();
-    for Waiting { changes, options, answer } in waiting {
+    for QueuedWrite { changes, options, answer } in waiting {
         match session.accept(&changes, &options).await {
             Ok(written) => accepted.push((answer, written)),
             // Nobody may be listening any more.
@@ -92,7 +92,7 @@ async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<Waiting>) {
     let done = session.commit().await;
     if !matches!(done, Ok(Done::Appended)) {
         // A run was made, or there was no room for one.
-        migrate_if_asked(table, migrates_at);
+        migrate_if_full(table, migrates_at);
     }
     for (answer, written) in accepted {
         let said = match &done {
@@ -104,14 +104,14 @@ async fn write_all(table: &Arc<UpdatableTable>, waiting: Vec<Waiting>) {
 }
 
 /// Begins a migration where the table's option says so and the cache is full enough.
-pub(crate) fn migrate_if_asked(table: &Arc<UpdatableTable>, threshold: Option<f64>) {
+pub(crate) fn migrate_if_full(table: &Arc<UpdatableTable>, threshold: Option<f64>) {
     if let Some(threshold) = threshold {
-        automatic::begin(table, threshold);
+        auto_migrate::begin(table, threshold);
     }
 }
 
-fn refuse(waiting: Vec<Waiting>, error: &Error) {
-    for Waiting { answer, .. } in waiting {
+fn refuse(waiting: Vec<QueuedWrite>, error: &Error) {
+    for QueuedWrite { answer, .. } in waiting {
         drop(answer.send(Err(same(error))));
     }
 }
@@ -139,7 +139,7 @@ pub(crate) fn no_key(table: &BaseTable) -> Error {
 }
 
 /// A turn of a writer.
-pub(crate) struct Writing<'a> {
+pub(crate) struct WriteTurn<'a> {
     pub table: &'a Arc<UpdatableTable>,
     pub store: &'a Arc<Store>,
     /// Held until the turn ends, and as long as a write that it began is under way.
@@ -152,7 +152,7 @@ pub(crate) struct Writing<'a> {
     schema: SchemaRef,
     /// The data files, without any pending change.
     pub base: Snapshot,
-    pub tail: Tail,
+    pub tail: LogTail,
     /// Commits that are not on the disk yet.
     commits: Vec<LogCommit>,
     /// The bytes of their frame, if they go to a run without the log.
@@ -162,29 +162,30 @@ pub(crate) struct Writing<'a> {
     /// The log as it is on the disk.
     end: u64,
     /// The state before them, where somebody needed it.
-    before: Option<Arc<Overlay>>,
+    before: Option<Arc<MergedView>>,
 }
 
-impl<'a> Writing<'a> {
-    pub(crate) async fn begin(table: &'a Arc<UpdatableTable>) -> Result<Writing<'a>> {
+impl<'a> WriteTurn<'a> {
+    pub(crate) async fn begin(table: &'a Arc<UpdatableTable>) -> Result<WriteTurn<'a>> {
         let store = table.base.writable_store()?;
         if !store.is_local() {
             return Err(not_local(store));
         }
         let lock = Arc::new(WriterLock::take(store).await?);
         let mut base = Snapshot::pin_base(&table.base).await?;
-        if publication::end_if_begun(&table.base, &base).await?
-            || lineage::take_over_if_empty(&table.base, &base).await?
+        if publication::finish_publication(&table.base, &base).await?
+            || repair::take_over_if_empty(&table.base, &base).await?
         {
             base = Snapshot::pin_base(&table.base).await?;
         }
         let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
         let updates = manifest.updates.clone().ok_or_else(|| no_key(&table.base))?;
         let parameters = Parameters::of(&updates.options)?;
-        let pinned = (manifest.number, base.folded());
-        let updated = Updated::of(&mut base, (store, &table.overlays), &updates, pinned, Reach::Log).await?;
-        let mut tail = updated.tail(&base, &table.overlays.writer).await?;
-        let Updated { key, schema, .. } = updated;
+        let pinned = (manifest.number, base.migration_done());
+        let updated =
+            UpdateContext::of(&mut base, (store, &table.overlays), &updates, pinned, UpdateScope::Log).await?;
+        let mut tail = updated.log_tail(&base, &table.overlays.writer).await?;
+        let UpdateContext { key, schema, .. } = updated;
         let (first, end) = (tail.next, tail.end);
         take_over_log(store, &updates, &mut tail, &lock).await?;
         Ok(Self {
@@ -211,12 +212,12 @@ impl<'a> Writing<'a> {
         share.is_some_and(|share| (self.updates.run_bytes() as f64) < share * self.parameters.cache_bytes as f64)
     }
 
-    pub(crate) fn updated(&self) -> Updated<'_> {
-        Updated {
+    pub(crate) fn updated(&self) -> UpdateContext<'_> {
+        UpdateContext {
             store: self.store,
             updates: &self.updates,
             manifest: self.manifest.number,
-            folded: self.base.folded(),
+            migration_done: self.base.migration_done(),
             key: Arc::clone(&self.key),
             schema: Arc::clone(&self.schema),
         }
@@ -224,7 +225,7 @@ impl<'a> Writing<'a> {
 
     /// Checks changes and takes them in.
     async fn accept(&mut self, changes: &[Change], options: &WriteOptions) -> Result<Written> {
-        if let Some(written) = self.made_before(options) {
+        if let Some(written) = self.already_made(options) {
             return Ok(written);
         }
         let mut commit = LogCommit { tag: tag(options)?, ..LogCommit::default() };
@@ -266,7 +267,7 @@ impl<'a> Writing<'a> {
     }
 
     /// What a call that was made before has written.
-    pub(crate) fn made_before(&self, options: &WriteOptions) -> Option<Written> {
+    pub(crate) fn already_made(&self, options: &WriteOptions) -> Option<Written> {
         let sequence = options.transaction.as_ref().and_then(|transaction| self.made(transaction))?;
         Some(Written { sequence, rows: 0 })
     }
@@ -285,9 +286,9 @@ impl<'a> Writing<'a> {
     async fn check(&mut self, changes: &[(Operation, RecordBatch)], options: &WriteOptions) -> Result<()> {
         let key = Arc::clone(&self.key);
         // What an earlier operation of the same call did to a key decides over what is there.
-        let mut own: Vec<(Operation, Keys)> = Vec::new();
+        let mut own: Vec<(Operation, KeySet)> = Vec::new();
         for (operation, rows) in changes {
-            let keys = Keys::of(&key, key.columns(rows)?)?;
+            let keys = KeySet::of(&key, key.columns(rows)?)?;
             if let Some(read_at) = options.read_at {
                 self.check_since(rows, &keys, read_at).await?;
             }
@@ -316,10 +317,10 @@ impl<'a> Writing<'a> {
         let key = Arc::clone(&self.key);
         let mut open = Vec::new();
         for (row, bytes) in key.encode(rows)?.iter().enumerate() {
-            let recent = self.tail.fold.last(bytes.as_ref()).filter(|(_, sequence)| *sequence >= self.first);
+            let recent = self.tail.changes.last(bytes.as_ref()).filter(|(_, sequence)| *sequence >= self.first);
             match earlier(bytes.as_ref()).or(recent.map(|(operation, _)| operation)) {
                 Some(Operation::Delete) => {}
-                Some(Operation::Insert | Operation::Upsert) => return Err(exists(&key.shown(rows, row))),
+                Some(Operation::Insert | Operation::Upsert) => return Err(exists(&key.display(rows, row))),
                 Some(Operation::Update) | None => open.extend(u32::try_from(row)),
             }
         }
@@ -327,20 +328,20 @@ impl<'a> Writing<'a> {
             return Ok(());
         }
         let universe = u32::try_from(rows.num_rows()).unwrap_or(u32::MAX);
-        let open = chosen(rows, &RowSet::from_rows(open, universe))?;
-        let keys = Keys::of(&key, key.columns(&open)?)?;
+        let open = select_rows(rows, &RowSet::from_rows(open, universe))?;
+        let keys = KeySet::of(&key, key.columns(&open)?)?;
         match self.before().await?.present(&self.base, &key, &keys).await? {
-            Some(row) => Err(exists(&key.shown(&open, row as usize))),
+            Some(row) => Err(exists(&key.display(&open, row as usize))),
             None => Ok(()),
         }
     }
 
     /// The state on the disk.
-    async fn before(&mut self) -> Result<Arc<Overlay>> {
+    async fn before(&mut self) -> Result<Arc<MergedView>> {
         if let Some(before) = &self.before {
             return Ok(Arc::clone(before));
         }
-        let before = self.updated().overlay(&self.base, &self.table.overlays).await?;
+        let before = self.updated().merged_view(&self.base, &self.table.overlays).await?;
         self.before = Some(Arc::clone(&before));
         Ok(before)
     }
@@ -359,17 +360,17 @@ impl<'a> Writing<'a> {
     }
 
     /// A key that was changed after `read_at` is a conflict.
-    async fn check_since(&self, rows: &RecordBatch, keys: &Keys, read_at: u64) -> Result<()> {
+    async fn check_since(&self, rows: &RecordBatch, keys: &KeySet, read_at: u64) -> Result<()> {
         if read_at.saturating_add(1) < self.known_from() {
             return Err(migrated_since());
         }
         let updated = self.updated();
         for (row, bytes) in updated.key.encode(rows)?.iter().enumerate() {
-            if self.tail.fold.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
-                return Err(conflict(&updated.key.shown(rows, row)));
+            if self.tail.changes.last(bytes.as_ref()).is_some_and(|(_, sequence)| sequence > read_at) {
+                return Err(conflict(&updated.key.display(rows, row)));
             }
         }
-        let levels = updated.levels(&self.base, &self.table.overlays).await?;
+        let levels = updated.active_runs(&self.base, &self.table.overlays).await?;
         for (run, stacked) in self.updates.runs.iter().zip(levels) {
             if run.last_sequence <= read_at {
                 continue;
@@ -378,7 +379,7 @@ impl<'a> Writing<'a> {
             let changed = stacked.level.read(&updated.schema, &found).await?;
             let said = super::rows::ChangeColumns::of(&changed)?;
             if let Some(row) = (0..changed.num_rows()).find(|row| said.sequence(*row) > read_at) {
-                return Err(conflict(&updated.key.shown(&changed, row)));
+                return Err(conflict(&updated.key.display(&changed, row)));
             }
         }
         Ok(())
@@ -433,7 +434,7 @@ enum Done {
 async fn take_over_log(
     store: &Store,
     updates: &ManifestUpdates,
-    tail: &mut Tail,
+    tail: &mut LogTail,
     lock: &Arc<WriterLock>,
 ) -> Result<()> {
     if tail.own == tail.end && !tail.torn {

@@ -20,7 +20,7 @@ use crate::values::conform::{cast_leaf, conform, item_of};
 
 /// A value that another type cannot hold.
 #[derive(Debug)]
-pub struct Misfit {
+pub struct LossyCast {
     /// The row that has it.
     pub row: Option<usize>,
     /// The value, where one was found.
@@ -28,19 +28,19 @@ pub struct Misfit {
     /// The way to it inside of the column: `.field` of a struct, `[]` of a list or a map.
     pub inside: String,
     /// What it should become.
-    pub wanted: DataType,
+    pub target: DataType,
     /// Whether it would lose digits; else it is out of range, or cannot be read at all.
     pub loses_digits: bool,
     source: Option<Box<ArrowError>>,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for LossyCast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no {}", self.value.as_deref().unwrap_or("a value"), self.wanted)
+        write!(f, "{} is no {}", self.value.as_deref().unwrap_or("a value"), self.target)
     }
 }
 
-impl StdError for Misfit {
+impl StdError for LossyCast {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|error| error as _)
     }
@@ -50,7 +50,7 @@ impl StdError for Misfit {
 ///
 /// # Errors
 /// A value does not fit: it would lose digits or is out of range, or there is no such cast.
-pub fn cast_exactly(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Misfit> {
+pub fn cast_exactly(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, LossyCast> {
     if given.data_type() == wanted {
         return Ok(given.clone());
     }
@@ -65,16 +65,16 @@ pub fn cast_exactly(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Mis
 ///
 /// # Errors
 /// A value is out of range, or there is no such cast.
-pub fn cast_rounded(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Misfit> {
+pub fn cast_rounded(given: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, LossyCast> {
     conform(given, wanted).map_err(|error| match first_misfit(given, wanted, None, Look::ForAnything) {
-        Ok(Some(found)) => Misfit { source: Some(Box::new(error)), ..found },
+        Ok(Some(found)) => LossyCast { source: Some(Box::new(error)), ..found },
         _ => unfit(wanted, error),
     })
 }
 
-fn unfit(wanted: &DataType, source: ArrowError) -> Misfit {
+fn unfit(wanted: &DataType, source: ArrowError) -> LossyCast {
     let (row, value, inside) = (None, None, String::new());
-    Misfit { row, value, inside, wanted: wanted.clone(), loses_digits: false, source: Some(Box::new(source)) }
+    LossyCast { row, value, inside, target: wanted.clone(), loses_digits: false, source: Some(Box::new(source)) }
 }
 
 /// What is looked for.
@@ -91,7 +91,7 @@ fn first_misfit(
     wanted: &DataType,
     seen: Option<&NullBuffer>,
     look: Look,
-) -> Result<Option<Misfit>, ArrowError> {
+) -> Result<Option<LossyCast>, ArrowError> {
     match (given.data_type(), wanted) {
         (have, wanted) if have == wanted => Ok(None),
         (DataType::Dictionary(_, values), _) => first_misfit(&cast(given, values)?, wanted, seen, look),
@@ -119,7 +119,7 @@ fn first_misfit(
             // A value becomes the list of it.
             (None, Some(item)) => {
                 let found = first_misfit(given, item.data_type(), seen, look)?;
-                Ok(found.map(|found| Misfit { inside: format!("[]{}", found.inside), ..found }))
+                Ok(found.map(|found| LossyCast { inside: format!("[]{}", found.inside), ..found }))
             }
             _ => first_of_leaf(given, wanted, seen, look),
         },
@@ -131,11 +131,11 @@ fn first_of_struct<'a>(
     columns: impl Iterator<Item = (String, &'a ArrayRef, &'a DataType)>,
     seen: Option<&NullBuffer>,
     look: Look,
-) -> Result<Option<Misfit>, ArrowError> {
+) -> Result<Option<LossyCast>, ArrowError> {
     let seen = NullBuffer::union(rows.nulls(), seen);
     for (name, column, wanted) in columns {
         if let Some(found) = first_misfit(column, wanted, seen.as_ref(), look)? {
-            return Ok(Some(Misfit { inside: format!("{name}{}", found.inside), ..found }));
+            return Ok(Some(LossyCast { inside: format!("{name}{}", found.inside), ..found }));
         }
     }
     Ok(None)
@@ -146,11 +146,11 @@ fn first_of_list(
     item: &DataType,
     seen: Option<&NullBuffer>,
     look: Look,
-) -> Result<Option<Misfit>, ArrowError> {
+) -> Result<Option<LossyCast>, ArrowError> {
     let search = |values: &ArrayRef, of_row: &dyn Fn(usize) -> Range<usize>| {
         let seen = values_seen(given, seen, values.len(), of_row);
         let found = first_misfit(values, item, Some(&seen), look)?;
-        let found = found.map(|found| Misfit { inside: format!("[]{}", found.inside), ..found });
+        let found = found.map(|found| LossyCast { inside: format!("[]{}", found.inside), ..found });
         Ok(of_list(found, given.len(), of_row))
     };
     match given.data_type() {
@@ -198,10 +198,10 @@ fn values_seen(
 }
 
 /// What was found among the values of lists, with the row of its list.
-fn of_list(found: Option<Misfit>, rows: usize, of_row: &dyn Fn(usize) -> Range<usize>) -> Option<Misfit> {
+fn of_list(found: Option<LossyCast>, rows: usize, of_row: &dyn Fn(usize) -> Range<usize>) -> Option<LossyCast> {
     let found = found?;
     let row = found.row.and_then(|value| (0..rows).find(|row| of_row(*row).contains(&value)));
-    Some(Misfit { row, ..found })
+    Some(LossyCast { row, ..found })
 }
 
 fn first_of_leaf(
@@ -209,13 +209,13 @@ fn first_of_leaf(
     wanted: &DataType,
     seen: Option<&NullBuffer>,
     look: Look,
-) -> Result<Option<Misfit>, ArrowError> {
+) -> Result<Option<LossyCast>, ArrowError> {
     let is_open = |row: &usize| given.is_valid(*row) && seen.is_none_or(|seen| seen.is_valid(*row));
-    let misfit = |row: usize, loses_digits| Misfit {
+    let misfit = |row: usize, loses_digits| LossyCast {
         row: Some(row),
         value: array_value_to_string(given, row).ok(),
         inside: String::new(),
-        wanted: wanted.clone(),
+        target: wanted.clone(),
         loses_digits,
         source: None,
     };

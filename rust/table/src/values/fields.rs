@@ -15,7 +15,7 @@ use lakemark_format::{KeyType, column};
 use lakemark_index::{composite_type, element_of, key_type_of, list_type_of};
 use parquet::schema::types::SchemaDescriptor;
 
-use crate::values::moments::is_rebased;
+use crate::values::int96::is_rebased;
 
 /// A column, a field of a struct, or the values of a map under a key, by the whole name. None if the schema has none, or if a list
 /// is on the way.

@@ -9,11 +9,11 @@ use arrow::ipc::writer::StreamWriter;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::values::moments::{Calendar, without_calendar};
+use crate::values::int96::{FileCalendar, without_calendar};
 
 /// The schema that a table takes from one file: dictionaries are an encoding, metadata of the
 /// file as a whole is of no use to a table, and any column may be missing elsewhere. Columns of another calendar are marked.
-pub(crate) fn normalize(schema: &Schema, calendar: Calendar, columns: &SchemaDescriptor) -> SchemaRef {
+pub(crate) fn normalize(schema: &Schema, calendar: FileCalendar, columns: &SchemaDescriptor) -> SchemaRef {
     let fields: Vec<Field> = schema
         .fields()
         .iter()
@@ -25,7 +25,7 @@ pub(crate) fn normalize(schema: &Schema, calendar: Calendar, columns: &SchemaDes
             Field::new(field.name(), data_type, true).with_metadata(field.metadata().clone())
         })
         .collect();
-    Arc::new(Schema::new(calendar.mark(fields, columns)))
+    Arc::new(Schema::new(calendar.tag_fields(fields, columns)))
 }
 
 /// Merges the schemas of files, each with the name of a file that has it.

@@ -229,9 +229,9 @@ async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     asked.sort();
     assert_eq!(asked, ["a_b_key", "c_summary"]);
     let keys: Vec<ArrayRef> = vec![Arc::new(Int32Array::from(vec![1])), Arc::new(Int32Array::from(vec![2]))];
-    assert_eq!(snapshot.keyed(&["c".to_owned(), "a".to_owned()], &keys), None);
+    assert_eq!(snapshot.composite_lookup(&["c".to_owned(), "a".to_owned()], &keys), None);
     let keys: Vec<ArrayRef> = vec![Arc::new(StringArray::from(vec!["x"])), Arc::new(Int32Array::from(vec![2]))];
-    let by_both = snapshot.keyed(&["b".to_owned(), "a".to_owned()], &keys).unwrap();
+    let by_both = snapshot.composite_lookup(&["b".to_owned(), "a".to_owned()], &keys).unwrap();
     let found = probe(&snapshot, &by_both).await;
     let expected = probe(&snapshot, &and([number("a", 2), text("x")])).await;
     assert_eq!((found.files, found.report.leaves[0].index.as_deref()), (expected.files, Some("a_b_key")));

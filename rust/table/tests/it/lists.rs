@@ -286,7 +286,7 @@ async fn tests_of_values_and_of_elements_are_not_mixed_up() {
     let leaf = Leaf { column: "tags".to_owned(), test: Test::Ranges(ranges), text: String::new() };
     let found = probe(&snapshot, &Predicate::Leaf(leaf)).await;
     assert_eq!((&found.files[0], found.report.leaves[0].reason), (&FileProbe::Unknown, Some(Reason::NoIndex)));
-    assert!(snapshot.is_marked("tags") && !snapshot.can_tell("tags"));
+    assert!(snapshot.is_prunable("tags") && !snapshot.supports_index_only("tags"));
 }
 
 #[tokio::test]

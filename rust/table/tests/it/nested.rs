@@ -119,7 +119,7 @@ async fn a_column_with_a_dot_in_its_name_is_not_the_field() {
     assert_eq!(infos, expected);
     for (text, name) in [("s.f", "s.f"), ("\"s\".\"f\"", "s\0f"), ("s.t.g", "s\0t\0g")] {
         assert_eq!(snapshot.resolve(text).as_deref(), Some(name));
-        assert_eq!(snapshot.shown_text(name), text);
+        assert_eq!(snapshot.display_name(name), text);
     }
     let found = probe(&snapshot, &equals("s\0f", 1)).await;
     assert_eq!(found.report.leaves[0].column.as_deref(), Some("\"s\".\"f\""));
@@ -331,13 +331,13 @@ async fn advice_looks_into_structs() {
     writer.close().unwrap();
     let table = open(folder.path()).await;
     let mut columns: Vec<String> =
-        table.advise(None).await.unwrap().marks.into_iter().map(|mark| mark.column).collect();
+        table.advise(None).await.unwrap().indexes.into_iter().map(|mark| mark.column).collect();
     columns.sort();
     assert_eq!(columns, ["s.g", "s.n"]);
     for column in &columns {
         table.create_index(spec(column), false).await.unwrap();
     }
-    assert_eq!(table.advise(None).await.unwrap().marks.len(), 0, "fields that have an index get no other");
+    assert_eq!(table.advise(None).await.unwrap().indexes.len(), 0, "fields that have an index get no other");
 }
 
 /// Rows of maps: `k` as [`k_values`] has it, missing in every third row, and other entries.

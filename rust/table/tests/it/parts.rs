@@ -10,7 +10,8 @@ use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, Columns, FileProbe, IndexSpec, Operation, Reading, Snapshot, Table, Tally, WriteOptions,
+    BuildOptions, Change, ColumnReadCost, FileProbe, GroupCounts, IndexSpec, Operation, ReadCost, Snapshot, Table,
+    WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -92,7 +93,7 @@ async fn alone(snapshot: &Snapshot, ranges: &KeyRanges) -> Option<BTreeMap<i64, 
     snapshot.tally_alone(&test_of(ranges.clone()), u64::MAX).await.unwrap().map(|tally| counts(&tally))
 }
 
-fn counts(tally: &Tally) -> BTreeMap<i64, u64> {
+fn counts(tally: &GroupCounts) -> BTreeMap<i64, u64> {
     let mut counts = BTreeMap::new();
     for part in &tally.parts {
         let [values] = part.values.as_slice() else { panic!("one column") };
@@ -224,8 +225,8 @@ async fn the_number_of_keys_alone_says_whether_a_search_may_be_worth_it() {
         let folder = folder.path().join(kind);
         std::fs::create_dir(&folder).unwrap();
         let snapshot = indexed(&folder, kind, key).await.snapshot().await.unwrap();
-        let columns = Columns { count: 1.0, decode: 4.0 };
-        let reading = Reading { output: columns, filter: columns, limit: None, told: None, above: 0.0 };
+        let columns = ColumnReadCost { count: 1.0, decode: 4.0 };
+        let reading = ReadCost { output: columns, filter: columns, limit: None, told: None, above: 0.0 };
         let values = snapshot.distinct_values("key").await.unwrap().unwrap() as f64;
         for (column, values, expected) in [
             ("key", 5.0, true),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{BuildOptions, Columns, FileProbe, IndexSpec, ProbeOptions, Reading};
+use lakemark_table::{BuildOptions, ColumnReadCost, FileProbe, IndexSpec, ProbeOptions, ReadCost};
 
 use crate::fixture::{certain, equals, int_key, k_values, leaf, open, probe, rows_of, spec_with, write};
 
@@ -71,8 +71,8 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     // test of one value looks narrower. Both directories say so, which are remembered.
     let range = KeyRanges::between(Bound::Included(int_key(7 * 250 + 23)), Bound::Included(int_key(7 * 250 + 24)));
     let of_range = leaf("id", range);
-    let columns = Columns { count: 1.0, decode: 4.0 };
-    let reading = Some(Reading { output: columns, filter: columns, limit: None, told: None, above: 0.0 });
+    let columns = ColumnReadCost { count: 1.0, decode: 4.0 };
+    let reading = Some(ReadCost { output: columns, filter: columns, limit: None, told: None, above: 0.0 });
     for (reading, expected) in [(None, k_reads + id_reads), (reading, id_reads + of_one_file)] {
         for predicate in [both(&of_range, &of_k), both(&of_k, &of_range)] {
             let options = ProbeOptions { use_cache: false, reading, ..ProbeOptions::default() };

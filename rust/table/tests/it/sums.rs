@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch
 use arrow::datatypes::Int64Type;
 use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, Predicate, RowSet};
-use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Snapshot, Table, Tally, TallyRequest};
+use lakemark_table::{BuildOptions, FileProbe, GroupCountRequest, GroupCounts, IndexSpec, Snapshot, Table};
 use tempfile::TempDir;
 
 use crate::fixture::{equals, int_key, is_null, leaf, open, probe, segments, write};
@@ -46,13 +46,22 @@ async fn marked(files: i64, per_segment: &str) -> (TempDir, Arc<Table>) {
     (folder, table)
 }
 
-async fn tally(snapshot: &Snapshot, columns: &[&str], summed: Option<&str>, predicate: &Predicate) -> Tally {
+async fn tally(snapshot: &Snapshot, columns: &[&str], summed: Option<&str>, predicate: &Predicate) -> GroupCounts {
     let files = probe(snapshot, predicate).await.files;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-    snapshot.tally(&TallyRequest { columns: &columns, predicate, files: &files, summed, few: false }).await.unwrap()
+    snapshot
+        .group_counts(&GroupCountRequest {
+            columns: &columns,
+            predicate,
+            files: &files,
+            sum_column: summed,
+            only_few_values: false,
+        })
+        .await
+        .unwrap()
 }
 
-fn sums(tally: &Tally, columns: &[&str], summed: &str) -> Sums {
+fn sums(tally: &GroupCounts, columns: &[&str], summed: &str) -> Sums {
     let mut sums = Sums::new();
     for part in &tally.parts {
         let place = columns.iter().position(|column| *column == summed).unwrap();
@@ -181,8 +190,13 @@ async fn law_5_slices_that_are_damaged_are_not_summed() {
         uncertain: RowSet::empty(ROWS as u32),
     };
     assert!(matches!(&files[0], FileProbe::Known { certain, .. } if certain.is_full()));
-    let request =
-        TallyRequest { columns: &columns, predicate: &whole(), files: &[some], summed: Some("v"), few: false };
-    let damaged = snapshot.tally(&request).await.unwrap();
+    let request = GroupCountRequest {
+        columns: &columns,
+        predicate: &whole(),
+        files: &[some],
+        sum_column: Some("v"),
+        only_few_values: false,
+    };
+    let damaged = snapshot.group_counts(&request).await.unwrap();
     assert_eq!((damaged.answered, damaged.parts.len()), (vec![false], 0));
 }

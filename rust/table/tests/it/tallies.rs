@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 use arrow::util::display::array_value_to_string;
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{Bounds, BoundsRequest, BuildOptions, Probe, Snapshot, Tally, TallyRequest};
+use lakemark_table::{BuildOptions, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, Probe, Snapshot};
 
 use crate::fixture::{batch, equals, folder, int_key, is_null, leaf, mark, open, probe, spec, spec_with, write};
 
@@ -17,14 +17,20 @@ type Counts = BTreeMap<Vec<String>, u64>;
 /// Whether a row with this `k` is chosen.
 type Chosen = fn(Option<i32>) -> bool;
 
-async fn tally(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> (Tally, Probe) {
+async fn tally(snapshot: &Snapshot, columns: &[&str], predicate: &Predicate) -> (GroupCounts, Probe) {
     let found = probe(snapshot, predicate).await;
     let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
-    let request = TallyRequest { columns: &columns, predicate, files: &found.files, summed: None, few: false };
-    (snapshot.tally(&request).await.unwrap(), found)
+    let request = GroupCountRequest {
+        columns: &columns,
+        predicate,
+        files: &found.files,
+        sum_column: None,
+        only_few_values: false,
+    };
+    (snapshot.group_counts(&request).await.unwrap(), found)
 }
 
-fn counts(tally: &Tally) -> Counts {
+fn counts(tally: &GroupCounts) -> Counts {
     let mut counts = Counts::new();
     for part in &tally.parts {
         for (row, rows) in part.rows.iter().enumerate() {
@@ -88,7 +94,7 @@ async fn without_a_choice_of_rows_no_posting_is_read() {
     let snapshot = table.snapshot().await.unwrap();
     let files = probe(&snapshot, &whole()).await.files;
     for reads in [1, 0] {
-        let bounds = snapshot.bounds(&[request("k", true)], &files).await.unwrap();
+        let bounds = snapshot.min_max(&[request("k", true)], &files).await.unwrap();
         assert_eq!(bounds.index_reads, reads, "the directory is read once");
     }
     let (all, _) = tally(&snapshot, &["k"], &whole()).await;
@@ -98,19 +104,19 @@ async fn without_a_choice_of_rows_no_posting_is_read() {
     assert_eq!(counts(&by_test).into_keys().collect::<Vec<_>>(), [["3"]]);
 }
 
-fn request(column: &str, extremes: bool) -> BoundsRequest {
-    BoundsRequest { column: column.to_owned(), extremes }
+fn request(column: &str, extremes: bool) -> MinMaxRequest {
+    MinMaxRequest { column: column.to_owned(), extremes }
 }
 
 /// Rows, NULLs, least and greatest of a column.
-fn summed(bounds: &Bounds, column: usize) -> (u64, u64, Vec<String>, Vec<String>) {
+fn summed(bounds: &MinMax, column: usize) -> (u64, u64, Vec<String>, Vec<String>) {
     let parts = &bounds.columns[column];
     let text = |values: &ArrayRef| array_value_to_string(values, 0).unwrap();
     let mut least: Vec<String> = parts.iter().map(|part| text(&part.least)).collect();
     let mut greatest: Vec<String> = parts.iter().map(|part| text(&part.greatest)).collect();
     least.sort();
     greatest.sort();
-    let sum = |number: fn(&lakemark_table::ColumnBounds) -> u64| parts.iter().map(number).sum();
+    let sum = |number: fn(&lakemark_table::ColumnMinMax) -> u64| parts.iter().map(number).sum();
     (sum(|part| part.rows), sum(|part| part.nulls), least, greatest)
 }
 
@@ -125,18 +131,18 @@ async fn bounds_take_in_what_every_column_knows() {
     table.build(BuildOptions { index: Some("s_bitmap".into()), ..BuildOptions::default() }).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
     let files = probe(&snapshot, &whole()).await.files;
-    let bounds = snapshot.bounds(&[request("s", true)], &files).await.unwrap();
+    let bounds = snapshot.min_max(&[request("s", true)], &files).await.unwrap();
     assert_eq!(bounds.answered, [true; 3]);
     assert_eq!(summed(&bounds, 0), (750, 0, vec!["name0".into(); 3], vec!["name9".into(); 3]));
-    let bounds = snapshot.bounds(&[request("k", true), request("s", true)], &files).await.unwrap();
+    let bounds = snapshot.min_max(&[request("k", true), request("s", true)], &files).await.unwrap();
     assert_eq!(bounds.answered, [true, true, false]);
     assert_eq!(summed(&bounds, 0), (500, 72, vec!["0".into(); 2], vec!["9".into(); 2]));
     assert_eq!(summed(&bounds, 1).0, 500);
     // Extremes of chosen rows are in no directory; their NULLs are in a list.
     let files = probe(&snapshot, &Predicate::Or(vec![equals("k", 3), is_null("k")])).await.files;
-    let bounds = snapshot.bounds(&[request("k", true)], &files).await.unwrap();
+    let bounds = snapshot.min_max(&[request("k", true)], &files).await.unwrap();
     assert_eq!(bounds.answered, [false; 3]);
-    let bounds = snapshot.bounds(&[request("k", false)], &files).await.unwrap();
+    let bounds = snapshot.min_max(&[request("k", false)], &files).await.unwrap();
     assert_eq!(bounds.answered, [true, true, false]);
     let (rows, nulls, ..) = summed(&bounds, 0);
     assert_eq!((rows, nulls), (72 + 43, 72));
@@ -155,7 +161,13 @@ async fn law_5_values_that_are_damaged_are_not_believed() {
     fs::write(&segment, bytes).unwrap();
     let columns = ["k".to_owned()];
     let tally = snapshot
-        .tally(&TallyRequest { columns: &columns, predicate: &whole(), files: &found.files, summed: None, few: false })
+        .group_counts(&GroupCountRequest {
+            columns: &columns,
+            predicate: &whole(),
+            files: &found.files,
+            sum_column: None,
+            only_few_values: false,
+        })
         .await
         .unwrap();
     assert_eq!((tally.answered, tally.parts.len()), (vec![false, false], 0));
@@ -168,7 +180,9 @@ async fn columns_without_an_index_are_not_told() {
     mark(&table).await;
     table.create_index(spec("s"), false).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
-    assert!(snapshot.can_tell("k") && snapshot.can_tell("s") && !snapshot.can_tell("x"));
+    assert!(
+        snapshot.supports_index_only("k") && snapshot.supports_index_only("s") && !snapshot.supports_index_only("x")
+    );
     for columns in [&["s"][..], &["x"], &["k", "s"], &["k", "s", "k"], &[]] {
         let (tally, _) = tally(&snapshot, columns, &whole()).await;
         assert_eq!((tally.answered, tally.parts.len()), (vec![false], 0), "{columns:?}");

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
-use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Probe, ProbeOptions, Snapshot, Table, TopRequest};
+use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Probe, ProbeOptions, Snapshot, Table, TopKRequest};
 
 use crate::fixture::{int_key, leaf, open, probe, spec, spec_with, write};
 
@@ -30,8 +30,8 @@ async fn table(folder: &std::path::Path, encoding: &str) -> Arc<Table> {
     table
 }
 
-fn request(descending: bool, nulls_first: bool, rows: u64) -> TopRequest {
-    TopRequest { column: "k".to_owned(), descending, nulls_first, rows }
+fn request(descending: bool, nulls_first: bool, rows: u64) -> TopKRequest {
+    TopKRequest { column: "k".to_owned(), descending, nulls_first, rows }
 }
 
 /// Rows that are read, in the numbers of the whole table.
@@ -46,7 +46,7 @@ fn read(probe: &Probe) -> Vec<usize> {
 }
 
 /// The rows that an engine that sorts would give, ties and all.
-fn first(chosen: impl Fn(Option<i32>) -> bool, request: &TopRequest) -> Vec<usize> {
+fn first(chosen: impl Fn(Option<i32>) -> bool, request: &TopKRequest) -> Vec<usize> {
     let order = |row: &usize| {
         let value = value(*row).map(i64::from);
         let signed = value.map(|value| if request.descending { -value } else { value });
@@ -58,8 +58,8 @@ fn first(chosen: impl Fn(Option<i32>) -> bool, request: &TopRequest) -> Vec<usiz
     rows
 }
 
-async fn cut(snapshot: &Snapshot, filter: &Predicate, request: &TopRequest) -> Option<Probe> {
-    snapshot.cut_to_first(&probe(snapshot, filter).await, request, &ProbeOptions::default()).await.unwrap()
+async fn cut(snapshot: &Snapshot, filter: &Predicate, request: &TopKRequest) -> Option<Probe> {
+    snapshot.top_k(&probe(snapshot, filter).await, request, &ProbeOptions::default()).await.unwrap()
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn where_nothing_is_known_or_saved_the_plan_stays() {
     let marked = table(folder.path(), "equality").await;
     let snapshot = marked.snapshot().await.unwrap();
     assert!(cut(&snapshot, &ALL, &request(false, false, ROWS as u64)).await.is_none());
-    let none = TopRequest { column: "absent".to_owned(), ..request(false, false, 1) };
+    let none = TopKRequest { column: "absent".to_owned(), ..request(false, false, 1) };
     assert!(cut(&snapshot, &ALL, &none).await.is_none());
     // Nobody knows of a file that came later: it is read whole.
     write(

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lakemark_table::gate::Kind;
+use lakemark_table::gate::StepKind;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -196,18 +196,25 @@ fn can_fail(step: &Step, fault: Fault) -> bool {
     let needs_room = matches!(
         step.doing,
         Doing::Put
-            | Doing::Disk(Kind::MakeFolder | Kind::Create | Kind::Write | Kind::WriteRest | Kind::Link | Kind::Stored)
+            | Doing::Disk(
+                StepKind::MakeFolder
+                    | StepKind::Create
+                    | StepKind::Write
+                    | StepKind::WriteRest
+                    | StepKind::Link
+                    | StepKind::Stored
+            )
     );
     let never = matches!(
         step.doing,
-        Doing::Begin | Doing::ListEnd | Doing::Disk(Kind::Lock | Kind::LockShared | Kind::TryLock)
+        Doing::Begin | Doing::ListEnd | Doing::Disk(StepKind::Lock | StepKind::LockShared | StepKind::TryLock)
     );
     needs_room || (fault == Fault::Device && !never)
 }
 
 /// Whether the step may be made although its caller is told that it failed: requests over a network, and syncs, which tell of what was lost before.
 pub fn can_fail_after(step: &Step) -> bool {
-    matches!(step.doing, Doing::Put | Doing::Delete | Doing::Disk(Kind::Sync | Kind::SyncFolder))
+    matches!(step.doing, Doing::Put | Doing::Delete | Doing::Disk(StepKind::Sync | StepKind::SyncFolder))
 }
 
 /// Whether another actor can notice if it goes on before this step or after it.
@@ -217,8 +224,8 @@ pub fn is_shared(step: &Step) -> bool {
         return false;
     }
     match step.doing {
-        Doing::Disk(Kind::MakeFolder | Kind::SyncFolder | Kind::Stored | Kind::Create) => false,
-        Doing::Disk(Kind::Sync) => name.ends_with(".lml"),
+        Doing::Disk(StepKind::MakeFolder | StepKind::SyncFolder | StepKind::Stored | StepKind::Create) => false,
+        Doing::Disk(StepKind::Sync) => name.ends_with(".lml"),
         _ => true,
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lakemark_table::gate::{Gate, Kind};
+use lakemark_table::gate::{Gate, StepKind};
 
 /// What an actor is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub enum Doing {
     /// It begins, or begins its next call.
     Begin,
     /// A step of the local disk.
-    Disk(Kind),
+    Disk(StepKind),
     /// A request to the object store.
     Get,
     Head,
@@ -220,8 +220,8 @@ impl Scheduler {
 fn can_go(step: &Step) -> bool {
     let opened = || File::options().write(true).open(&step.path);
     match step.doing {
-        Doing::Disk(Kind::Lock) => opened().is_ok_and(|file| file.try_lock().is_ok()),
-        Doing::Disk(Kind::LockShared) => opened().is_ok_and(|file| file.try_lock_shared().is_ok()),
+        Doing::Disk(StepKind::Lock) => opened().is_ok_and(|file| file.try_lock().is_ok()),
+        Doing::Disk(StepKind::LockShared) => opened().is_ok_and(|file| file.try_lock_shared().is_ok()),
         _ => true,
     }
 }
@@ -251,17 +251,17 @@ const CLOCK_AHEAD: Duration = Duration::from_secs(60);
 /// The gate of the local disk. A step that fails after it was made is remembered until then.
 pub struct DiskGate {
     pub actor: Actor,
-    pub fails_after: Mutex<Option<Kind>>,
+    pub fails_after: Mutex<Option<StepKind>>,
 }
 
 impl Gate for DiskGate {
-    fn before(&self, kind: Kind, path: &Path) -> Result<()> {
+    fn before(&self, kind: StepKind, path: &Path) -> Result<()> {
         let fails_after = self.actor.pass(Doing::Disk(kind), path)?;
         *self.fails_after.lock().unwrap() = fails_after.then_some(kind);
         Ok(())
     }
 
-    fn after(&self, kind: Kind, _path: &Path) -> Result<()> {
+    fn after(&self, kind: StepKind, _path: &Path) -> Result<()> {
         match self.fails_after.lock().unwrap().take_if(|of| *of == kind) {
             Some(_) => Err(Fault::Device.error()),
             None => Ok(()),

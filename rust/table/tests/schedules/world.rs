@@ -225,7 +225,7 @@ pub async fn read(snapshot: &Snapshot) -> Result<Rows, object_store::Error> {
         scan(&store, &file.meta.location, &|at| !deleted.as_ref().is_some_and(|rows| rows.contains(at)), &mut add)
             .await?;
     }
-    if let (Some(pending), Some(store)) = (snapshot.pending(), snapshot.pending_store()) {
+    if let (Some(pending), Some(store)) = (snapshot.buffered_rows(), snapshot.run_store()) {
         for file in &pending.files {
             let rows: &RowSet = &file.rows;
             scan(&store, &file.meta.location, &|at| rows.contains(at), &mut add).await?;

@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::column;
-use lakemark_table::{TallyRequest, Telling};
+use lakemark_table::{GroupCountRequest, IndexOnlyCost};
 use object_store::path::Path;
 use tokio::sync::OnceCell;
 
@@ -114,10 +114,10 @@ impl Asker {
     /// The facts with searches that the scan left out, if values that are told make them worth it.
     async fn search_again(&self, facts: &Facts) -> Result<Option<Facts>> {
         let Some(options) = facts.left_out else { return Ok(None) };
-        let mut all = Telling::default();
+        let mut all = IndexOnlyCost::default();
         for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
-            match facts.snapshot.telling(columns, summed, &facts.predicate).await {
+            match facts.snapshot.index_only_cost(columns, summed, &facts.predicate).await {
                 Some(told) => all = all.and(told),
                 None => return Ok(None),
             }
@@ -158,7 +158,7 @@ impl Asker {
     /// Directories tell the bounds and the NULLs of columns.
     async fn ask_bounds(&self, facts: &Facts) -> Result<(Vec<RecordBatch>, Vec<bool>)> {
         let Some(requests) = self.question.bounds() else { return Ok(Default::default()) };
-        let bounds = facts.snapshot.bounds(&requests, &facts.files).await.map_err(to_engine)?;
+        let bounds = facts.snapshot.min_max(&requests, &facts.files).await.map_err(to_engine)?;
         self.count("index_reads", bounds.index_reads);
         self.count("index_bytes", bounds.index_bytes);
         if bounds.columns.iter().all(Vec::is_empty) {
@@ -176,8 +176,14 @@ impl Asker {
         for columns in self.asked() {
             let summed = self.question.summed(columns, &facts.snapshot.schema());
             let few = self.question.ends_early;
-            let request = TallyRequest { columns, predicate: &facts.predicate, files: &facts.files, summed, few };
-            let tally = facts.snapshot.tally(&request).await.map_err(to_engine)?;
+            let request = GroupCountRequest {
+                columns,
+                predicate: &facts.predicate,
+                files: &facts.files,
+                sum_column: summed,
+                only_few_values: few,
+            };
+            let tally = facts.snapshot.group_counts(&request).await.map_err(to_engine)?;
             self.count("index_reads", tally.index_reads);
             self.count("index_bytes", tally.index_bytes);
             // What is told of some columns only has to be read for the others, and parts do not say whose they are.
@@ -218,7 +224,7 @@ fn nothing_told(memory: &MemoryReservation) -> (Vec<RecordBatch>, Vec<bool>) {
 }
 impl DisplayAs for IndexAggregateExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<_> = self.question.columns.iter().map(|name| column::shown(name)).collect();
+        let columns: Vec<_> = self.question.columns.iter().map(|name| column::display(name)).collect();
         write!(f, "IndexAggregateExec: columns=[{}]", columns.join(", "))?;
         if let Some(aggregate) = self.input.downcast_ref::<AggregateExec>() {
             let groups: Vec<&str> = aggregate.group_expr().expr().iter().map(|(_, name)| name.as_str()).collect();

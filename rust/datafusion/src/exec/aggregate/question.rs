@@ -19,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use lakemark_format::column;
-use lakemark_table::{BoundsRequest, field_of};
+use lakemark_table::{MinMaxRequest, field_of};
 
 use super::sums::can_be_exact;
 use crate::exec::facts::Facts;
@@ -144,7 +144,7 @@ impl Question {
             .collect::<BTreeMap<_, _>>()
             .into_keys()
             .collect();
-        if read().any(is_volatile) || !columns.iter().all(|column| facts.snapshot.can_tell(column)) {
+        if read().any(is_volatile) || !columns.iter().all(|column| facts.snapshot.supports_index_only(column)) {
             return None;
         }
         let ends_early = aggregate.limit_options().is_some();
@@ -181,7 +181,7 @@ impl Question {
     }
 
     /// The columns whose bounds are all that is asked for; none if there are groups or expressions.
-    pub(crate) fn bounds(&self) -> Option<Vec<BoundsRequest>> {
+    pub(crate) fn bounds(&self) -> Option<Vec<MinMaxRequest>> {
         if !self.groups.is_empty() || self.columns.is_empty() {
             return None;
         }
@@ -193,7 +193,7 @@ impl Question {
             }
             *extremes.entry(measure.column()?).or_default() |= is_extreme;
         }
-        let request = |(column, extremes): (&str, bool)| BoundsRequest { column: column.to_owned(), extremes };
+        let request = |(column, extremes): (&str, bool)| MinMaxRequest { column: column.to_owned(), extremes };
         Some(extremes.into_iter().map(request).collect())
     }
 }

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
-use lakemark_table::{Bounds, BoundsRequest, ColumnBounds, FileProbe, TallyPart};
+use lakemark_table::{ColumnMinMax, FileProbe, MinMax, MinMaxRequest, ValueCounts};
 
 use super::question::{Measure, Question};
 use super::sums::multiplied;
@@ -21,7 +21,7 @@ pub(super) fn of_values(
     question: &Question,
     (table, schema): (&Schema, &SchemaRef),
     columns: &[String],
-    part: &TallyPart,
+    part: &ValueCounts,
     magnitudes: &mut [f64],
 ) -> Result<Option<RecordBatch>> {
     let values = columns.iter().zip(&part.values).map(|(column, values)| as_scanned(values, type_of(table, column)));
@@ -136,8 +136,8 @@ fn evaluate(expr: &Arc<dyn PhysicalExpr>, values: &RecordBatch) -> Result<ArrayR
 pub(super) fn of_bounds(
     question: &Question,
     schema: &SchemaRef,
-    requests: &[BoundsRequest],
-    bounds: &Bounds,
+    requests: &[MinMaxRequest],
+    bounds: &MinMax,
     files: &[FileProbe],
 ) -> Result<RecordBatch> {
     let answered = files.iter().zip(&bounds.answered).filter(|(_, answered)| **answered);
@@ -158,7 +158,7 @@ pub(super) fn of_bounds(
 fn state_row(
     question: &Question,
     schema: &SchemaRef,
-    part: Option<(&String, &ColumnBounds)>,
+    part: Option<(&String, &ColumnMinMax)>,
     rows: u64,
 ) -> Result<RecordBatch> {
     let states = question.measures.iter().zip(schema.fields()).map(|(measure, field)| {

@@ -9,7 +9,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use futures::future::join_all;
-use lakemark_table::{PendingRows, ProbeReport};
+use lakemark_table::{BufferedRows, ProbeReport};
 
 use super::{Planner, Work};
 use crate::read::access::{Pages, is_worth_cutting};
@@ -216,7 +216,7 @@ fn has_rows(statistics: &Statistics) -> bool {
 
 /// How many pending rows are in the answer, if as many of them pass the predicate as of the files: `passing` of `all`.
 fn pending_rows(work: &Work<'_>, all: Option<usize>, passing: Option<usize>) -> Precision<usize> {
-    let pending = work.pending.map_or(0, PendingRows::row_count);
+    let pending = work.pending.map_or(0, BufferedRows::row_count);
     let pending = Precision::Exact(usize::try_from(pending).unwrap_or(usize::MAX));
     match (all, passing) {
         (Some(all), Some(passing)) if passing < all => pending.with_estimated_selectivity(passing as f64 / all as f64),

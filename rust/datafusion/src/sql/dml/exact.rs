@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use lakemark_table::{Error, ErrorKind, Misfit, cast_exactly, cast_rounded, unknown_field};
+use lakemark_table::{Error, ErrorKind, LossyCast, cast_exactly, cast_rounded, unknown_field};
 
 use super::computed::is_computed;
 use crate::error::to_engine;
@@ -67,12 +67,12 @@ impl Target<'_> {
         cast.map_err(|misfit| to_engine(self.refused(misfit, have)))
     }
 
-    fn refused(self, misfit: Misfit, given: &DataType) -> Error {
-        let (column, of) = (format!("{}{}", self.name, misfit.inside), sql_type(&misfit.wanted));
+    fn refused(self, misfit: LossyCast, given: &DataType) -> Error {
+        let (column, of) = (format!("{}{}", self.name, misfit.inside), sql_type(&misfit.target));
         let text = match &misfit.value {
             Some(value) if misfit.loses_digits => format!(
                 "{value} cannot be written to {column}, which is {of}, without losing a part of it; if that is meant, write {}",
-                cast_to(&misfit.wanted)
+                cast_to(&misfit.target)
             ),
             Some(value) => format!("{value} cannot be written to {column}, which is {of}; give a value that fits it"),
             None => format!(

@@ -164,5 +164,6 @@ fn counts_rows(aggregate: &Expr) -> bool {
 
 /// Whether there is an index for everything that is asked. Otherwise the statement is planned at once, and its scan asks.
 fn may_be_told(snapshot: &Snapshot, asked: &Predicate) -> bool {
-    asked.unknowns().is_empty() && snapshot.composed(asked).leaves().iter().all(|leaf| snapshot.can_tell(&leaf.column))
+    asked.unknowns().is_empty()
+        && snapshot.with_composites(asked).leaves().iter().all(|leaf| snapshot.supports_index_only(&leaf.column))
 }

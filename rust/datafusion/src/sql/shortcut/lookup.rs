@@ -182,7 +182,7 @@ impl TableProvider for LookupTable {
 
 /// Whether a condition asks for keys of a column with an index that is made for it.
 fn finds_keys(part: &Expr, snapshot: &Snapshot) -> bool {
-    let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if snapshot.finds_keys(&column.name));
+    let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if snapshot.has_key_index(&column.name));
     let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(..)) || !expr.any_column_refs();
     match part {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {

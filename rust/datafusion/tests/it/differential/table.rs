@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use arrow::record_batch::RecordBatch;
 use lakemark_format::Encoding;
 use lakemark_index::{Precision, key_type_of};
-use lakemark_table::{BuildOptions, IndexSpec, Kind, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -351,7 +351,7 @@ async fn mark(rng: &mut StdRng, columns: &[Column], folder: &Path, empty: bool) 
         let spec = IndexSpec {
             columns: vec![column.path()],
             name: Some(format!("index_{number}")),
-            kind: Kind::of_encoding(encoding).name().into(),
+            kind: IndexKind::of_encoding(encoding).name().into(),
             options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         };
         table.create_index(spec, false).await.unwrap();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lakemark_format::container;
 use lakemark_format::key::Key;
-use lakemark_format::leaf::{Entry, Held, LeafBytes, MAX_INLINE_POSTING};
+use lakemark_format::leaf::{KeyRows, LeafBytes, LeafEntry, MAX_INLINE_POSTING};
 use lakemark_format::posting;
 use lakemark_format::segment::ValueBlockRef;
 
@@ -23,30 +23,30 @@ impl SegmentWriter<'_> {
         self.value_count += 1;
         let room = self.room();
         let Some(builder) = &mut self.leaf_builder else { return Ok(()) };
-        let leaves = builder.push(Entry { key, rows, held }, room)?;
+        let leaves = builder.push(LeafEntry { key, rows, rows_in: held }, room)?;
         leaves.into_iter().try_for_each(|leaf| self.push_leaf(leaf))
     }
 
     /// Where the rows of the current key go; long postings are written at once.
-    fn held(&mut self) -> Result<(u32, Held<'static>), BuildError> {
+    fn held(&mut self) -> Result<(u32, KeyRows<'static>), BuildError> {
         if self.posting_rows == 0 {
             let rows = self.pending.len() as u32;
             if let (Some(&first), Some(&last)) = (self.pending.first(), self.pending.last())
                 && last - first + 1 == rows
             {
                 self.pending.clear();
-                return Ok((rows, Held::Run(first)));
+                return Ok((rows, KeyRows::Run(first)));
             }
             self.encoded.clear();
             posting::encode(&self.pending, self.universe, &mut self.encoded);
             if self.encoded.len() <= MAX_INLINE_POSTING {
                 self.pending.clear();
-                return Ok((rows, Held::Inline(Cow::Owned(self.encoded.clone()))));
+                return Ok((rows, KeyRows::Inline(Cow::Owned(self.encoded.clone()))));
             }
         }
         let posting = self.end_posting()?;
         self.long_end = self.container.offset();
-        Ok((posting.rows, Held::Long { offset: posting.offset, length: posting.length }))
+        Ok((posting.rows, KeyRows::Long { offset: posting.offset, length: posting.length }))
     }
 
     /// Bytes that the leaf may have to lie in one page.

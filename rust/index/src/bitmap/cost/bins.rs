@@ -13,7 +13,7 @@ use lakemark_format::bin_block::MAX_BIN_ROWS;
 use lakemark_format::bin_block::{self, Bin};
 use lakemark_format::key::{Key, KeyType};
 
-use super::positions::Positions;
+use super::positions::PostingShape;
 use super::{FIXED_BYTES, PAGE_SHARE};
 use crate::bitmap::bin_writer::BinWriter;
 use crate::chunk::Chunk;
@@ -147,7 +147,8 @@ impl BinSample {
         let more_bins = factor.powf(self.local);
         let more_rows = factor / more_bins.max(1e-9);
         let runs = super::sample::runs_of(&self.nulls) * factor;
-        let nulls = Positions::of_runs(self.nulls.len() as f64 * factor, runs, rows as f64).posting_bytes(rows as f64);
+        let nulls =
+            PostingShape::of_runs(self.nulls.len() as f64 * factor, runs, rows as f64).posting_bytes(rows as f64);
         let orders: f64 = self.orders.iter().map(|order| order.scaled_to(more_rows)).sum::<f64>() * more_bins;
         let bytes = FIXED_BYTES + nulls + self.postings * factor + orders + self.blocks * more_bins;
         (bytes * PAGE_SHARE) as u64

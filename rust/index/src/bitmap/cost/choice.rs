@@ -26,7 +26,7 @@ const GAIN: f64 = 0.85;
 
 /// What an encoding would take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
+pub struct EncodingPrediction {
     /// The encoding.
     pub encoding: Encoding,
     /// Bytes of the index.
@@ -37,30 +37,34 @@ pub struct Prediction {
 
 /// An encoding, and why.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct EncodingChoice {
     /// What was chosen.
     pub encoding: Encoding,
     /// Why, for people.
     pub reason: String,
     /// Every encoding of the kind `bitmap` that could be built, in the order of [`Encoding::BITMAP`].
-    pub predictions: Vec<Prediction>,
+    pub predictions: Vec<EncodingPrediction>,
 }
 
-impl Choice {
+impl EncodingChoice {
     /// The prediction of an encoding.
     #[must_use]
-    pub fn prediction(&self, encoding: Encoding) -> Option<&Prediction> {
+    pub fn prediction(&self, encoding: Encoding) -> Option<&EncodingPrediction> {
         self.predictions.iter().find(|prediction| prediction.encoding == encoding)
     }
 }
 
 /// Predicts every encoding for an index of these segments, for queries of these shapes and weights.
 #[must_use]
-pub fn predict(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Vec<Prediction> {
+pub fn predict(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Vec<EncodingPrediction> {
     Encoding::BITMAP.into_iter().filter_map(|encoding| prediction(encoding, segments, queries)).collect()
 }
 
-fn prediction(encoding: Encoding, segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Option<Prediction> {
+fn prediction(
+    encoding: Encoding,
+    segments: &[ColumnShape],
+    queries: &[(QueryShape, f64)],
+) -> Option<EncodingPrediction> {
     let sizes: Vec<_> = segments.iter().map(|shape| sizes(encoding, shape)).collect::<Option<_>>()?;
     let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
     let mut logarithms = 0.0;
@@ -73,34 +77,34 @@ fn prediction(encoding: Encoding, segments: &[ColumnShape], queries: &[(QuerySha
         logarithms += weight * cost.max(1.0).ln();
     }
     let bytes = sizes.iter().map(|sizes| sizes.total).sum();
-    Some(Prediction { encoding, bytes, search: (logarithms / weights.max(1e-9)).exp() })
+    Some(EncodingPrediction { encoding, bytes, search: (logarithms / weights.max(1e-9)).exp() })
 }
 
 /// Chooses for queries of the shapes [`WEIGHTS`].
 #[must_use]
-pub fn choose(segments: &[ColumnShape]) -> Choice {
+pub fn choose(segments: &[ColumnShape]) -> EncodingChoice {
     choose_for(segments, &WEIGHTS)
 }
 
 /// Chooses for queries of these shapes and weights.
 #[must_use]
-pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Choice {
+pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> EncodingChoice {
     let predictions = predict(segments, queries);
     let weights: f64 = queries.iter().map(|(_, weight)| weight).sum();
     let Some(equality) = predictions.iter().find(|prediction| prediction.encoding == Encoding::Equality).copied()
     else {
-        return Choice {
+        return EncodingChoice {
             encoding: Encoding::Equality,
             reason: "nothing is known of the column".to_owned(),
             predictions,
         };
     };
-    let score = |prediction: &Prediction| {
+    let score = |prediction: &EncodingPrediction| {
         let all = weights + SIZE_WEIGHT;
         let size = (prediction.bytes as f64 + READ_BYTES).ln();
         ((weights * prediction.search.ln() + SIZE_WEIGHT * size) / all).exp()
     };
-    let mut others: Vec<&Prediction> = predictions
+    let mut others: Vec<&EncodingPrediction> = predictions
         .iter()
         .filter(|other| other.encoding != Encoding::Equality && other.encoding.has_fine_level())
         .filter(|other| other.bytes as f64 <= equality.bytes as f64 * SIZE_LIMIT)
@@ -108,7 +112,7 @@ pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Ch
     others.sort_by(|a, b| score(a).total_cmp(&score(b)));
     let best = others.first().filter(|other| score(other) < GAIN * score(&equality));
     let percent = |part: f64| (part * 100.0).round() as i64;
-    let against = |other: &Prediction| {
+    let against = |other: &EncodingPrediction| {
         let reads = percent(1.0 - other.search / equality.search);
         let keeps = percent(other.bytes as f64 / equality.bytes as f64 - 1.0);
         (reads, keeps)
@@ -121,7 +125,7 @@ pub fn choose_for(segments: &[ColumnShape], queries: &[(QueryShape, f64)]) -> Ch
         }
         None => (Encoding::Equality, equality_reason(others.first().map(|other| (other.encoding, against(other))))),
     };
-    Choice { encoding, reason, predictions }
+    EncodingChoice { encoding, reason, predictions }
 }
 
 fn equality_reason(next: Option<(Encoding, (i64, i64))>) -> String {

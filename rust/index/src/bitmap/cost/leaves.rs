@@ -3,7 +3,7 @@
 use lakemark_format::container::PAGE_PAYLOAD;
 use lakemark_format::leaf::{MAX_INLINE_POSTING, MAX_SEGMENT_KEYS, TARGET_SEGMENT_BYTES};
 
-use super::shape::{Class, ColumnShape};
+use super::shape::{ColumnShape, FrequencyClass};
 
 /// Bits by which the largest of the gaps of a value block exceeds what a Rice code takes.
 const PACKED_BEYOND_RICE: f64 = 1.9;
@@ -42,7 +42,7 @@ pub(super) fn leaf_bytes(shape: &ColumnShape) -> f64 {
 }
 
 /// Bits of the rows of a value of a class in its leaf, and outside of it.
-fn row_bits(shape: &ColumnShape, class: &Class) -> (f64, f64) {
+fn row_bits(shape: &ColumnShape, class: &FrequencyClass) -> (f64, f64) {
     if class.each.runs <= ONE_RUN {
         // The first rows of neighbouring values are packed to the range in which they lie; in order they take nothing.
         let range = shape.rows as f64 * shape.shuffle;

@@ -9,7 +9,7 @@ const FEW_ROWS: f64 = 256.0;
 
 /// The rows of one value, or of one bitmap; means over several like it may be fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Positions {
+pub struct PostingShape {
     /// How many rows.
     pub rows: f64,
     /// Runs of neighbouring rows.
@@ -18,7 +18,7 @@ pub struct Positions {
     pub span: f64,
 }
 
-impl Positions {
+impl PostingShape {
     /// Rows that are spread evenly over `universe` rows, in random order.
     #[must_use]
     pub fn spread(rows: f64, universe: f64) -> Self {
@@ -110,11 +110,11 @@ mod tests {
     fn single_rows_runs_and_random_rows_are_predicted() {
         let universe = 1_000_000;
         for row in [0u32, 70_000, 999_999] {
-            let predicted = Positions { rows: 1.0, runs: 1.0, span: 1.0 }.posting_bytes(f64::from(universe));
+            let predicted = PostingShape { rows: 1.0, runs: 1.0, span: 1.0 }.posting_bytes(f64::from(universe));
             assert!((predicted - actual(&[row], universe)).abs() <= 2.0, "{predicted}");
         }
         let run: Vec<u32> = (500_000..600_000).collect();
-        let predicted = Positions { rows: 1e5, runs: 1.0, span: 1e5 }.posting_bytes(f64::from(universe));
+        let predicted = PostingShape { rows: 1e5, runs: 1.0, span: 1e5 }.posting_bytes(f64::from(universe));
         let is = actual(&run, universe);
         assert!((predicted / is - 1.0).abs() < 0.1, "{predicted} for {is}");
         // A multiplier without a pattern.
@@ -123,7 +123,7 @@ mod tests {
             rows.retain(|row| *row < universe);
             rows.sort_unstable();
             let predicted =
-                Positions::spread(rows.len() as f64, f64::from(universe)).posting_bytes(f64::from(universe));
+                PostingShape::spread(rows.len() as f64, f64::from(universe)).posting_bytes(f64::from(universe));
             let is = actual(&rows, universe);
             assert!((predicted / is - 1.0).abs() < 0.1, "{count}: {predicted} for {is}");
         }

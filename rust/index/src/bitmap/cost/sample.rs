@@ -11,8 +11,8 @@ use std::ops::Bound;
 use lakemark_format::key::Key;
 use lakemark_format::value_block::{MAX_BLOCK_VALUES, TARGET_KEY_BYTES};
 
-use super::positions::Positions;
-use super::shape::{CELLS, Cell, Class, ColumnShape, Extremes, random_classes};
+use super::positions::PostingShape;
+use super::shape::{BlockExtremes, CELLS, ColumnShape, FrequencyClass, ValueBucket, random_classes};
 use crate::chunk::Chunk;
 use crate::ranges::{KeyRange, KeyRanges};
 
@@ -31,11 +31,11 @@ pub struct ColumnSample {
     rows: f64,
     nulls: f64,
     null_runs: f64,
-    classes: Vec<Class>,
-    cells: Vec<Cell>,
+    classes: Vec<FrequencyClass>,
+    cells: Vec<ValueBucket>,
     /// The first key of each cell, and the last key.
     borders: Vec<Key>,
-    extremes: Vec<Extremes>,
+    extremes: Vec<BlockExtremes>,
     block_values: f64,
     key_bits: f64,
     fixed_keys: bool,
@@ -160,7 +160,7 @@ impl ColumnSample {
             null_runs: (self.null_runs * factor).min(self.nulls * factor),
             classes,
             cells: (self.cells.iter())
-                .map(|cell| Cell { values: cell.values * growth, rows: cell.rows * valued / held.max(1.0) })
+                .map(|cell| ValueBucket { values: cell.values * growth, rows: cell.rows * valued / held.max(1.0) })
                 .collect(),
             extremes: self.extremes.iter().map(|extremes| scaled(*extremes, more_rows / spread_growth)).collect(),
             block_values: self.block_values,
@@ -171,11 +171,11 @@ impl ColumnSample {
     }
 
     /// Values of a row space with `factor` times the rows of each, and values that were not seen.
-    fn grown(&self, factor: f64, universe: f64) -> Vec<Class> {
+    fn grown(&self, factor: f64, universe: f64) -> Vec<FrequencyClass> {
         if factor <= 1.0 + 1e-9 {
             return self.classes.clone();
         }
-        let (mut classes, mut rare) = (Vec::new(), Cell::default());
+        let (mut classes, mut rare) = (Vec::new(), ValueBucket::default());
         let (mut once, mut twice) = (0.0, 0.0);
         for class in &self.classes {
             if class.each.rows < RARE {
@@ -188,9 +188,9 @@ impl ColumnSample {
                 }
                 continue;
             }
-            let Positions { rows, runs, span } = class.each;
-            let each = Positions { rows: rows * factor, runs: runs * factor, span: (span * factor).min(universe) };
-            classes.push(Class { values: class.values, each });
+            let PostingShape { rows, runs, span } = class.each;
+            let each = PostingShape { rows: rows * factor, runs: runs * factor, span: (span * factor).min(universe) };
+            classes.push(FrequencyClass { values: class.values, each });
         }
         // How many values were not seen, and how many of these `factor` times the rows would show.
         let unseen = once * (once - 1.0).max(0.0) / (2.0 * (twice + 1.0));
@@ -201,12 +201,12 @@ impl ColumnSample {
     }
 
     /// Values of a row space with `factor`, at most 1, times the rows of each; some have no row there.
-    fn thinned(&self, factor: f64) -> Vec<Class> {
-        let thin = |class: &Class| {
+    fn thinned(&self, factor: f64) -> Vec<FrequencyClass> {
+        let thin = |class: &FrequencyClass| {
             let left = class.each.rows * factor;
             let kept = if factor > 1.0 - 1e-9 { 1.0 } else { 1.0 - (-left).exp() };
             let rows = (left / kept.max(1e-9)).max(1.0);
-            Class { values: class.values * kept, each: class.each.scaled_to(rows) }
+            FrequencyClass { values: class.values * kept, each: class.each.scaled_to(rows) }
         };
         self.classes.iter().map(thin).collect()
     }
@@ -251,8 +251,8 @@ pub(super) fn runs_of(rows: &[u32]) -> f64 {
     if rows.is_empty() { 0.0 } else { breaks as f64 + 1.0 }
 }
 
-fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<Class> {
-    let mut classes: BTreeMap<u32, Class> = BTreeMap::new();
+fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<FrequencyClass> {
+    let mut classes: BTreeMap<u32, FrequencyClass> = BTreeMap::new();
     for (_, rows) in lists {
         let count = rows.len() as f64;
         let class = classes.entry((count.ln() / CLASS_RATIO.ln()) as u32).or_default();
@@ -265,7 +265,7 @@ fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<Class> {
         class.each.runs += runs_of(rows);
         class.each.span += span;
     }
-    let mean = |mut class: Class| {
+    let mean = |mut class: FrequencyClass| {
         class.each.rows /= class.values;
         class.each.runs /= class.values;
         class.each.span /= class.values;
@@ -274,9 +274,9 @@ fn classes_of(lists: &[(&Key, &[u32])]) -> Vec<Class> {
     classes.into_values().map(mean).collect()
 }
 
-fn cells_of(counts: &[f64]) -> Vec<Cell> {
+fn cells_of(counts: &[f64]) -> Vec<ValueBucket> {
     let per_cell = counts.len().div_ceil(CELLS).max(1);
-    counts.chunks(per_cell).map(|cell| Cell { values: cell.len() as f64, rows: cell.iter().sum() }).collect()
+    counts.chunks(per_cell).map(|cell| ValueBucket { values: cell.len() as f64, rows: cell.iter().sum() }).collect()
 }
 
 fn borders_of(lists: &[(&Key, &[u32])]) -> Vec<Key> {
@@ -285,19 +285,19 @@ fn borders_of(lists: &[(&Key, &[u32])]) -> Vec<Key> {
     lists.iter().step_by(per_cell).map(|(key, _)| (*key).clone()).chain(last).collect()
 }
 
-fn extremes_of(counts: &[f64]) -> Extremes {
-    Extremes {
+fn extremes_of(counts: &[f64]) -> BlockExtremes {
+    BlockExtremes {
         least: counts.iter().copied().fold(f64::INFINITY, f64::min),
         most: counts.iter().copied().fold(0.0, f64::max),
     }
 }
 
 /// Noise grows with the square root of the rows, a real difference with the rows.
-fn scaled(extremes: Extremes, factor: f64) -> Extremes {
+fn scaled(extremes: BlockExtremes, factor: f64) -> BlockExtremes {
     let (mean, half) = ((extremes.least + extremes.most) / 2.0, (extremes.most - extremes.least) / 2.0);
     let is_noise = 2.0 * half <= NOISE * mean.sqrt() + 1.0;
     let half = half * if is_noise { factor.max(0.0).sqrt() } else { factor };
-    Extremes { least: (mean * factor - half).max(1.0), most: (mean * factor + half).max(1.0) }
+    BlockExtremes { least: (mean * factor - half).max(1.0), most: (mean * factor + half).max(1.0) }
 }
 
 /// How far ranks of neighbouring rows are apart, and how often they differ, as parts of what random rows would show.

@@ -1,6 +1,6 @@
 //! What is known of the rows of a segment before they are indexed.
 
-use super::positions::Positions;
+use super::positions::PostingShape;
 
 /// The most cells of neighbouring values.
 pub(super) const CELLS: usize = 256;
@@ -20,11 +20,11 @@ pub struct ColumnShape {
     /// Runs of such rows.
     pub null_runs: f64,
     /// The values by their numbers of rows.
-    pub classes: Vec<Class>,
+    pub classes: Vec<FrequencyClass>,
     /// The values in their order, neighbours together.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<ValueBucket>,
     /// The values of a value block with the fewest and the most rows, of some blocks.
-    pub extremes: Vec<Extremes>,
+    pub extremes: Vec<BlockExtremes>,
     /// Values of a value block.
     pub block_values: f64,
     /// Bits that a value takes beside the one before it: 0 for integers without gaps.
@@ -37,16 +37,16 @@ pub struct ColumnShape {
 
 /// Values that have about so many rows each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Class {
+pub struct FrequencyClass {
     /// How many values.
     pub values: f64,
     /// The rows of each, on average.
-    pub each: Positions,
+    pub each: PostingShape,
 }
 
 /// Values side by side in the order of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cell {
+pub struct ValueBucket {
     /// How many values.
     pub values: f64,
     /// The rows of all of them.
@@ -55,7 +55,7 @@ pub struct Cell {
 
 /// Rows of the rarest and of the most frequent value of a value block.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Extremes {
+pub struct BlockExtremes {
     /// Of the rarest.
     pub least: f64,
     /// Of the most frequent.
@@ -71,16 +71,20 @@ impl ColumnShape {
         let null_rate = nulls as f64 / (rows as f64).max(1.0);
         let half = SPREAD / 2.0 * (count.max(1.0).log2() / 10.0).min(1.0);
         let mean = valued / count.max(1.0);
-        let around = Extremes { least: (mean - half * mean.sqrt()).max(1.0), most: mean + half * mean.sqrt() };
+        let around = BlockExtremes { least: (mean - half * mean.sqrt()).max(1.0), most: mean + half * mean.sqrt() };
         let cells = CELLS.min(count as usize);
-        let cell = Cell { values: count / cells.max(1) as f64, rows: valued / cells.max(1) as f64 };
+        let cell = ValueBucket { values: count / cells.max(1) as f64, rows: valued / cells.max(1) as f64 };
         Self {
             rows,
             nulls,
             null_runs: nulls as f64 * (1.0 - null_rate),
             classes: random_classes(count, valued, rows as f64),
             cells: vec![cell; cells],
-            extremes: vec![if mean < 1.5 && count >= valued { Extremes { least: 1.0, most: 1.0 } } else { around }],
+            extremes: vec![if mean < 1.5 && count >= valued {
+                BlockExtremes { least: 1.0, most: 1.0 }
+            } else {
+                around
+            }],
             block_values: f64::INFINITY,
             key_bits,
             shuffle: 1.0,
@@ -110,12 +114,12 @@ impl ColumnShape {
         let universe = self.rows as f64;
         self.cuts(bins, |cell| {
             let mean = cell.rows / cell.values.max(1.0);
-            cell.values * Positions::spread(mean, universe).posting_bytes(universe)
+            cell.values * PostingShape::spread(mean, universe).posting_bytes(universe)
         })
     }
 
     /// Cuts where `weight` reaches the next of `bins` equal parts; weight and rows are even within a cell.
-    fn cuts(&self, bins: u64, weight: impl Fn(&Cell) -> f64) -> Vec<f64> {
+    fn cuts(&self, bins: u64, weight: impl Fn(&ValueBucket) -> f64) -> Vec<f64> {
         let weights: Vec<f64> = self.cells.iter().map(&weight).collect();
         let total: f64 = weights.iter().sum::<f64>().max(1e-9);
         let rows = self.cells.iter().map(|cell| cell.rows).sum::<f64>().max(1e-9);
@@ -139,12 +143,12 @@ impl ColumnShape {
 }
 
 /// Classes of `values` values that have `rows` rows together, each row as likely of any of them.
-pub(super) fn random_classes(values: f64, rows: f64, universe: f64) -> Vec<Class> {
+pub(super) fn random_classes(values: f64, rows: f64, universe: f64) -> Vec<FrequencyClass> {
     if values < 1.0 || rows < 1.0 {
         return Vec::new();
     }
     let mean = rows / values;
-    let class = |values: f64, rows: f64| Class { values, each: Positions::spread(rows, universe) };
+    let class = |values: f64, rows: f64| FrequencyClass { values, each: PostingShape::spread(rows, universe) };
     if mean < 1.0 + 1e-6 {
         return vec![class(values, 1.0)];
     }
@@ -175,7 +179,7 @@ mod tests {
     fn classes_hold_all_values_and_rows() {
         for (values, rows) in [(2.0, 1e6), (1000.0, 2e5), (1e5, 2e5), (2e5, 2e5), (1e5, 1.1e5)] {
             let classes = random_classes(values, rows, 1e6);
-            let sum = |of: fn(&Class) -> f64| classes.iter().map(of).sum::<f64>();
+            let sum = |of: fn(&FrequencyClass) -> f64| classes.iter().map(of).sum::<f64>();
             assert!((sum(|class| class.values) / values - 1.0).abs() < 1e-3, "{values}");
             assert!((sum(|class| class.values * class.each.rows) / rows - 1.0).abs() < 1e-2, "{values}");
         }
@@ -185,7 +189,7 @@ mod tests {
     fn cuts_follow_the_rows_of_cells() {
         let mut shape = ColumnShape::spread(1000, 0, 4, 0.0);
         assert_eq!(shape.cuts_of_values(4), [0.25, 0.5, 0.75, 1.0]);
-        shape.cells = [700.0, 100.0, 100.0, 100.0].map(|rows| Cell { values: 1.0, rows }).to_vec();
+        shape.cells = [700.0, 100.0, 100.0, 100.0].map(|rows| ValueBucket { values: 1.0, rows }).to_vec();
         assert_eq!(shape.cuts_of_values(4), [0.7, 0.8, 0.9, 1.0]);
         assert_eq!(shape.cuts_of_values(2), [0.8, 1.0]);
     }

@@ -17,11 +17,11 @@ use crate::storage::location::Location;
 
 /// What a table remembers of its log.
 #[derive(Default)]
-pub(crate) struct NewestState(Mutex<Option<Known>>);
+pub(crate) struct NewestState(Mutex<Option<CachedState>>);
 
 /// A state, and the commit that it ends with.
 #[derive(Clone)]
-struct Known {
+struct CachedState {
     state: Arc<DeltaState>,
     commit: ObjectMeta,
 }
@@ -41,7 +41,7 @@ impl NewestState {
         let before = last_commit(location).await;
         let state = Arc::new(DeltaState::read(location).await?);
         // The log may have changed while it was read; the state is then read again by whoever comes next.
-        let mut known = before.map(|commit| Known { state: Arc::clone(&state), commit });
+        let mut known = before.map(|commit| CachedState { state: Arc::clone(&state), commit });
         if let Some(read) = &known
             && !read.is_newest(location).await
         {
@@ -52,7 +52,7 @@ impl NewestState {
     }
 }
 
-impl Known {
+impl CachedState {
     /// Whether the log ends with this commit. What cannot be told is read again.
     async fn is_newest(&self, location: &Location) -> bool {
         let store = &location.object_store;

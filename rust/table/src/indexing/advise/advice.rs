@@ -8,15 +8,15 @@ use lakemark_index::bitmap::cost::reads::{QueryShape, WEIGHTS};
 use lakemark_index::{element_of, key_type_of};
 
 use super::filter_bytes;
-use super::gain::{Better, Column, Costs, Mark};
-use super::kinds::Kinds;
-use super::queries::{Condition, QueryUse, standard};
+use super::gain::{BetterKind, CandidateIndex, ColumnProfile, Costs};
+use super::kinds::KindChoice;
+use super::queries::{QueryUse, WeighedCondition, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
 use crate::error::Result;
 use crate::report::IndexInfo;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{Kind, zones_with};
+use crate::store::kind::{IndexKind, zones_with};
 use crate::values::fields::indexable;
 
 /// Rows of the pages that a hint suggests.
@@ -29,26 +29,26 @@ const LAYOUT_WORTH: f64 = 0.2;
 /// A query with its conditions weighed.
 struct Weighed {
     query: QueryUse,
-    conditions: Vec<Condition>,
+    conditions: Vec<WeighedCondition>,
 }
 
 /// Advice for these queries, or for the standard shapes of predicates over every column.
 pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Option<Vec<QueryUse>>) -> Result<Advice> {
     let sampler = Sampler::new(table, snapshot).await?;
     let wanted = wanted_columns(snapshot, queries.as_deref());
-    let bitmap_rows = sampler.segment_rows(Kind::Bitmap.files_per_segment())?;
-    let key_rows = sampler.segment_rows(Kind::Key.files_per_segment())?;
-    let mut columns: BTreeMap<String, Column> = BTreeMap::new();
+    let bitmap_rows = sampler.segment_rows(IndexKind::Bitmap.files_per_segment())?;
+    let key_rows = sampler.segment_rows(IndexKind::Key.files_per_segment())?;
+    let mut columns: BTreeMap<String, ColumnProfile> = BTreeMap::new();
     for name in wanted {
-        let stored = snapshot.stored_name(&name);
+        let stored = snapshot.physical_name(&name);
         let sampled = sampler.column(&stored).await?;
-        let kinds = Kinds::new(&sampler, &sampled, (&bitmap_rows, &key_rows), &WEIGHTS);
-        let better = kinds.better().map(|(kind, reason)| Better {
+        let kinds = KindChoice::new(&sampler, &sampled, (&bitmap_rows, &key_rows), &WEIGHTS);
+        let better = kinds.better().map(|(kind, reason)| BetterKind {
             kind,
             reason,
             bytes: match kind {
-                Kind::Key | Kind::Bitmap => kinds.packed.unwrap_or(0),
-                Kind::BloomTree | Kind::Summary => {
+                IndexKind::Key | IndexKind::Bitmap => kinds.packed.unwrap_or(0),
+                IndexKind::BloomTree | IndexKind::Summary => {
                     filter_bytes(&sampler, &sampled, kinds.valued(), kind, zones_with(Some(kind), &[], 0))
                 }
             },
@@ -56,17 +56,20 @@ pub(crate) async fn advise(table: &BaseTable, snapshot: &Snapshot, queries: Opti
         });
         let shuffle = sampled.sample.shuffle();
         let page_rows = sampler.page_rows(&stored);
-        let Kinds { bitmaps: segments, keys, packed, .. } = kinds;
-        columns.insert(name.clone(), Column { segments, keys: (keys, packed), better, page_rows, shuffle, sampled });
+        let KindChoice { bitmaps: segments, keys, packed, .. } = kinds;
+        columns.insert(
+            name.clone(),
+            ColumnProfile { segments, keys: (keys, packed), better, page_rows, shuffle, sampled },
+        );
     }
     let all: Vec<String> = snapshot.file_schema().fields().iter().map(|field| field.name().clone()).collect();
     let parquet: BTreeMap<String, u64> =
-        all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.stored_name(name)))).collect();
+        all.iter().map(|name| (name.clone(), sampler.parquet_bytes(&snapshot.physical_name(name)))).collect();
     let from_queries = queries.is_some();
     let weighed = match queries {
         Some(queries) => queries.into_iter().map(|query| weigh(query, &columns)).collect(),
         None => {
-            let of = |(name, column): (&String, &Column)| standard(name, &column.sampled.sample, &all);
+            let of = |(name, column): (&String, &ColumnProfile)| standard(name, &column.sampled.sample, &all);
             let all = columns.iter().flat_map(of);
             all.map(|(query, condition)| Weighed { query, conditions: vec![condition] }).collect()
         }
@@ -93,15 +96,15 @@ fn wanted_columns(snapshot: &Snapshot, queries: Option<&[QueryUse]>) -> BTreeSet
     indexable(&snapshot.file_schema()).into_iter().filter(is_wanted).filter(is_flat).chain(told).collect()
 }
 
-fn weigh(query: QueryUse, columns: &BTreeMap<String, Column>) -> Weighed {
+fn weigh(query: QueryUse, columns: &BTreeMap<String, ColumnProfile>) -> Weighed {
     let sample = |name: &str| columns.get(name).map(|column| &column.sampled.sample);
-    let conditions = query.conditions.iter().map(|used| Condition::new(used, &sample)).collect();
+    let conditions = query.conditions.iter().map(|used| WeighedCondition::new(used, &sample)).collect();
     Weighed { query, conditions }
 }
 
 struct Advisor<'a> {
     costs: Costs<'a>,
-    columns: &'a BTreeMap<String, Column>,
+    columns: &'a BTreeMap<String, ColumnProfile>,
     queries: Vec<Weighed>,
 }
 
@@ -113,10 +116,10 @@ impl Advisor<'_> {
             (snapshot.resolve(first).unwrap_or_else(|| first.clone()), index)
         };
         let indexes: Vec<(String, IndexInfo)> = snapshot.indexes().into_iter().map(on).collect();
-        let mut marks: BTreeMap<String, Mark> = BTreeMap::new();
+        let mut marks: BTreeMap<String, CandidateIndex> = BTreeMap::new();
         for (column, index) in &indexes {
             let encoding = Encoding::from_name(&index.encoding);
-            let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| Mark::new(column, e));
+            let mark = encoding.zip(self.columns.get(column)).and_then(|(e, column)| CandidateIndex::new(column, e));
             // What an index over several columns saves is not predicted.
             if let (Some(mark), 1) = (mark, index.columns.len()) {
                 marks.insert(column.clone(), mark);
@@ -125,14 +128,14 @@ impl Advisor<'_> {
         let now = self.reads(&marks);
         let indexed = indexes.iter().filter(|(_, index)| index.columns.len() == 1).map(|(column, _)| column).collect();
         let mut proposals = self.proposals(&mut marks, &indexed);
-        proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.shown_text(&proposal.column));
+        proposals.iter_mut().for_each(|proposal| proposal.column = snapshot.display_name(&proposal.column));
         let after = self.reads(&marks);
         let asked = self.columns_asked();
         Advice {
             rows,
             sampled_rows,
             queries: if from_queries { self.queries.len() as u64 } else { 0 },
-            marks: proposals,
+            indexes: proposals,
             unused: (indexes.iter())
                 .filter(|(column, _)| from_queries && !asked.contains(column))
                 .map(|(_, index)| index.name.clone())
@@ -152,7 +155,7 @@ impl Advisor<'_> {
     }
 
     /// What each query reads.
-    fn reads(&self, marks: &BTreeMap<String, Mark>) -> Vec<f64> {
+    fn reads(&self, marks: &BTreeMap<String, CandidateIndex>) -> Vec<f64> {
         self.queries.iter().map(|weighed| self.costs.with(&weighed.query, &weighed.conditions, marks)).collect()
     }
 
@@ -166,9 +169,9 @@ impl Advisor<'_> {
     }
 
     /// Takes the index that saves most, then the next one beside it, as long as it is worth it. Columns that have an index get no other.
-    fn proposals(&self, marks: &mut BTreeMap<String, Mark>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
+    fn proposals(&self, marks: &mut BTreeMap<String, CandidateIndex>, indexed: &BTreeSet<&String>) -> Vec<Proposal> {
         let open = self.columns.keys().filter(|column| !indexed.contains(column));
-        let mut open: Vec<(Mark, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
+        let mut open: Vec<(CandidateIndex, Proposal)> = open.filter_map(|column| self.candidate(column)).collect();
         let weights: f64 = self.queries.iter().map(|weighed| weighed.query.weight).sum::<f64>().max(1e-9);
         let mut proposals = Vec::new();
         let mut now = self.reads(marks);
@@ -202,10 +205,10 @@ impl Advisor<'_> {
     }
 
     /// The index that a column would get.
-    fn candidate(&self, name: &str) -> Option<(Mark, Proposal)> {
+    fn candidate(&self, name: &str) -> Option<(CandidateIndex, Proposal)> {
         let column = self.columns.get(name)?;
-        if let Some(Better { kind, reason, bytes, values }) = &column.better {
-            let mark = Mark::of_keys(column, *bytes)?;
+        if let Some(BetterKind { kind, reason, bytes, values }) = &column.better {
+            let mark = CandidateIndex::of_keys(column, *bytes)?;
             let proposal = Proposal {
                 column: name.to_owned(),
                 kind: kind.name().to_owned(),
@@ -218,10 +221,10 @@ impl Advisor<'_> {
             return Some((mark, proposal));
         }
         let choice = choose_for(&column.segments.shapes, &self.shapes_of(name));
-        let mark = Mark::new(column, choice.encoding)?;
+        let mark = CandidateIndex::new(column, choice.encoding)?;
         let proposal = Proposal {
             column: name.to_owned(),
-            kind: Kind::Bitmap.name().to_owned(),
+            kind: IndexKind::Bitmap.name().to_owned(),
             encoding: choice.encoding.name().to_owned(),
             reason: choice.reason,
             values: column.segments.values().round() as u64,
@@ -244,15 +247,15 @@ impl Advisor<'_> {
     }
 
     /// Whether the data sorted by a column, or smaller pages, would let the queries read much less.
-    fn layout(&self, marks: &BTreeMap<String, Mark>, now: &[f64]) -> Vec<LayoutHint> {
+    fn layout(&self, marks: &BTreeMap<String, CandidateIndex>, now: &[f64]) -> Vec<LayoutHint> {
         let total = self.total(now);
         let with = |change: &dyn Fn(&str, &mut f64, &mut f64)| {
             let columns = (self.columns.iter()).map(|(name, column)| {
                 let (mut shuffle, mut page_rows) = (column.shuffle, column.page_rows);
                 change(name, &mut shuffle, &mut page_rows);
-                (name.clone(), column.laid_out(shuffle, page_rows))
+                (name.clone(), column.with_layout(shuffle, page_rows))
             });
-            let columns: BTreeMap<String, Column> = columns.collect();
+            let columns: BTreeMap<String, ColumnProfile> = columns.collect();
             let costs = Costs { columns: &columns, parquet: self.costs.parquet, rows: self.costs.rows };
             let read =
                 |weighed: &Weighed| weighed.query.weight * costs.with(&weighed.query, &weighed.conditions, marks);
@@ -272,7 +275,7 @@ impl Advisor<'_> {
         if let Some((bytes, by)) = sorted.min_by(|a, b| a.0.total_cmp(&b.0))
             && bytes < (1.0 - LAYOUT_WORTH) * total
         {
-            hints.push(LayoutHint::new(format!("data sorted by {}", column::shown(by)), total, bytes));
+            hints.push(LayoutHint::new(format!("data sorted by {}", column::display(by)), total, bytes));
         }
         let bytes = with(&|_, _, page_rows| *page_rows = page_rows.min(SMALL_PAGE_ROWS));
         if bytes < (1.0 - LAYOUT_WORTH) * total {

@@ -14,18 +14,18 @@ use lakemark_index::bitmap::cost::choice::READ_BYTES;
 use lakemark_index::bitmap::cost::reads::{QueryShape, reads_of};
 use lakemark_index::bitmap::cost::{Sizes, sizes};
 
-use super::queries::{Condition, QueryUse};
-use super::sample::{SampledColumn, Segments};
-use crate::store::kind::Kind;
+use super::queries::{QueryUse, WeighedCondition};
+use super::sample::{SampledColumn, SampledSegments};
+use crate::store::kind::IndexKind;
 
 /// What is known of a column.
-pub(super) struct Column {
+pub(super) struct ColumnProfile {
     pub sampled: SampledColumn,
     /// The segments of bitmaps, and those of a `key` index with their bytes.
-    pub segments: Segments,
-    pub keys: (Segments, Option<u64>),
+    pub segments: SampledSegments,
+    pub keys: (SampledSegments, Option<u64>),
     /// The kind that is better than bitmaps, if one is.
-    pub better: Option<Better>,
+    pub better: Option<BetterKind>,
     /// Rows of a page.
     pub page_rows: f64,
     /// How the order of the column follows its values, as if the data were sorted by it if that is asked.
@@ -34,18 +34,18 @@ pub(super) struct Column {
 
 /// A kind of index, not `bitmap`.
 #[derive(Clone)]
-pub(super) struct Better {
-    pub kind: Kind,
+pub(super) struct BetterKind {
+    pub kind: IndexKind,
     pub reason: String,
     /// Bytes that it takes, and the values that it has.
     pub bytes: u64,
     pub values: u64,
 }
 
-impl Column {
+impl ColumnProfile {
     /// The same column in data that are written in another way.
-    pub(super) fn laid_out(&self, shuffle: f64, page_rows: f64) -> Self {
-        let none = || Segments { shapes: Vec::new(), each: self.segments.each };
+    pub(super) fn with_layout(&self, shuffle: f64, page_rows: f64) -> Self {
+        let none = || SampledSegments { shapes: Vec::new(), each: self.segments.each };
         let (segments, keys) = (none(), (none(), None));
         Self { sampled: self.sampled.clone(), segments, keys, better: None, page_rows, shuffle }
     }
@@ -63,7 +63,7 @@ impl Column {
 }
 
 /// An index that exists or could.
-pub(super) struct Mark {
+pub(super) struct CandidateIndex {
     /// By which its reads are predicted.
     encoding: Encoding,
     sizes: Vec<Sizes>,
@@ -74,9 +74,9 @@ pub(super) struct Mark {
     tells: bool,
 }
 
-impl Mark {
+impl CandidateIndex {
     /// None if the encoding cannot be built for the column.
-    pub(super) fn new(column: &Column, encoding: Encoding) -> Option<Self> {
+    pub(super) fn new(column: &ColumnProfile, encoding: Encoding) -> Option<Self> {
         if encoding == Encoding::Packed {
             return Self::of_keys(column, column.keys.1?);
         }
@@ -86,11 +86,11 @@ impl Mark {
     }
 
     /// An index that finds single keys. A tree reads no more than the values and postings of bitmaps over the same files would.
-    pub(super) fn of_keys(column: &Column, bytes: u64) -> Option<Self> {
+    pub(super) fn of_keys(column: &ColumnProfile, bytes: u64) -> Option<Self> {
         Some(Self { bytes, tells: false, ..Self::over(&column.keys.0, Encoding::Equality)? })
     }
 
-    fn over(segments: &Segments, encoding: Encoding) -> Option<Self> {
+    fn over(segments: &SampledSegments, encoding: Encoding) -> Option<Self> {
         let sizes = segments.shapes.iter().map(|shape| sizes(encoding, shape)).collect::<Option<Vec<_>>>()?;
         Some(Self { encoding, sizes, each: segments.each, bytes: 0, tells: true })
     }
@@ -114,7 +114,7 @@ impl Mark {
 
 /// The columns of a table, and the rows.
 pub(super) struct Costs<'a> {
-    pub columns: &'a BTreeMap<String, Column>,
+    pub columns: &'a BTreeMap<String, ColumnProfile>,
     /// Bytes in the data files of every column.
     pub parquet: &'a BTreeMap<String, u64>,
     pub rows: f64,
@@ -127,19 +127,19 @@ impl Costs<'_> {
     }
 
     /// What a search of the indexes for a condition reads; none if they cannot answer it.
-    fn search(&self, condition: &Condition, marks: &BTreeMap<String, Mark>) -> Option<f64> {
+    fn search(&self, condition: &WeighedCondition, marks: &BTreeMap<String, CandidateIndex>) -> Option<f64> {
         let searches = condition.searches.as_ref()?;
         searches.iter().map(|(column, shape)| Some(marks.get(column)?.search(*shape))).sum()
     }
 
     /// Bytes that a query reads without indexes.
-    pub(super) fn scan(&self, query: &QueryUse, conditions: &[Condition]) -> f64 {
+    pub(super) fn scan(&self, query: &QueryUse, conditions: &[WeighedCondition]) -> f64 {
         let columns = query.output.iter().chain(conditions.iter().flat_map(|condition| &condition.columns));
         self.parquet_bytes(columns) * self.zones(conditions)
     }
 
-    fn zones(&self, conditions: &[Condition]) -> f64 {
-        let zone = |condition: &Condition| match condition.searches.as_deref() {
+    fn zones(&self, conditions: &[WeighedCondition]) -> f64 {
+        let zone = |condition: &WeighedCondition| match condition.searches.as_deref() {
             Some([(column, _)]) => self.columns.get(column).map(|c| c.zone(condition.share, self.rows / c.page_rows)),
             _ => None,
         };
@@ -147,12 +147,17 @@ impl Costs<'_> {
     }
 
     /// Bytes that a query reads with these indexes, at least.
-    pub(super) fn with(&self, query: &QueryUse, conditions: &[Condition], marks: &BTreeMap<String, Mark>) -> f64 {
+    pub(super) fn with(
+        &self,
+        query: &QueryUse,
+        conditions: &[WeighedCondition],
+        marks: &BTreeMap<String, CandidateIndex>,
+    ) -> f64 {
         let mut best = self.scan(query, conditions);
-        let mut answered: Vec<(&Condition, f64)> =
+        let mut answered: Vec<(&WeighedCondition, f64)> =
             conditions.iter().filter_map(|condition| Some((condition, self.search(condition, marks)?))).collect();
         answered.sort_by(|(a, _), (b, _)| a.share.total_cmp(&b.share));
-        let is_answered = |condition: &Condition, count: usize| {
+        let is_answered = |condition: &WeighedCondition, count: usize| {
             answered.iter().take(count).any(|(other, _)| std::ptr::eq(*other, condition))
         };
         for count in 0..=answered.len() {
@@ -162,7 +167,7 @@ impl Costs<'_> {
             let columns: Vec<&String> =
                 query.output.iter().chain(left.clone().flat_map(|condition| &condition.columns)).collect();
             let share: f64 = found.clone().map(|(condition, _)| condition.share).product();
-            let of_leaf = |condition: &Condition| {
+            let of_leaf = |condition: &WeighedCondition| {
                 let columns = condition.searches.iter().flatten().filter_map(|(column, _)| self.columns.get(column));
                 columns.map(|column| column.touched(condition.share)).fold(0.0, f64::max)
             };

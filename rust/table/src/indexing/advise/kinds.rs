@@ -7,12 +7,12 @@
 //! ```
 
 use lakemark_format::Encoding;
-use lakemark_index::bitmap::cost::choice::{Choice, choose_for};
+use lakemark_index::bitmap::cost::choice::{EncodingChoice, choose_for};
 use lakemark_index::bitmap::cost::predicted_bytes;
 use lakemark_index::bitmap::cost::reads::QueryShape;
 
-use super::sample::{SampledColumn, Sampler, Segments};
-use crate::store::kind::Kind;
+use super::sample::{SampledColumn, SampledSegments, Sampler};
+use crate::store::kind::IndexKind;
 
 /// From this part of distinct values on, a column is one of unique values.
 const UNIQUE: f64 = 0.9;
@@ -28,12 +28,12 @@ const ROWS_OF_A_KEY: f64 = 64.0;
 const SIZE_LIMIT: f64 = 1.25;
 
 /// What is known of a column to choose by.
-pub(super) struct Kinds {
+pub(super) struct KindChoice {
     /// The segments that bitmaps have, and a `key` index.
-    pub bitmaps: Segments,
-    pub keys: Segments,
+    pub bitmaps: SampledSegments,
+    pub keys: SampledSegments,
     /// The encoding of bitmaps.
-    pub choice: Choice,
+    pub choice: EncodingChoice,
     /// Bytes of a `key` index.
     pub packed: Option<u64>,
     /// Distinct values of the table.
@@ -44,7 +44,7 @@ pub(super) struct Kinds {
     shuffle: f64,
 }
 
-impl Kinds {
+impl KindChoice {
     /// For segments of so many rows as bitmaps have and as a `key` index has, and for queries of these shapes and weights.
     pub(super) fn new(
         sampler: &Sampler<'_>,
@@ -79,29 +79,29 @@ impl Kinds {
     }
 
     /// The kind that is better than bitmaps, if one is, and why.
-    pub(super) fn better(&self) -> Option<(Kind, String)> {
+    pub(super) fn better(&self) -> Option<(IndexKind, String)> {
         if self.is_unique() { Some(self.of_unique()) } else { self.of_few_rows() }
     }
 
     /// Keys, unless they are long. Filters do not grow with the keys.
-    fn of_unique(&self) -> (Kind, String) {
+    fn of_unique(&self) -> (IndexKind, String) {
         let own = "nearly every row has its own";
         let row_bytes = self.packed.unwrap_or(0) as f64 / self.rows.max(1) as f64;
         if row_bytes <= LONG_KEY_BYTES {
-            return (Kind::Key, format!("{own}, which the kind key finds with one read"));
+            return (IndexKind::Key, format!("{own}, which the kind key finds with one read"));
         }
         let long = format!("{own}, and keys would take {row_bytes:.0} bytes a row");
         if self.shuffle <= CLUSTERED {
             return (
-                Kind::BloomTree,
+                IndexKind::BloomTree,
                 format!("{long}, so that filters behind fences are kept of them: the rows are in their order"),
             );
         }
-        (Kind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
+        (IndexKind::Summary, format!("{long}, so that a summary of filters is kept of them: the rows are in no order"))
     }
 
     /// Keys of a few rows each, where that means fewer segments to ask and not many more bytes.
-    fn of_few_rows(&self) -> Option<(Kind, String)> {
+    fn of_few_rows(&self) -> Option<(IndexKind, String)> {
         let rows = self.valued as f64 / self.distinct.max(1.0);
         let (many, few) = (self.bitmaps.count(), self.keys.count());
         let bitmap = self.choice.prediction(self.choice.encoding)?;
@@ -116,7 +116,7 @@ impl Kinds {
             let reason = format!(
                 "a value has about {rows:.0} rows, which the kind key finds in {segments} instead of {many}, with {percent}% of the bytes"
             );
-            (Kind::Key, reason)
+            (IndexKind::Key, reason)
         })
     }
 }

@@ -53,7 +53,7 @@ pub struct JoinedKeys {
 
 /// A condition with its predicted part of the rows.
 #[derive(Clone, Debug)]
-pub(super) struct Condition {
+pub(super) struct WeighedCondition {
     pub columns: Vec<String>,
     /// The part of the rows for which it is true.
     pub share: f64,
@@ -64,7 +64,7 @@ pub(super) struct Condition {
 /// A part of the rows that is taken where nothing is known.
 const UNKNOWN_SHARE: f64 = 1.0 / 3.0;
 
-impl Condition {
+impl WeighedCondition {
     /// Weighs a condition by samples of its columns.
     pub(super) fn new<'a>(used: &ConditionUse, sample: &impl Fn(&str) -> Option<&'a ColumnSample>) -> Self {
         if let Some(joined) = &used.joined {
@@ -128,11 +128,11 @@ fn leaf_share(leaf: &Leaf, sample: &ColumnSample) -> (f64, QueryShape) {
 }
 
 /// The queries that stand for all where none are given: for every column each standard shape, once counting and once fetching rows.
-pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<(QueryUse, Condition)> {
+pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> Vec<(QueryUse, WeighedCondition)> {
     let mut queries = Vec::new();
     // Engines read a struct as a whole.
     let read = column::names(column).next().unwrap_or(column);
-    let shown = column::shown(column);
+    let shown = column::display(column);
     for (shape, weight) in WEIGHTS {
         let values = sample.values().max(1.0);
         let (text, share) = match shape {
@@ -147,7 +147,7 @@ pub(super) fn standard(column: &str, sample: &ColumnSample, all: &[String]) -> V
         for (verb, output) in [("count", Vec::new()), ("rows", all.to_vec())] {
             let used = QueryUse { text: format!("{verb} where {text}"), output, weight, ..QueryUse::default() };
             let searches = Some(vec![(column.to_owned(), shape)]);
-            queries.push((used, Condition { columns: columns.clone(), share, searches }));
+            queries.push((used, WeighedCondition { columns: columns.clone(), share, searches }));
         }
     }
     queries

@@ -19,7 +19,8 @@ pub struct Advice {
     /// Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
     pub queries: u64,
     /// Indexes to build, the one that saves most first, each beside those before it.
-    pub marks: Vec<Proposal>,
+    #[serde(rename = "marks")]
+    pub indexes: Vec<Proposal>,
     /// Indexes that nothing in the queries can use.
     pub unused: Vec<String>,
     /// Other layouts of the data that would save much.
@@ -98,7 +99,7 @@ impl fmt::Display for Advice {
             queries => format!("{queries} queries"),
         };
         writeln!(f, "{of}, {} rows of which {} were read to predict", self.rows, self.sampled_rows)?;
-        if self.marks.is_empty() {
+        if self.indexes.is_empty() {
             writeln!(f, "\nno further index would save enough to be worth its bytes")?;
         } else {
             writeln!(f, "\nmarks to build:")?;
@@ -114,7 +115,7 @@ impl fmt::Display for Advice {
                 ]
             };
             let head = ["column", "kind", "encoding", "values", "MB", "a query saves, MB", "queries"];
-            write_table(f, &head, &self.marks.iter().map(mark).collect::<Vec<_>>())?;
+            write_table(f, &head, &self.indexes.iter().map(mark).collect::<Vec<_>>())?;
         }
         if !self.gains.is_empty() {
             writeln!(f, "\nqueries, MB read now and with these indexes:")?;

@@ -8,7 +8,7 @@ use lakemark_index::bitmap::cost::{BinSample, ColumnSample, ColumnShape};
 use lakemark_index::{Precision, key_type_of};
 
 use crate::error::{Error, Result};
-use crate::files::columns::{SampledPart, column_bytes, page_rows, read_sample};
+use crate::files::columns::{SampledChunk, column_bytes, page_rows, read_sample};
 use crate::files::footer::Footer;
 use crate::indexing::build::group::cut;
 use crate::snapshot::{BaseTable, Snapshot, read_shapes};
@@ -29,14 +29,14 @@ pub(crate) struct Sampler<'a> {
     /// Rows of each data file.
     file_rows: Vec<u64>,
     row_groups: u64,
-    parts: Vec<Part>,
+    parts: Vec<SampledRowGroup>,
     /// Pieces of the table that the parts are; 1 if they are the whole table.
     pieces: usize,
     /// Of the files that have parts.
     footers: HashMap<usize, Arc<Footer>>,
 }
 
-struct Part {
+struct SampledRowGroup {
     file: usize,
     row_group: usize,
     rows: u64,
@@ -50,13 +50,13 @@ pub(crate) struct SampledColumn {
 }
 
 /// The shapes of an index's segments, or of some that stand for all.
-pub(crate) struct Segments {
+pub(crate) struct SampledSegments {
     pub shapes: Vec<ColumnShape>,
     /// How many segments each shape stands for.
     pub each: f64,
 }
 
-impl Segments {
+impl SampledSegments {
     /// The bytes of all segments, from those of the shapes.
     pub(crate) fn scaled(&self, bytes: u64) -> u64 {
         (bytes as f64 * self.each).round() as u64
@@ -146,8 +146,8 @@ impl<'a> Sampler<'a> {
 
     /// The same, and its bins of a precision.
     pub(crate) async fn binned_column(&self, stored: &str, precision: Option<Precision>) -> Result<SampledColumn> {
-        let field = self.snapshot.stored_field(stored);
-        let field = field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::shown(stored))))?;
+        let field = self.snapshot.physical_field(stored);
+        let field = field.ok_or_else(|| Error::internal(format!("the column {} is gone", column::display(stored))))?;
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             let (Some(file), Some(footer)) = (self.snapshot.files().get(part.file), self.footers.get(&part.file))
@@ -156,7 +156,7 @@ impl<'a> Sampler<'a> {
             };
             let rows = usize::try_from(part.rows).unwrap_or(usize::MAX);
             let footer = Arc::clone(footer);
-            parts.push(SampledPart { meta: &file.meta, name: &file.path, footer, row_group: part.row_group, rows });
+            parts.push(SampledChunk { meta: &file.meta, name: &file.path, footer, row_group: part.row_group, rows });
         }
         let chunk = read_sample(self.snapshot.object_store().as_ref(), &parts, &field).await?;
         let pieces = self.pieces;
@@ -183,24 +183,24 @@ impl SampledColumn {
     }
 
     /// The shapes of segments of so many rows.
-    pub(crate) fn segments(&self, rows: &[u64]) -> Segments {
+    pub(crate) fn segments(&self, rows: &[u64]) -> SampledSegments {
         if rows.len() <= SEGMENTS {
-            return Segments { shapes: rows.iter().map(|rows| self.sample.shape(*rows)).collect(), each: 1.0 };
+            return SampledSegments { shapes: rows.iter().map(|rows| self.sample.shape(*rows)).collect(), each: 1.0 };
         }
         let mean = rows.iter().sum::<u64>() / rows.len() as u64;
         let shape = self.sample.shape(mean);
-        Segments { shapes: vec![shape], each: rows.len() as f64 }
+        SampledSegments { shapes: vec![shape], each: rows.len() as f64 }
     }
 }
 
 /// All row groups if they are small enough, else some at even distances.
-fn choose_parts(groups: &[Vec<u32>]) -> (Vec<Part>, usize) {
-    let all: Vec<Part> = groups
+fn choose_parts(groups: &[Vec<u32>]) -> (Vec<SampledRowGroup>, usize) {
+    let all: Vec<SampledRowGroup> = groups
         .iter()
         .enumerate()
         .flat_map(|(file, groups)| {
             let parts = groups.iter().enumerate();
-            parts.map(move |(row_group, rows)| Part { file, row_group, rows: u64::from(*rows) })
+            parts.map(move |(row_group, rows)| SampledRowGroup { file, row_group, rows: u64::from(*rows) })
         })
         .filter(|part| part.rows > 0)
         .collect();
@@ -220,7 +220,7 @@ fn choose_parts(groups: &[Vec<u32>]) -> (Vec<Part>, usize) {
             next += 1;
         }
         if hit {
-            parts.push(Part { rows: part.rows.min(SAMPLE_ROWS / 2), ..part });
+            parts.push(SampledRowGroup { rows: part.rows.min(SAMPLE_ROWS / 2), ..part });
         }
         before = end;
     }

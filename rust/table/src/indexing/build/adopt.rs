@@ -7,7 +7,7 @@ use lakemark_format::{Manifest, ManifestFile, ManifestIndex, ManifestSegment};
 
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::storage::file_time::{Begun, modified_ns};
+use crate::storage::file_time::{BuildStart, modified_ns};
 use crate::store::Store;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::store::transaction::Adoption;
@@ -18,15 +18,15 @@ pub(crate) async fn adoptable(
     snapshot: &Snapshot,
     store: &Arc<Store>,
     lost: &[[u8; 16]],
-    begun: Begun,
+    begun: BuildStart,
     threads: usize,
 ) -> Vec<(usize, Adoption)> {
     let Some(manifest) = &snapshot.manifest else { return Vec::new() };
     let touched: Vec<(usize, u32)> = snapshot
-        .marks
+        .index_states
         .iter()
         .enumerate()
-        .filter(|(_, mark)| mark.doubtful)
+        .filter(|(_, mark)| mark.unverified)
         .filter_map(|(file, mark)| Some((file, mark.ordinal?)))
         .collect();
     // By number, since a closure over borrowed items would make the future one that cannot change threads.

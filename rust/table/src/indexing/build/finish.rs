@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use lakemark_format::{ManifestFile, ManifestSegment};
 
-use super::Context;
+use super::BuildContext;
 use super::group::GroupFile;
 use super::part::{BuildPart, identity, schema_in};
 use super::plan::BuildPlan;
@@ -15,9 +15,9 @@ use crate::files::trust::false_statistics;
 use crate::options::BuildOptions;
 use crate::report::BuildReport;
 use crate::snapshot::BaseTable;
-use crate::storage::file_time::Begun;
+use crate::storage::file_time::BuildStart;
 use crate::storage::location::TableFormat;
-use crate::store::transaction::{self, Built, Edit, commit};
+use crate::store::transaction::{self, BuiltSegments, Edit, commit};
 use crate::values::schema;
 
 /// Files that are looked at a time.
@@ -53,7 +53,7 @@ pub(crate) async fn abandon(table: &BaseTable, parts: &[BuildPart]) {
 
 /// What is committed.
 struct Prepared {
-    built: Built,
+    built: BuiltSegments,
     /// Paths of segments of which nothing stands.
     dropped: Vec<String>,
     report: BuildReport,
@@ -62,9 +62,9 @@ struct Prepared {
 async fn prepare(table: &BaseTable, plan: &BuildPlan, parts: &[BuildPart]) -> Result<Prepared> {
     check(plan, parts)?;
     let standing = standing(table, parts).await?;
-    let Joined { built, dropped } = joined(parts, &standing, &|file| tag_of(table, plan.begun, file))?;
+    let Joined { built, dropped } = joined(parts, &standing, &|file| tag_of(table, plan.build_start, file))?;
     let report = report(plan, parts, &built, &standing);
-    let built = Built { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
+    let built = BuiltSegments { adopted: plan.adopted.clone(), lost: plan.lost.clone(), ..built };
     Ok(Prepared { built, dropped, report })
 }
 
@@ -91,7 +91,7 @@ fn check(plan: &BuildPlan, parts: &[BuildPart]) -> Result<()> {
 /// The paths of data files that are still what the tasks read. The others were replaced since: their indexes would be of no use, and would take the
 /// place of those that somebody else may have made of the new ones.
 async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<String>> {
-    let context = &Context::new(table, &BuildOptions::default())?;
+    let context = &BuildContext::new(table, &BuildOptions::default())?;
     let mut seen = HashSet::new();
     let files = parts.iter().flat_map(|part| &part.manifest.files).filter(|file| seen.insert(identity(file)));
     let files: Vec<GroupFile> = files.map(|file| listed(table, file)).collect();
@@ -107,13 +107,13 @@ async fn standing(table: &BaseTable, parts: &[BuildPart]) -> Result<HashSet<Stri
 
 /// One edit for all parts.
 struct Joined {
-    built: Built,
+    built: BuiltSegments,
     /// Paths of segments of which nothing stands.
     dropped: Vec<String>,
 }
 
 /// What the manifest remembers as a file's tag. A log names its files by size and time alone, as they are never written again.
-fn tag_of(table: &BaseTable, begun: Begun, file: &ManifestFile) -> Option<String> {
+fn tag_of(table: &BaseTable, begun: BuildStart, file: &ManifestFile) -> Option<String> {
     match table.format {
         TableFormat::Delta => file.etag.clone(),
         TableFormat::Parquet => begun.tag(file.modified_ns, file.etag.as_deref()),
@@ -125,7 +125,7 @@ fn joined(
     standing: &HashSet<String>,
     tag_of: &impl Fn(&ManifestFile) -> Option<String>,
 ) -> Result<Joined> {
-    let (mut built, mut dropped) = (Built::default(), Vec::new());
+    let (mut built, mut dropped) = (BuiltSegments::default(), Vec::new());
     for part in parts {
         let mut ordinals = Vec::new();
         for file in part.manifest.files.iter().filter(|file| standing.contains(&file.path)) {
@@ -145,7 +145,7 @@ fn joined(
     Ok(Joined { built, dropped })
 }
 
-fn report(plan: &BuildPlan, parts: &[BuildPart], built: &Built, standing: &HashSet<String>) -> BuildReport {
+fn report(plan: &BuildPlan, parts: &[BuildPart], built: &BuiltSegments, standing: &HashSet<String>) -> BuildReport {
     let read: HashSet<&str> = built.files.iter().map(|file| file.path.as_str()).collect();
     let filled: HashSet<[u8; 16]> = built.segments.iter().map(|segment| segment.index_id).collect();
     let filled = plan.indexes.iter().filter(|index| filled.contains(&index.id));

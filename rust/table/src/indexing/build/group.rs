@@ -14,8 +14,8 @@ use object_store::ObjectMeta;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use super::Context;
-use super::spill::{Budget, Spill, Taken, Waiting};
+use super::BuildContext;
+use super::spill::{Budget, Reservation, Spill, SpilledChunk};
 use super::task::{is_about_the_file, is_changed};
 use crate::error::{Error, Result};
 use crate::files::columns::{ColumnChunk, column_hash, list_bytes, read_columns};
@@ -55,9 +55,9 @@ impl Group {
         indexes: Vec<ManifestIndex>,
     ) -> Result<Self> {
         let field = |index: &ManifestIndex| {
-            let found = snapshot.stored_field(&index.column);
+            let found = snapshot.physical_field(&index.column);
             found.ok_or_else(|| {
-                Error::internal(format!("the column {} of an index is gone", column::shown(&index.column)))
+                Error::internal(format!("the column {} of an index is gone", column::display(&index.column)))
             })
         };
         let fields = indexes.iter().map(field).collect::<Result<_>>()?;
@@ -108,7 +108,7 @@ pub(crate) fn cut(
 }
 
 /// A file of the group while it is read.
-struct Reading<'a> {
+struct OpenGroupFile<'a> {
     file: &'a GroupFile,
     footer: Arc<Footer>,
 }
@@ -117,7 +117,7 @@ struct Reading<'a> {
 type RowGroupRead = (usize, usize, Result<Vec<SortedColumn>>);
 
 /// The sorted columns of one row group.
-struct Sorted {
+struct SortedColumns {
     /// Place in the group, row group.
     place: (usize, usize),
     columns: Vec<SortedColumn>,
@@ -125,7 +125,7 @@ struct Sorted {
 
 /// A column of a row group, sorted.
 struct SortedColumn {
-    chunk: Waiting,
+    chunk: SpilledChunk,
     /// Fingerprint of its bytes.
     hash: u64,
     /// The leaf of the column, if its statistics in the footer are false.
@@ -133,11 +133,11 @@ struct SortedColumn {
 }
 
 /// Builds the segments of a group; what was written is in `result` even after a failure.
-pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut GroupResult) -> Result<()> {
+pub(crate) async fn build_group(context: &BuildContext, group: &Group, result: &mut GroupResult) -> Result<()> {
     let readings = open(context, group, result).await?;
     // Before any chunk takes memory: what does not fit beside it is spilled.
     let coarse = reserve(context, group, &readings)?;
-    let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.spill_folder()));
+    let spill = Arc::new(Spill::new(Arc::clone(&context.budget), context.store.temp_folder()));
     let (sorted, lost) = read(context, &readings, &group.fields, &spill).await?;
     let mut kept: Vec<usize> = Vec::new();
     for (place, reading) in readings.iter().enumerate() {
@@ -176,17 +176,21 @@ pub(crate) async fn build_group(context: &Context, group: &Group, result: &mut G
 }
 
 /// The leaves of a file whose statistics are false, by its place in the group.
-fn caught_in(sorted: &[Sorted], place: usize) -> Vec<u32> {
+fn caught_in(sorted: &[SortedColumns], place: usize) -> Vec<u32> {
     let columns = sorted.iter().filter(|sorted| sorted.place.0 == place).flat_map(|sorted| &sorted.columns);
     let leaves: BTreeSet<u32> = columns.filter_map(|column| column.caught).collect();
     leaves.into_iter().collect()
 }
 
-async fn open<'a>(context: &Context, group: &'a Group, result: &mut GroupResult) -> Result<Vec<Reading<'a>>> {
+async fn open<'a>(
+    context: &BuildContext,
+    group: &'a Group,
+    result: &mut GroupResult,
+) -> Result<Vec<OpenGroupFile<'a>>> {
     let mut readings = Vec::with_capacity(group.files.len());
     for file in &group.files {
         match Footer::read(context.object_store.as_ref(), &file.meta, &file.path).await {
-            Ok(footer) => readings.push(Reading { file, footer: Arc::new(footer) }),
+            Ok(footer) => readings.push(OpenGroupFile { file, footer: Arc::new(footer) }),
             Err(error) if is_changed(context, file).await? => {
                 tracing::warn!(file = file.path, %error, "the data file changed while it was read and is left out");
                 result.skipped.push(file.path.clone());
@@ -202,12 +206,12 @@ struct Coarse {
     turns: Semaphore,
     /// The encoding of each index of the group.
     encodings: Vec<Encoding>,
-    _memory: Vec<Taken>,
+    _memory: Vec<Reservation>,
 }
 
 /// Takes memory for as many coarse levels as merges run at once, or for fewer, but for one at least.
-fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result<Coarse> {
-    let aligned = |reading: &Reading<'_>| -> u64 {
+fn reserve(context: &BuildContext, group: &Group, readings: &[OpenGroupFile<'_>]) -> Result<Coarse> {
+    let aligned = |reading: &OpenGroupFile<'_>| -> u64 {
         let rows: u64 = reading.footer.row_groups.iter().copied().map(u64::from).sum();
         rows.next_multiple_of(u64::from(BASE_ALIGNMENT))
     };
@@ -217,7 +221,7 @@ fn reserve(context: &Context, group: &Group, readings: &[Reading<'_>]) -> Result
     // The largest first: whoever has a turn has the memory for any of them.
     let mut needs: Vec<(u64, usize)> = encodings.iter().map(bytes).zip(0..).filter(|(bytes, _)| *bytes > 0).collect();
     needs.sort_unstable_by(|a, b| b.cmp(a));
-    let mut memory: Vec<Taken> = Vec::new();
+    let mut memory: Vec<Reservation> = Vec::new();
     for (bytes, place) in needs {
         if memory.len() == context.threads {
             break;
@@ -266,11 +270,11 @@ pub(crate) fn encoding_of(index: &ManifestIndex) -> Result<Encoding> {
 
 /// Reads all row groups, some at a time. Gives the sorted columns in row order, and the files that changed meanwhile.
 async fn read(
-    context: &Context,
-    readings: &[Reading<'_>],
+    context: &BuildContext,
+    readings: &[OpenGroupFile<'_>],
     fields: &[FieldRef],
     spill: &Arc<Spill>,
-) -> Result<(Vec<Sorted>, Vec<usize>)> {
+) -> Result<(Vec<SortedColumns>, Vec<usize>)> {
     let alone = Semaphore::new(1);
     let alone = &alone;
     let mut tasks: Vec<BoxFuture<'_, RowGroupRead>> = Vec::new();
@@ -285,7 +289,7 @@ async fn read(
     let (mut sorted, mut lost) = (Vec::new(), Vec::new());
     while let Some((place, row_group, outcome)) = done.next().await {
         match outcome {
-            Ok(columns) => sorted.push(Sorted { place: (place, row_group), columns }),
+            Ok(columns) => sorted.push(SortedColumns { place: (place, row_group), columns }),
             Err(error) => {
                 let file = readings.get(place).map(|reading| reading.file);
                 let changed = match file {
@@ -304,8 +308,8 @@ async fn read(
 }
 
 async fn read_row_group(
-    context: &Context,
-    reading: &Reading<'_>,
+    context: &BuildContext,
+    reading: &OpenGroupFile<'_>,
     row_group: usize,
     fields: &[FieldRef],
     (spill, alone): (&Arc<Spill>, &Semaphore),
@@ -336,7 +340,7 @@ async fn read_row_group(
     let keep = move || -> io::Result<Vec<SortedColumn>> {
         let sorted = columns
             .into_iter()
-            .map(|ColumnChunk { chunk, hash, caught }| Ok(SortedColumn { chunk: spill.keep(chunk)?, hash, caught }));
+            .map(|ColumnChunk { chunk, hash, caught }| Ok(SortedColumn { chunk: spill.push(chunk)?, hash, caught }));
         sorted.collect()
     };
     let kept =
@@ -347,16 +351,16 @@ async fn read_row_group(
     Ok(kept)
 }
 
-fn disk_error(context: &Context, error: io::Error) -> Error {
+fn disk_error(context: &BuildContext, error: io::Error) -> Error {
     Error::io(format!(
         "temporary files in {} cannot be written or read (disk full?); the last snapshot is untouched: \
          make room, give more memory, or choose another place with --store, and run it again",
-        context.store.spill_folder().display()
+        context.store.temp_folder().display()
     ))
     .with_source(error)
 }
 
-fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
+fn manifest_file(reading: &OpenGroupFile<'_>) -> ManifestFile {
     ManifestFile {
         path: reading.file.path.clone(),
         size: reading.file.meta.size,
@@ -372,15 +376,15 @@ fn manifest_file(reading: &Reading<'_>) -> ManifestFile {
 /// One segment to write: its files with their fingerprints, and its chunks at their places.
 struct MergeJob {
     meta: SegmentMeta,
-    chunks: Vec<(u32, Waiting)>,
+    chunks: Vec<(u32, SpilledChunk)>,
 }
 
 fn merge_jobs(
     group: &Group,
     encodings: &[Encoding],
-    readings: &[Reading<'_>],
+    readings: &[OpenGroupFile<'_>],
     kept: &[usize],
-    sorted: Vec<Sorted>,
+    sorted: Vec<SortedColumns>,
     memory: u64,
 ) -> Result<Vec<MergeJob>> {
     let mut jobs: Vec<MergeJob> = Vec::with_capacity(group.indexes.len());
@@ -432,7 +436,7 @@ fn merge_jobs(
     Ok(jobs)
 }
 
-async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
+async fn merge_one(context: &BuildContext, job: MergeJob, coarse: &Coarse) -> Result<ManifestSegment> {
     // Given back when the merge has ended.
     let _turn = match coarse_memory_bytes(job.meta.encoding, 1) {
         0 => None,
@@ -451,9 +455,9 @@ async fn merge_one(context: &Context, job: MergeJob, coarse: &Coarse) -> Result<
 
 /// Merges chunks into a segment that is published under its path; `sources` gives them and what is held until the end.
 pub(crate) async fn write(
-    context: &Context,
+    context: &BuildContext,
     meta: SegmentMeta,
-    sources: impl FnOnce() -> io::Result<(Vec<ChunkSource>, Vec<Option<Taken>>)> + Send + 'static,
+    sources: impl FnOnce() -> io::Result<(Vec<ChunkSource>, Vec<Option<Reservation>>)> + Send + 'static,
 ) -> Result<(ManifestSegment, SegmentSummary)> {
     context.check_cancel()?;
     let mut pending = context.store.start_file().await?;
@@ -491,7 +495,7 @@ fn warn_of_overlap(column: &str, summary: &SegmentSummary) {
     let Some(overlap) = summary.overlap else { return };
     if overlap > MANY_FENCES && overlap > summary.zones as f64 * LARGE_SHARE {
         tracing::warn!(
-            column = %column::shown(column),
+            column = %column::display(column),
             zones = summary.zones,
             around_a_key = overlap.round(),
             "the column is neither ordered nor clustered: a search probes the filters of many zones; an index of the kind key or summary \

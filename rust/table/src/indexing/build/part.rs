@@ -9,7 +9,7 @@ use super::task::BuildTask;
 use crate::error::{Error, Result};
 use crate::files::footer::fingerprint;
 use crate::store::Store;
-use crate::store::transaction::Built;
+use crate::store::transaction::BuiltSegments;
 use crate::values::schema;
 
 /// What a task gave: the data files that it read and the segments that it wrote. Files that changed meanwhile are not among them.
@@ -24,7 +24,7 @@ pub struct BuildPart {
 
 impl BuildPart {
     pub(super) fn new(task: &BuildTask, result: &GroupResult, spilled: u64) -> Result<Self> {
-        let Built { schemas, files, segments, .. } = built_of(result)?;
+        let BuiltSegments { schemas, files, segments, .. } = built_of(result)?;
         let Manifest { store_id, number, indexes, .. } = task.manifest().clone();
         let manifest = Manifest { store_id, number, created_ms: 0, schemas, files, indexes, segments, updates: None };
         Ok(Self { manifest, spilled })
@@ -92,8 +92,8 @@ pub(super) fn identity(file: &ManifestFile) -> (&str, u64, i64, Option<&str>) {
 }
 
 /// What a group gave, as an edit says it.
-pub(crate) fn built_of(result: &GroupResult) -> Result<Built> {
-    let mut built = Built { segments: result.segments.clone(), ..Built::default() };
+pub(crate) fn built_of(result: &GroupResult) -> Result<BuiltSegments> {
+    let mut built = BuiltSegments { segments: result.segments.clone(), ..BuiltSegments::default() };
     for (file, schema) in &result.files {
         let bytes = schema::to_bytes(schema)?;
         let schema = schema_in(&mut built, bytes)?;
@@ -103,7 +103,7 @@ pub(crate) fn built_of(result: &GroupResult) -> Result<Built> {
 }
 
 /// The place of a schema in an edit, which gets it if it lacks it.
-pub(super) fn schema_in(built: &mut Built, bytes: Vec<u8>) -> Result<u32> {
+pub(super) fn schema_in(built: &mut BuiltSegments, bytes: Vec<u8>) -> Result<u32> {
     let known = built.schemas.iter().position(|have| fingerprint(have) == fingerprint(&bytes) && *have == bytes);
     let place = known.unwrap_or_else(|| {
         built.schemas.push(bytes);

@@ -11,12 +11,12 @@ use super::lost::lost;
 use super::task::BuildTask;
 use super::threads;
 use crate::error::{Error, Result};
-use crate::files::footer::FileShape;
+use crate::files::footer::FileSummary;
 use crate::options::BuildOptions;
 use crate::report::Finding;
 use crate::snapshot::{BaseTable, Snapshot, read_shapes};
-use crate::storage::file_time::Begun;
-use crate::store::kind::{Kind, files_per_segment};
+use crate::storage::file_time::BuildStart;
+use crate::store::kind::{IndexKind, files_per_segment};
 use crate::store::locks::BuildLock;
 use crate::store::recorded::Recorded;
 use crate::store::transaction::Adoption;
@@ -42,7 +42,7 @@ pub struct BuildPlan {
     /// The indexes that were asked for.
     pub(super) indexes: Vec<ManifestIndex>,
     pub(super) started: Instant,
-    pub(super) begun: Begun,
+    pub(super) build_start: BuildStart,
     /// Keeps what the tasks write until it is committed; none if there are no tasks.
     pub(super) _lock: Option<BuildLock>,
 }
@@ -70,12 +70,12 @@ pub(crate) async fn plan(
 ) -> Result<BuildPlan> {
     let started = Instant::now();
     let store = table.writable_store()?;
-    let indexes = chosen(snapshot, options)?;
+    let indexes = selected_indexes(snapshot, options)?;
     let Some(manifest) = &snapshot.manifest else { return Err(none_declared()) };
     let lost = lost(store, snapshot, &indexes, options.verify).await?;
-    let begun = Begun::after(snapshot.files().iter().map(|file| &file.meta)).await;
+    let begun = BuildStart::after(snapshot.files().iter().map(|file| &file.meta)).await;
     let adopted = adoptable(snapshot, store, &lost, begun, threads(options)).await;
-    let known = Known { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
+    let known = KnownCoverage { adopted: adopted.iter().map(|(file, _)| *file).collect(), lost: &lost };
     let Lacking { passes, shapes, declined } = lacking(table, snapshot, &indexes, &known, workers > 1).await?;
     let work: Vec<f64> = passes.iter().map(|pass| pass.work(&shapes)).collect();
     let (mut tasks, mut rows) = (Vec::new(), 0);
@@ -98,7 +98,7 @@ pub(crate) async fn plan(
     let tasks: Vec<BuildTask> = tasks.into_iter().map(|(_, task)| task).collect();
     let adopted = adopted.into_iter().map(|(_, adoption)| adoption).filter(Adoption::is_news).collect();
     let lock = if tasks.is_empty() { None } else { Some(BuildLock::share(store).await?) };
-    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, begun, _lock: lock })
+    Ok(BuildPlan { tasks, rows, adopted, declined, lost, indexes, started, build_start: begun, _lock: lock })
 }
 
 /// Fails if the newest manifest cannot be read. Reads go on without a damaged one, a build must not: it would silently begin a
@@ -108,7 +108,7 @@ pub(crate) async fn check_manifest(table: &BaseTable) -> Result<()> {
 }
 
 /// The indexes that a build or a compaction is about.
-pub(crate) fn chosen(snapshot: &Snapshot, options: &BuildOptions) -> Result<Vec<ManifestIndex>> {
+pub(crate) fn selected_indexes(snapshot: &Snapshot, options: &BuildOptions) -> Result<Vec<ManifestIndex>> {
     let all = snapshot.manifest.as_ref().map_or(&[][..], |manifest| &manifest.indexes);
     match &options.index {
         Some(name) => match all.iter().find(|index| index.name == *name) {
@@ -139,8 +139,8 @@ impl Pass {
             let predicted = Recorded::of(index).bytes_of(rows);
             // However few bytes the others take: they are for columns of different values, or keep hashes in the place of values.
             let different = rows * DIFFERENT_ROW_BYTES;
-            match Kind::of(index) {
-                Some(Kind::Bitmap) => predicted.unwrap_or(different),
+            match IndexKind::of(index) {
+                Some(IndexKind::Bitmap) => predicted.unwrap_or(different),
                 _ => predicted.map_or(different, |bytes| bytes.max(different)),
             }
         };
@@ -159,7 +159,7 @@ async fn lacking(
     table: &BaseTable,
     snapshot: &Snapshot,
     indexes: &[ManifestIndex],
-    known: &Known<'_>,
+    known: &KnownCoverage<'_>,
     is_shared_out: bool,
 ) -> Result<Lacking> {
     let mut lacking: Vec<(&ManifestIndex, Vec<usize>)> = Vec::new();
@@ -169,7 +169,7 @@ async fn lacking(
         } else {
             tracing::warn!(
                 index = index.name,
-                column = %column::shown(&index.column),
+                column = %column::display(&index.column),
                 "the column is gone or has another type; the index is left out"
             );
         }
@@ -206,7 +206,7 @@ async fn lacking(
 }
 
 /// What is known of the files and segments that there are.
-struct Known<'a> {
+struct KnownCoverage<'a> {
     /// Files that were touched and not changed.
     adopted: HashSet<usize>,
     /// Segments that are of no use.
@@ -214,13 +214,13 @@ struct Known<'a> {
 }
 
 /// Files of the snapshot that no segment of the index covers. Doubtful ones are indexed again unless they are adopted.
-fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &Known<'_>) -> Vec<usize> {
+fn uncovered(snapshot: &Snapshot, index: &ManifestIndex, known: &KnownCoverage<'_>) -> Vec<usize> {
     let segments = snapshot.manifest.iter().flat_map(|manifest| &manifest.segments);
     let of_index = segments.filter(|segment| segment.index_id == index.id && !known.lost.contains(&segment.id));
     let covered: HashSet<u32> = of_index.flat_map(|segment| segment.files.iter().copied()).collect();
-    let marks = snapshot.marks.iter().enumerate();
+    let marks = snapshot.index_states.iter().enumerate();
     let missing = marks.filter(|(file, mark)| {
-        let in_doubt = mark.doubtful && !known.adopted.contains(file);
+        let in_doubt = mark.unverified && !known.adopted.contains(file);
         in_doubt || mark.ordinal.is_none_or(|ordinal| !covered.contains(&ordinal))
     });
     missing.map(|(file, _)| file).collect()
@@ -264,10 +264,10 @@ fn shares<'a>(
 }
 
 /// The shapes of data files, by their number in the snapshot.
-struct Shapes(Vec<(usize, FileShape)>);
+struct Shapes(Vec<(usize, FileSummary)>);
 
 impl Shapes {
-    fn get(&self, file: usize) -> Option<&FileShape> {
+    fn get(&self, file: usize) -> Option<&FileSummary> {
         let place = self.0.binary_search_by_key(&file, |(file, _)| *file).ok()?;
         self.0.get(place).map(|(_, shape)| shape)
     }
@@ -279,8 +279,8 @@ impl Shapes {
     /// Why a file cannot be indexed.
     fn obstacle(&self, snapshot: &Snapshot, file: usize, index: &ManifestIndex) -> Option<String> {
         let shape = self.get(file)?;
-        let name = snapshot.shown_name(&index.column)?;
-        let shown = snapshot.shown_text(&name);
+        let name = snapshot.logical_name(&index.column)?;
+        let shown = snapshot.display_name(&name);
         if has_other_calendar(&shape.schema, &index.column) {
             return Some(format!(
                 "its writer says that {shown} is of the hybrid Julian calendar, which readers convert differently; \
@@ -300,7 +300,7 @@ impl Shapes {
         }
         let is_hollow = |column: &&str| shape.hollow.iter().any(|hollow| hollow == column);
         column::columns(&index.column).find(is_hollow).map(|hollow| {
-            let shown = snapshot.shown_name(hollow).map_or_else(|| hollow.to_owned(), |name| snapshot.shown_text(&name));
+            let shown = snapshot.logical_name(hollow).map_or_else(|| hollow.to_owned(), |name| snapshot.display_name(&name));
             format!(
                 "it says that {shown} is never NULL and its struct may be, so that readers see a value where the struct is NULL; \
                  queries scan the file, write it again with a field that may be NULL to index it"

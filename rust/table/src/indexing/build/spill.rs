@@ -38,8 +38,8 @@ impl Budget {
     }
 
     /// Takes bytes until what is given back is dropped; none if there are not as many left.
-    pub(crate) fn reserve(budget: &Arc<Self>, bytes: u64) -> Option<Taken> {
-        budget.take(bytes).then(|| Taken(Arc::clone(budget), bytes))
+    pub(crate) fn reserve(budget: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+        budget.take(bytes).then(|| Reservation(Arc::clone(budget), bytes))
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -56,25 +56,25 @@ impl Budget {
 }
 
 /// A chunk that waits.
-pub(crate) enum Waiting {
+pub(crate) enum SpilledChunk {
     /// In memory; the budget gets its bytes back when it is dropped.
-    Memory(Chunk, Taken),
+    Memory(Chunk, Reservation),
     /// In the spill file.
     Spilled { file: Arc<File>, start: u64, end: u64 },
 }
 
 /// Bytes taken from the budget.
-pub(crate) struct Taken(Arc<Budget>, u64);
+pub(crate) struct Reservation(Arc<Budget>, u64);
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.0.give_back(self.1);
     }
 }
 
-impl Waiting {
+impl SpilledChunk {
     /// The chunk as input of a merge, at its place in the segment's row space.
-    pub(crate) fn into_source(self, first_row: u32, key_type: KeyType) -> IoResult<(ChunkSource, Option<Taken>)> {
+    pub(crate) fn into_source(self, first_row: u32, key_type: KeyType) -> IoResult<(ChunkSource, Option<Reservation>)> {
         match self {
             Self::Memory(chunk, taken) => Ok((ChunkSource::memory(first_row, chunk), Some(taken))),
             Self::Spilled { file, start, end } => {
@@ -98,10 +98,10 @@ impl Spill {
     }
 
     /// Keeps a chunk, in memory if it fits. Blocks.
-    pub(crate) fn keep(&self, chunk: Chunk) -> IoResult<Waiting> {
+    pub(crate) fn push(&self, chunk: Chunk) -> IoResult<SpilledChunk> {
         let bytes = chunk.memory_bytes() as u64;
         if self.budget.take(bytes) {
-            return Ok(Waiting::Memory(chunk, Taken(Arc::clone(&self.budget), bytes)));
+            return Ok(SpilledChunk::Memory(chunk, Reservation(Arc::clone(&self.budget), bytes)));
         }
         self.budget.spilled.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +118,7 @@ impl Spill {
         let out = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         let reached = out.at;
         *end = reached;
-        Ok(Waiting::Spilled { file: Arc::clone(file), start, end: reached })
+        Ok(SpilledChunk::Spilled { file: Arc::clone(file), start, end: reached })
     }
 }
 

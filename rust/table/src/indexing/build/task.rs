@@ -7,7 +7,7 @@ use chrono::DateTime;
 use lakemark_format::{Manifest, ManifestFile};
 use object_store::{ObjectMeta, ObjectStoreExt};
 
-use super::Context;
+use super::BuildContext;
 use super::group::{Group, GroupFile, GroupResult, build_group};
 use super::part::BuildPart;
 use crate::error::{Error, ErrorKind, Result};
@@ -119,7 +119,7 @@ pub(super) fn listed(table: &BaseTable, file: &ManifestFile) -> GroupFile {
 }
 
 /// Whether the file is not the one that was listed any more.
-pub(super) async fn is_changed(context: &Context, file: &GroupFile) -> Result<bool> {
+pub(super) async fn is_changed(context: &BuildContext, file: &GroupFile) -> Result<bool> {
     let now = match context.object_store.head(&file.meta.location).await {
         Ok(now) => now,
         Err(object_store::Error::NotFound { .. }) => return Ok(true),
@@ -140,7 +140,7 @@ pub(super) fn is_about_the_file(kind: ErrorKind) -> bool {
 
 /// Writes the segments of a task. After a failure none of them is left.
 pub(crate) async fn run(table: &BaseTable, task: &BuildTask, options: &BuildOptions) -> Result<BuildPart> {
-    let context = Context::new(table, options)?;
+    let context = BuildContext::new(table, options)?;
     context.check_cancel()?;
     check_store(&context.store, &task.manifest).await?;
     let group = task.group(table)?;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use lakemark_index::zones::HeldZones;
+use lakemark_index::zones::LoadedZones;
 
-use super::Walk;
+use super::FolderWalk;
 use crate::store::segments::{Damage, ReadCounter, Segment};
 
 /// Compares stored zones with a segment that was derived from the data and has its values; `places` says where stored rows are among
@@ -17,10 +17,10 @@ pub(super) async fn compare_zones(
 ) -> Result<(), Damage> {
     let Some(zones) = &stored.directory.zones else { return Err(Damage::corrupt("the zones are missing")) };
     let read = stored.read(std::slice::from_ref(&(zones.offset..zones.offset + zones.filter_bytes())), counter).await?;
-    let held = HeldZones::new(zones, read.first().map_or(&[], Vec::as_slice));
+    let held = LoadedZones::new(zones, read.first().map_or(&[], Vec::as_slice));
     let ends = derived_ends(stored, &zones.rows, places);
     let mut counts = vec![0u32; zones.rows.len()];
-    let mut values = Walk::new(derived, counter).await?;
+    let mut values = FolderWalk::new(derived, counter).await?;
     while let Some((key, rows)) = values.next(counter).await? {
         let mut last = None;
         for row in rows {
@@ -29,7 +29,7 @@ pub(super) async fn compare_zones(
                 continue;
             }
             last = Some(*zone);
-            if !held.holds(*zone, &key) {
+            if !held.may_contain(*zone, &key) {
                 return Err(Damage::corrupt(format!(
                     "the filter of zone {zone} lacks a value that the data has there"
                 )));

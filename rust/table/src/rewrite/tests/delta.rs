@@ -11,9 +11,9 @@ use roaring::RoaringTreemap;
 use serde_json::{Value, json};
 
 use super::repeating::{Instead, Repeating};
-use super::{Pending, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
-use crate::rewrite::delta::{ApplicationTransaction, Migrated, check_writable};
-use crate::rewrite::{Fold, Folded, delta};
+use super::{RewriteFixture, expected, old_rows, open, pairs, pairs_of, rows, shadow, with_column, write};
+use crate::rewrite::delta::{ApplicationTransaction, MigrationOutcome, check_writable};
+use crate::rewrite::{RewriteInput, RewriteOutput, delta};
 use crate::{ErrorKind, Result, Snapshot, Table, TableOptions};
 
 fn commit(root: &Path, version: u64, actions: &[Value]) {
@@ -93,25 +93,30 @@ fn table() -> tempfile::TempDir {
 }
 
 /// Replaces 1, deletes 4, inserts 20.
-fn pending() -> Pending {
-    Pending::new(vec![shadow(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
+fn pending() -> RewriteFixture {
+    RewriteFixture::new(vec![shadow(&[1, 4], 6), None], vec![rows(&[(20, "zwanzig"), (1, "one")])])
 }
 
 fn transaction(version: i64) -> ApplicationTransaction {
     ApplicationTransaction { id: "lakemark-test".to_owned(), version, through: None }
 }
 
-async fn migrate(table: &Table, snapshot: &Snapshot, pending: &Pending, version: i64) -> Result<Migrated> {
-    let fold: Fold<'_> = pending.fold();
+async fn migrate(
+    table: &Table,
+    snapshot: &Snapshot,
+    pending: &RewriteFixture,
+    version: i64,
+) -> Result<MigrationOutcome> {
+    let fold: RewriteInput<'_> = pending.fold();
     // Callers may move it to other threads.
     delta::migrate(&table.base().location, snapshot, &fold, &transaction(version)).boxed().await
 }
 
-async fn migrated(table: &Table, pending: &Pending, version: i64) -> (u64, Folded) {
+async fn migrated(table: &Table, pending: &RewriteFixture, version: i64) -> (u64, RewriteOutput) {
     let snapshot = table.snapshot().await.unwrap();
     match migrate(table, &snapshot, pending, version).await.unwrap() {
-        Migrated::Committed { version, folded } => (version, folded),
-        Migrated::Already => panic!("nothing was done"),
+        MigrationOutcome::Committed { version, folded } => (version, folded),
+        MigrationOutcome::Already => panic!("nothing was done"),
     }
 }
 
@@ -192,14 +197,14 @@ async fn a_transaction_is_committed_once() {
     assert_eq!(state.application_version("other").await.unwrap(), None);
     for version in [5, 4] {
         let again = migrate(&table, &snapshot, &pending(), version).await.unwrap();
-        assert!(matches!(again, Migrated::Already), "{again:?}");
+        assert!(matches!(again, MigrationOutcome::Already), "{again:?}");
     }
     assert_eq!((versions(root), data_files(root)), (2, 4));
     // A later one finds that the snapshot is not the newest.
     let later = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
     assert_eq!(later.kind(), ErrorKind::Conflict);
     // One with nothing to fold is recorded all the same.
-    let (version, folded) = migrated(&table, &Pending::new(vec![None, None, None], vec![]), 6).await;
+    let (version, folded) = migrated(&table, &RewriteFixture::new(vec![None, None, None], vec![]), 6).await;
     assert_eq!((version, folded.files.len(), committed(root, 2).len()), (2, 0, 2));
 }
 
@@ -243,7 +248,7 @@ async fn commits_of_others_are_conflicts_unless_they_leave_everything_alone() {
     let harmless = [json!({"commitInfo": {"operation": "STREAM"}}), json!({"txn": {"appId": "other", "version": 9}})];
     commit(root, 1, &harmless);
     let done = migrate(&table, &snapshot, &pending(), 5).await.unwrap();
-    assert!(matches!(done, Migrated::Committed { version: 2, .. }), "{done:?}");
+    assert!(matches!(done, MigrationOutcome::Committed { version: 2, .. }), "{done:?}");
     assert_eq!(contents(root).await.len(), 8);
 }
 
@@ -268,14 +273,14 @@ async fn a_lost_race_for_a_version_is_judged_as_well() {
         (outcome, data_files(&root), versions(&root))
     };
     let (outcome, files, count) = race(vec![json!({"txn": {"appId": "other", "version": 9}})]).await;
-    assert!(matches!(outcome, Ok(Migrated::Committed { version: 2, .. })), "{outcome:?}");
+    assert!(matches!(outcome, Ok(MigrationOutcome::Committed { version: 2, .. })), "{outcome:?}");
     assert_eq!((files, count), (4, 3));
     // The new files go where they lost.
     let removed = json!({"remove": {"path": "b.parquet", "deletionTimestamp": 1, "dataChange": true}});
     let (outcome, files, count) = race(vec![removed.clone()]).await;
     assert_eq!((outcome.unwrap_err().kind(), files, count), (ErrorKind::Conflict, 2, 2));
     let (outcome, files, count) = race(vec![removed, json!({"txn": {"appId": "lakemark-test", "version": 5}})]).await;
-    assert!(matches!(outcome, Ok(Migrated::Already)), "{outcome:?}");
+    assert!(matches!(outcome, Ok(MigrationOutcome::Already)), "{outcome:?}");
     assert_eq!((files, count), (2, 2));
 }
 
@@ -308,7 +313,7 @@ async fn rows_move_to_the_partition_that_they_name() {
     let mut named: Vec<_> = ["k", "s", "p"].into_iter().zip(new.columns().iter().cloned()).collect();
     named.push(("t", times));
     let new = RecordBatch::try_from_iter(named).unwrap();
-    let (_, folded) = migrated(&table, &Pending::new(shadows, vec![new]), 1).await;
+    let (_, folded) = migrated(&table, &RewriteFixture::new(shadows, vec![new]), 1).await;
     assert_eq!(folded.files.len(), 4);
 
     let actions = committed(root, 1);
@@ -389,7 +394,7 @@ async fn mapped_columns_are_stored_under_their_stored_names() {
     let new: [(&str, ArrayRef); 4] =
         [("s", values.column(1).clone()), ("k", values.column(0).clone()), ("day", days), ("point", Arc::new(point))];
     let new = RecordBatch::try_from_iter(new).unwrap();
-    let (_, folded) = migrated(&table, &Pending::new(vec![shadow(&[1], 3)], vec![new]), 1).await;
+    let (_, folded) = migrated(&table, &RewriteFixture::new(vec![shadow(&[1], 3)], vec![new]), 1).await;
 
     let file = root.join(&folded.files[0].path);
     let texts: Vec<_> = [(0, "old"), (1, "new"), (2, "old")].map(|(k, s)| (k, Some(s.to_owned()))).into();
@@ -433,7 +438,8 @@ async fn columns_that_take_no_null_get_none() {
     let snapshot = table.snapshot().await.unwrap();
     let null: ArrayRef = Arc::new(arrow::array::StringArray::from(vec![None::<&str>]));
     let new = RecordBatch::try_from_iter([("k", rows(&[(1, "")]).column(0).clone()), ("s", null)]).unwrap();
-    let error = migrate(&table, &snapshot, &Pending::new(vec![shadow(&[1], 3)], vec![new]), 1).await.unwrap_err();
+    let error =
+        migrate(&table, &snapshot, &RewriteFixture::new(vec![shadow(&[1], 3)], vec![new]), 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SchemaMismatch, "{error}");
     assert_eq!((versions(root), data_files(root)), (1, 1));
 }
@@ -514,7 +520,7 @@ async fn a_version_that_nobody_heard_of_keeps_its_files() {
     for file in snapshot.files() {
         assert_eq!(store.head(&file.meta.location).await.unwrap().size, file.meta.size, "{}", file.path);
     }
-    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), Migrated::Already));
+    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), MigrationOutcome::Already));
 }
 
 /// A table in a store.
@@ -540,7 +546,7 @@ async fn commit_to(store: Arc<dyn ObjectStore>) {
     assert_eq!(files, ["b.parquet", &folded.files[0].path, &folded.files[1].path]);
     let again = migrate(&table, &snapshot, &pending(), 6).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Conflict);
-    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), Migrated::Already));
+    assert!(matches!(migrate(&table, &snapshot, &pending(), 5).await.unwrap(), MigrationOutcome::Already));
 }
 
 #[tokio::test]

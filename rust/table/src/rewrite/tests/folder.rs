@@ -12,20 +12,22 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::serialized_reader::ReadOptionsBuilder;
 use uuid::Uuid;
 
-use super::{Pending, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with};
+use super::{
+    RewriteFixture, expected, old_rows, open, pairs, pairs_of, read, rows, shadow, with_column, write, write_with,
+};
 use crate::rewrite::folder::write as fold;
-use crate::rewrite::writer::{NewFile, Target, new_properties};
-use crate::rewrite::{Folded, Part, fold_rows};
+use crate::rewrite::writer::{FileTarget, WrittenFile, new_properties};
+use crate::rewrite::{RewriteOutput, RowBlock, rewrite_files};
 use crate::{ErrorKind, Result, Table};
 
 const MIGRATION: Uuid = Uuid::from_u128(7);
 
-async fn migrate(table: &Table, pending: &Pending) -> Result<Folded> {
+async fn migrate(table: &Table, pending: &RewriteFixture) -> Result<RewriteOutput> {
     let snapshot = table.snapshot().await?;
     fold(table.base().store.as_ref().unwrap(), &snapshot, &pending.fold(), MIGRATION).await
 }
 
-fn place(table: &Table, file: &NewFile) -> PathBuf {
+fn place(table: &Table, file: &WrittenFile) -> PathBuf {
     PathBuf::from(table.store_location().unwrap()).join(&file.path)
 }
 
@@ -37,7 +39,7 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
     write(&folder.path().join("b.parquet"), &old_rows(10, 5));
     let table = open(folder.path()).await;
     let new = vec![rows(&[(20, "new"), (5, "new")]), rows(&[(13, "new"), (17, "new"), (2, "new")])];
-    let pending = Pending::new(vec![shadow(&[2, 5, 7], 10), None], new);
+    let pending = RewriteFixture::new(vec![shadow(&[2, 5, 7], 10), None], new);
     let folded = migrate(&table, &pending).await.unwrap();
 
     assert_eq!(folded.replaced, [0]);
@@ -54,7 +56,7 @@ async fn new_rows_take_the_places_of_those_that_they_replace() {
         assert!(file.path.ends_with(".parquet"), "{}", file.path);
         assert_eq!(file.size, std::fs::metadata(place(&table, file)).unwrap().len());
     }
-    let compression = |file: &NewFile| {
+    let compression = |file: &WrittenFile| {
         let reader = SerializedFileReader::new(std::fs::File::open(place(&table, file)).unwrap()).unwrap();
         let group = reader.metadata().row_group(0);
         let chunk = group.column(0);
@@ -84,7 +86,8 @@ async fn a_dictionary_that_was_given_up_is_not_begun_again() {
     };
     assert_eq!(dictionaries(folder.path().join("a.parquet")), [true, true]);
     let table = open(folder.path()).await;
-    let folded = migrate(&table, &Pending::new(vec![shadow(&[7], 1000)], vec![rows(&[(7, "new")])])).await.unwrap();
+    let folded =
+        migrate(&table, &RewriteFixture::new(vec![shadow(&[7], 1000)], vec![rows(&[(7, "new")])])).await.unwrap();
     let [again] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
     assert_eq!(dictionaries(place(&table, again)), [false, true]);
     assert_eq!(pairs(&place(&table, again)).len(), 1000);
@@ -102,7 +105,7 @@ async fn only_the_first_shadowed_row_of_a_key_is_replaced() {
     write(&folder.path().join("b.parquet"), &rows(&[(1, "d"), (3, "e")]));
     let table = open(folder.path()).await;
     let shadows = vec![shadow(&[0, 2], 3), shadow(&[0], 2)];
-    let folded = migrate(&table, &Pending::new(shadows, vec![rows(&[(1, "new")])])).await.unwrap();
+    let folded = migrate(&table, &RewriteFixture::new(shadows, vec![rows(&[(1, "new")])])).await.unwrap();
     assert_eq!(folded.replaced, [0, 1]);
     assert_eq!(pairs(&place(&table, &folded.files[0])), expected(&[(1, "new"), (2, "b")]));
     assert_eq!(pairs(&place(&table, &folded.files[1])), expected(&[(3, "e")]));
@@ -116,7 +119,7 @@ async fn a_file_of_which_nothing_is_left_has_no_successor() {
     write(&folder.path().join("b.parquet"), &old_rows(3, 3));
     let table = open(folder.path()).await;
     let shadows = vec![shadow(&[0, 1, 2], 3), shadow(&[], 3)];
-    let folded = migrate(&table, &Pending::new(shadows, vec![])).await.unwrap();
+    let folded = migrate(&table, &RewriteFixture::new(shadows, vec![])).await.unwrap();
     assert_eq!((folded.replaced.as_slice(), folded.files.len()), ([0].as_slice(), 0));
 }
 
@@ -132,7 +135,7 @@ async fn long_files_are_read_and_written_in_batches_that_keep_their_order() {
     let mut new: Vec<(i32, &str)> = (0..count).filter(|k| k % 7 == 0).map(|k| (k, "new")).collect();
     new.reverse();
     let batches = new.chunks(100).map(rows).collect();
-    let folded = migrate(&table, &Pending::new(vec![shadow(&gone, count as u32)], batches)).await.unwrap();
+    let folded = migrate(&table, &RewriteFixture::new(vec![shadow(&gone, count as u32)], batches)).await.unwrap();
     let want = (0..count).filter(|k| k % 7 == 0 || k % 11 != 0);
     let want: Vec<_> = want.map(|k| (k, if k % 7 == 0 { "new" } else { "old" })).collect();
     assert_eq!(folded.files.len(), 1);
@@ -159,7 +162,7 @@ async fn rows_go_to_the_files_of_their_partition() {
     }
     columns.push(("n".to_owned(), numbers));
     let new = RecordBatch::try_from_iter(columns).unwrap();
-    let pending = Pending::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
+    let pending = RewriteFixture::new(vec![shadow(&[1, 2], 4), shadow(&[1, 2], 4)], vec![new]);
     let folded = migrate(&table, &pending).await.unwrap();
 
     let made: Vec<_> = folded
@@ -202,7 +205,7 @@ async fn keys_may_have_several_columns_and_one_of_the_partition() {
     }
     let table = open(folder.path()).await;
     let new = with_column(&rows(&[(1, "y"), (1, "x")]), "p", &[Some("b"), Some("c")]);
-    let mut pending = Pending::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
+    let mut pending = RewriteFixture::new(vec![shadow(&[1], 3), shadow(&[0, 1], 3)], vec![new]);
     pending.key = vec!["p".to_owned(), "s".to_owned(), "k".to_owned()];
     let folded = migrate(&table, &pending).await.unwrap();
     let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file))).collect();
@@ -227,7 +230,7 @@ async fn columns_that_a_file_lacks_are_null_and_types_are_the_table_s() {
     let schema = table.snapshot().await.unwrap().file_schema();
     assert_eq!(schema.field_with_name("s").unwrap().data_type(), &DataType::LargeUtf8);
     let new = with_column(&rows(&[(1, "new")]), "t", &[Some("t")]);
-    let pending = Pending::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
+    let pending = RewriteFixture::new(vec![shadow(&[0], 2), shadow(&[1], 2)], vec![new]);
     let folded = migrate(&table, &pending).await.unwrap();
     let first = place(&table, &folded.files[0]);
     assert_eq!(pairs(&first), expected(&[(1, "new"), (2, "b")]));
@@ -249,10 +252,10 @@ async fn many_new_rows_are_cut_into_files() {
     let table = open(folder.path()).await;
     let snapshot = table.snapshot().await.unwrap();
     let new = (0..40_000).rev().map(|k| (k, "some text")).collect::<Vec<_>>();
-    let pending = Pending::new(vec![None], vec![rows(&new)]);
+    let pending = RewriteFixture::new(vec![None], vec![rows(&new)]);
     let place = table.base().store.as_ref().unwrap().place();
     let path = |number: usize, _: Option<&crate::DataFile>, _: &[ArrayRef]| Ok(format!("{number}.parquet"));
-    let target = Target {
+    let target = FileTarget {
         object_store: Arc::clone(&place.object_store),
         prefix: place.prefix.clone(),
         local: place.local.clone(),
@@ -263,7 +266,7 @@ async fn many_new_rows_are_cut_into_files() {
         spark_schema: None,
         path: &path,
     };
-    let folded = fold_rows(&snapshot, &pending.fold(), &target).await.unwrap();
+    let folded = rewrite_files(&snapshot, &pending.fold(), &target).await.unwrap();
     assert!(folded.files.len() > 1, "{}", folded.files.len());
     let root = place.local.clone().unwrap();
     let ks: Vec<i32> = folded.files.iter().flat_map(|file| pairs(&root.join(&file.path))).map(|(k, _)| k).collect();
@@ -288,7 +291,7 @@ async fn what_cannot_be_folded_is_refused_and_leaves_no_file() {
         let columns = [("k", new.column(0).clone()), ("s", new.column(1).clone()), ("d", days)];
         RecordBatch::try_from_iter(columns).unwrap()
     };
-    let error = async |shadows, rows| migrate(&table, &Pending::new(shadows, rows)).await.unwrap_err();
+    let error = async |shadows, rows| migrate(&table, &RewriteFixture::new(shadows, rows)).await.unwrap_err();
     let rebased = error(vec![shadow(&[1], 3), shadow(&[0], 1)], vec![new()]).await;
     assert_eq!(rebased.kind(), ErrorKind::Unsupported, "{rebased}");
     assert!(rebased.message().contains("the column d of b.parquet"), "{rebased}");
@@ -320,7 +323,8 @@ async fn row_groups_keep_their_bytes_or_become_one() {
     // The first and the third row group stay, the second has a new row, of the fourth, fifth and last little is left, of the
     // sixth nothing.
     let gone: Vec<u32> = [150].into_iter().chain(310..390).chain(410..490).chain(500..600).collect();
-    let pending = Pending::new(vec![shadow(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
+    let pending =
+        RewriteFixture::new(vec![shadow(&gone, 650)], vec![rows(&[(150, "new"), (370, "new"), (1000, "new")])]);
     let folded = migrate(&table, &pending).await.unwrap();
     let [again, added] = folded.files.as_slice() else { panic!("{:?}", folded.files) };
     assert_eq!(
@@ -381,7 +385,7 @@ async fn new_rows_are_read_as_files_need_them() {
     let seen = Seen::default();
     let new: Vec<(i32, &str)> = [3, 7, 14, 25, 28, 40, 41].into_iter().map(|k| (k, "new")).collect();
     let shadows = vec![shadow(&[3, 7], 10), shadow(&[4], 10), shadow(&[5, 8], 10)];
-    let mut pending = Pending::new(shadows, vec![]);
+    let mut pending = RewriteFixture::new(shadows, vec![]);
     pending.rows = vec![Arc::new(Watched { rows: rows(&new), seen: Arc::clone(&seen) })];
     let folded = migrate(&table, &pending).await.unwrap();
     let made: Vec<_> = folded.files.iter().map(|file| pairs(&place(&table, file)).len()).collect();
@@ -403,7 +407,7 @@ struct Watched {
     seen: Seen,
 }
 
-impl Part for Watched {
+impl RowBlock for Watched {
     fn row_count(&self) -> usize {
         self.rows.num_rows()
     }

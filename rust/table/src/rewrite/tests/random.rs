@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use uuid::Uuid;
 
-use super::{Pending, open, pairs, rows, shadow, with_column, write};
+use super::{RewriteFixture, open, pairs, rows, shadow, with_column, write};
 use crate::rewrite::folder::write as fold;
 
 /// Key and value.
@@ -98,7 +98,7 @@ async fn check(seed: u64) {
         let partitions: Vec<_> = chunk.iter().map(|(_, (partition, _))| Some(*partition)).collect();
         with_column(&rows(&values), "p", &partitions)
     });
-    let pending = Pending::new(shadows, batches.collect());
+    let pending = RewriteFixture::new(shadows, batches.collect());
     let store = table.base().store.as_ref().unwrap();
     let folded = fold(store, &snapshot, &pending.fold(), Uuid::from_u128(1)).await.unwrap();
     let root = Path::new(table.store_location().unwrap());

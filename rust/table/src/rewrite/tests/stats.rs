@@ -10,15 +10,15 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use serde_json::{Value, json};
 
-use crate::rewrite::Part;
+use crate::rewrite::RowBlock;
 use crate::rewrite::encode::encode_new;
-use crate::rewrite::part::Source;
+use crate::rewrite::row_block::NumberedRows;
 use crate::rewrite::stats::stats_of;
-use crate::rewrite::writer::{FileWriter, NewFile, Target, new_properties};
+use crate::rewrite::writer::{FileTarget, FileWriter, WrittenFile, new_properties};
 
 /// Writes a file with a row group for each batch.
-async fn written(batches: &[RecordBatch]) -> (NewFile, Target<'static>) {
-    let target = Target {
+async fn written(batches: &[RecordBatch]) -> (WrittenFile, FileTarget<'static>) {
+    let target = FileTarget {
         object_store: Arc::new(InMemory::new()),
         prefix: Path::default(),
         local: None,
@@ -31,8 +31,8 @@ async fn written(batches: &[RecordBatch]) -> (NewFile, Target<'static>) {
     };
     let (mut writer, factory) = FileWriter::start(&target, 0, None, &[], &new_properties()).unwrap();
     for batch in batches {
-        let part: Arc<dyn Part> = Arc::new(batch.clone());
-        let source = Source::new(&[part], batch.schema().fields(), &batch.schema()).unwrap();
+        let part: Arc<dyn RowBlock> = Arc::new(batch.clone());
+        let source = NumberedRows::new(&[part], batch.schema().fields(), &batch.schema()).unwrap();
         let rows: Vec<u32> = (0..batch.num_rows() as u32).collect();
         writer.append(encode_new(&rows, &source, &factory).await.unwrap()).await.unwrap();
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::Step;
+use super::DiskStep;
 
 /// A step that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum Event {
 
 /// Which steps fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum InjectedFailure {
     /// None.
     None,
     /// The one of this number fails once, as if the device did.
@@ -84,7 +84,7 @@ pub enum Failure {
 #[derive(Debug)]
 struct Watch {
     root: PathBuf,
-    failure: Failure,
+    failure: InjectedFailure,
     steps: u64,
     syncs: u64,
     links: u64,
@@ -96,7 +96,7 @@ struct Watch {
 static WATCHES: Mutex<Vec<Watch>> = Mutex::new(Vec::new());
 
 /// Counts the steps below a folder from now on, and lets some of them fail.
-pub fn watch(root: &Path, failure: Failure, with_journal: bool) {
+pub fn watch(root: &Path, failure: InjectedFailure, with_journal: bool) {
     let watch = Watch {
         root: root.to_owned(),
         failure,
@@ -128,11 +128,11 @@ pub fn journal(root: &Path) -> Vec<Event> {
 /// Lets everything succeed again.
 pub fn mend(root: &Path) {
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
-    watches.iter_mut().filter(|have| have.root == root).for_each(|watch| watch.failure = Failure::None);
+    watches.iter_mut().filter(|have| have.root == root).for_each(|watch| watch.failure = InjectedFailure::None);
 }
 
-pub(super) fn attempt(step: Step<'_>) -> Result<()> {
-    if matches!(step, Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_)) {
+pub(super) fn attempt(step: DiskStep<'_>) -> Result<()> {
+    if matches!(step, DiskStep::Read(_) | DiskStep::Lock(_) | DiskStep::LockShared(_) | DiskStep::TryLock(_)) {
         // They change nothing.
         return Ok(());
     }
@@ -140,17 +140,17 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
     watch.steps += 1;
-    watch.syncs += u64::from(matches!(step, Step::Sync(_)));
+    watch.syncs += u64::from(matches!(step, DiskStep::Sync(_)));
     let failed = match watch.failure {
-        Failure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
+        InjectedFailure::Once(at) if watch.steps == at => Some(Error::other("the device failed, as a test wanted")),
         // Names are changed and given up, and bytes that have room are synced.
-        Failure::Full(at) if watch.steps >= at && needs_room(step) => Some(Error::from_raw_os_error(28)),
-        Failure::Dead(at) if watch.steps >= at => Some(Error::other("the device is gone, as a test wanted")),
-        Failure::Folders(at) if watch.steps >= at && matches!(step, Step::SyncFolder(_)) => {
+        InjectedFailure::Full(at) if watch.steps >= at && needs_room(step) => Some(Error::from_raw_os_error(28)),
+        InjectedFailure::Dead(at) if watch.steps >= at => Some(Error::other("the device is gone, as a test wanted")),
+        InjectedFailure::Folders(at) if watch.steps >= at && matches!(step, DiskStep::SyncFolder(_)) => {
             Some(Error::other("the folder cannot be synced, as a test wanted"))
         }
-        Failure::Syncs(first, count)
-            if matches!(step, Step::Sync(_)) && (first..first + count).contains(&watch.syncs) =>
+        InjectedFailure::Syncs(first, count)
+            if matches!(step, DiskStep::Sync(_)) && (first..first + count).contains(&watch.syncs) =>
         {
             if let Some(journal) = &mut watch.journal {
                 journal.push(Event::LostSync(path.to_owned()));
@@ -170,14 +170,14 @@ pub(super) fn attempt(step: Step<'_>) -> Result<()> {
 }
 
 /// What is said of a step that was made.
-pub(super) fn answer(step: Step<'_>) -> Result<()> {
+pub(super) fn answer(step: DiskStep<'_>) -> Result<()> {
     let path = of(step);
     let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(watch) = watches.iter_mut().find(|watch| path.starts_with(&watch.root)) else { return Ok(()) };
     watch.links += 1;
     let lost = match watch.failure {
-        Failure::Link(at) if watch.links == at => Error::other("the answer was lost, as a test wanted"),
-        Failure::LinkAgain(at) if watch.links == at => ErrorKind::AlreadyExists.into(),
+        InjectedFailure::Link(at) if watch.links == at => Error::other("the answer was lost, as a test wanted"),
+        InjectedFailure::LinkAgain(at) if watch.links == at => ErrorKind::AlreadyExists.into(),
         _ => return Ok(()),
     };
     watch.has_failed = true;
@@ -191,50 +191,58 @@ pub fn links(root: &Path) -> u64 {
     watches.iter().find(|have| have.root == root).map_or(0, |watch| watch.links)
 }
 
-pub(super) fn of(step: Step<'_>) -> &Path {
+pub(super) fn of(step: DiskStep<'_>) -> &Path {
     match step {
-        Step::MakeFolder(path)
-        | Step::Create(path)
-        | Step::Write { path, .. }
-        | Step::Cut { path, .. }
-        | Step::Sync(path)
-        | Step::Rename { from: path, .. }
-        | Step::Link { from: path, .. }
-        | Step::Remove(path)
-        | Step::SyncFolder(path)
-        | Step::Stored(path)
-        | Step::Read(path)
-        | Step::Lock(path)
-        | Step::LockShared(path)
-        | Step::TryLock(path) => path,
+        DiskStep::MakeFolder(path)
+        | DiskStep::Create(path)
+        | DiskStep::Write { path, .. }
+        | DiskStep::Cut { path, .. }
+        | DiskStep::Sync(path)
+        | DiskStep::Rename { from: path, .. }
+        | DiskStep::Link { from: path, .. }
+        | DiskStep::Remove(path)
+        | DiskStep::SyncFolder(path)
+        | DiskStep::Stored(path)
+        | DiskStep::Read(path)
+        | DiskStep::Lock(path)
+        | DiskStep::LockShared(path)
+        | DiskStep::TryLock(path) => path,
     }
 }
 
-fn needs_room(step: Step<'_>) -> bool {
+fn needs_room(step: DiskStep<'_>) -> bool {
     match step {
-        Step::MakeFolder(_) | Step::Create(_) | Step::Write { .. } | Step::Link { .. } | Step::Stored(_) => true,
-        Step::Cut { .. } | Step::Sync(_) | Step::Rename { .. } | Step::Remove(_) | Step::SyncFolder(_) => false,
-        Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_) => false,
+        DiskStep::MakeFolder(_)
+        | DiskStep::Create(_)
+        | DiskStep::Write { .. }
+        | DiskStep::Link { .. }
+        | DiskStep::Stored(_) => true,
+        DiskStep::Cut { .. }
+        | DiskStep::Sync(_)
+        | DiskStep::Rename { .. }
+        | DiskStep::Remove(_)
+        | DiskStep::SyncFolder(_) => false,
+        DiskStep::Read(_) | DiskStep::Lock(_) | DiskStep::LockShared(_) | DiskStep::TryLock(_) => false,
     }
 }
 
-fn events(step: Step<'_>) -> Result<Vec<Event>> {
+fn events(step: DiskStep<'_>) -> Result<Vec<Event>> {
     Ok(match step {
-        Step::MakeFolder(path) => vec![Event::MakeFolder(path.to_owned())],
-        Step::Create(path) => vec![Event::Create(path.to_owned())],
-        Step::Write { path, at, bytes } => vec![Event::Write { path: path.to_owned(), at, bytes: bytes.to_vec() }],
-        Step::Cut { path, length } => vec![Event::Cut { path: path.to_owned(), length }],
-        Step::Sync(path) => {
+        DiskStep::MakeFolder(path) => vec![Event::MakeFolder(path.to_owned())],
+        DiskStep::Create(path) => vec![Event::Create(path.to_owned())],
+        DiskStep::Write { path, at, bytes } => vec![Event::Write { path: path.to_owned(), at, bytes: bytes.to_vec() }],
+        DiskStep::Cut { path, length } => vec![Event::Cut { path: path.to_owned(), length }],
+        DiskStep::Sync(path) => {
             vec![Event::Sync { path: path.to_owned(), modified: std::fs::metadata(path)?.modified()? }]
         }
-        Step::Rename { from, to } => vec![Event::Rename { from: from.to_owned(), to: to.to_owned() }],
-        Step::Link { from, to } => vec![Event::Link { from: from.to_owned(), to: to.to_owned() }],
-        Step::Remove(path) => vec![Event::Remove(path.to_owned())],
-        Step::SyncFolder(path) => vec![Event::SyncFolder(path.to_owned())],
-        Step::Stored(path) => {
+        DiskStep::Rename { from, to } => vec![Event::Rename { from: from.to_owned(), to: to.to_owned() }],
+        DiskStep::Link { from, to } => vec![Event::Link { from: from.to_owned(), to: to.to_owned() }],
+        DiskStep::Remove(path) => vec![Event::Remove(path.to_owned())],
+        DiskStep::SyncFolder(path) => vec![Event::SyncFolder(path.to_owned())],
+        DiskStep::Stored(path) => {
             let bytes = std::fs::read(path)?;
             vec![Event::Create(path.to_owned()), Event::Write { path: path.to_owned(), at: 0, bytes }]
         }
-        Step::Read(_) | Step::Lock(_) | Step::LockShared(_) | Step::TryLock(_) => Vec::new(),
+        DiskStep::Read(_) | DiskStep::Lock(_) | DiskStep::LockShared(_) | DiskStep::TryLock(_) => Vec::new(),
     })
 }

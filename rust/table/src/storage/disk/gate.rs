@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Step;
+use super::DiskStep;
 use super::faults::of;
 
 /// What a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum StepKind {
     /// A folder is made.
     MakeFolder,
     /// A file is made.
@@ -52,13 +52,13 @@ pub trait Gate: Send + Sync {
     ///
     /// # Errors
     /// The one that the step ends with: it is not made.
-    fn before(&self, kind: Kind, path: &Path) -> Result<()>;
+    fn before(&self, kind: StepKind, path: &Path) -> Result<()>;
 
     /// Is told that the step was made.
     ///
     /// # Errors
     /// The one that the step ends with all the same.
-    fn after(&self, kind: Kind, path: &Path) -> Result<()>;
+    fn after(&self, kind: StepKind, path: &Path) -> Result<()>;
 
     /// Whether the actor was stopped, so that nothing that it does has an effect any more.
     fn is_gone(&self) -> bool;
@@ -92,13 +92,13 @@ pub(super) fn is_gone() -> bool {
     here().is_some_and(|gate| gate.is_gone())
 }
 
-pub(super) fn before(step: Step<'_>) -> Result<()> {
+pub(super) fn before(step: DiskStep<'_>) -> Result<()> {
     let Some(gate) = here() else { return Ok(()) };
     let (kind, path) = told(step);
     gate.before(kind, path)
 }
 
-pub(super) fn after(step: Step<'_>) -> Result<()> {
+pub(super) fn after(step: DiskStep<'_>) -> Result<()> {
     let Some(gate) = here() else { return Ok(()) };
     let (kind, path) = told(step);
     gate.after(kind, path)
@@ -106,25 +106,25 @@ pub(super) fn after(step: Step<'_>) -> Result<()> {
 
 /// Half of what is written to a file is there.
 pub(super) fn between(path: &Path) -> Result<()> {
-    here().map_or(Ok(()), |gate| gate.before(Kind::WriteRest, path))
+    here().map_or(Ok(()), |gate| gate.before(StepKind::WriteRest, path))
 }
 
-fn told(step: Step<'_>) -> (Kind, &Path) {
+fn told(step: DiskStep<'_>) -> (StepKind, &Path) {
     let kind = match step {
-        Step::MakeFolder(_) => Kind::MakeFolder,
-        Step::Create(_) => Kind::Create,
-        Step::Write { .. } => Kind::Write,
-        Step::Cut { .. } => Kind::Cut,
-        Step::Sync(_) => Kind::Sync,
-        Step::Rename { to, .. } => return (Kind::Rename, to),
-        Step::Link { to, .. } => return (Kind::Link, to),
-        Step::Remove(_) => Kind::Remove,
-        Step::SyncFolder(_) => Kind::SyncFolder,
-        Step::Stored(_) => Kind::Stored,
-        Step::Read(_) => Kind::Read,
-        Step::Lock(_) => Kind::Lock,
-        Step::LockShared(_) => Kind::LockShared,
-        Step::TryLock(_) => Kind::TryLock,
+        DiskStep::MakeFolder(_) => StepKind::MakeFolder,
+        DiskStep::Create(_) => StepKind::Create,
+        DiskStep::Write { .. } => StepKind::Write,
+        DiskStep::Cut { .. } => StepKind::Cut,
+        DiskStep::Sync(_) => StepKind::Sync,
+        DiskStep::Rename { to, .. } => return (StepKind::Rename, to),
+        DiskStep::Link { to, .. } => return (StepKind::Link, to),
+        DiskStep::Remove(_) => StepKind::Remove,
+        DiskStep::SyncFolder(_) => StepKind::SyncFolder,
+        DiskStep::Stored(_) => StepKind::Stored,
+        DiskStep::Read(_) => StepKind::Read,
+        DiskStep::Lock(_) => StepKind::Lock,
+        DiskStep::LockShared(_) => StepKind::LockShared,
+        DiskStep::TryLock(_) => StepKind::TryLock,
     };
     (kind, of(step))
 }

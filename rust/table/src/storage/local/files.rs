@@ -125,7 +125,7 @@ pub(crate) fn of_any<F: Future>(reads: F) -> impl Future<Output = F::Output> {
 }
 
 /// Whether the version that is to be read has this length and time of modification, as far as anybody said which it is.
-pub(crate) fn is_told_of(size: u64, modified_ns: i64) -> bool {
+pub(crate) fn is_listed_version(size: u64, modified_ns: i64) -> bool {
     let Some(listed) = listed() else { return true };
     listed.split_once('-').is_some_and(|(_, told)| told == format!("{size:x}-{:x}", i128::from(modified_ns)))
 }

@@ -37,7 +37,12 @@ fn built(index: u8, segment: u8, files: &[(&str, u64)]) -> Edit {
         files: ordinals,
     };
     let files = files.iter().map(file).collect();
-    Edit::AddSegments(Built { schemas: vec![vec![7]], files, segments: vec![segment], ..Built::default() })
+    Edit::AddSegments(BuiltSegments {
+        schemas: vec![vec![7]],
+        files,
+        segments: vec![segment],
+        ..BuiltSegments::default()
+    })
 }
 
 fn after(edits: &[Edit]) -> Manifest {
@@ -143,7 +148,7 @@ fn a_touched_file_keeps_its_segments_unless_it_was_indexed_again_meanwhile() {
     let base = after(&[create(1), built(1, 8, &[("a", 1), ("b", 1)])]);
     let was = base.files[0].clone();
     let adoption = Adoption { now: ManifestFile { modified_ns: 5, etag: None, ..was.clone() }, was };
-    let edit = Edit::AddSegments(Built { adopted: vec![adoption], ..Built::default() });
+    let edit = Edit::AddSegments(BuiltSegments { adopted: vec![adoption], ..BuiltSegments::default() });
     let (next, committed) = apply(&base, &edit).unwrap();
     let next = next.unwrap();
     assert_eq!(next.files.iter().map(|file| file.modified_ns).collect::<Vec<_>>(), [5, 0]);

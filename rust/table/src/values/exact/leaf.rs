@@ -142,7 +142,7 @@ fn lost_of_ticks(given: &ArrayRef, unit: TimeUnit, kept: TimeUnit) -> Result<Boo
 
 /// What a type keeps of a text.
 #[derive(Clone, Copy)]
-enum Kept {
+enum TextPrecision {
     /// So many digits of a fraction.
     Fraction(usize),
     /// The date, and no time.
@@ -150,18 +150,18 @@ enum Kept {
 }
 
 /// None of a type that no text is cut for.
-fn kept_of_text(wanted: &DataType) -> Option<Kept> {
+fn kept_of_text(wanted: &DataType) -> Option<TextPrecision> {
     match wanted {
-        DataType::Date32 | DataType::Date64 => Some(Kept::Date),
+        DataType::Date32 | DataType::Date64 => Some(TextPrecision::Date),
         DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) => {
-            Some(Kept::Fraction(match unit {
+            Some(TextPrecision::Fraction(match unit {
                 TimeUnit::Second => 0,
                 TimeUnit::Millisecond => 3,
                 TimeUnit::Microsecond => 6,
                 TimeUnit::Nanosecond => 9,
             }))
         }
-        _ => scale_of(wanted).map(|scale| Kept::Fraction(usize::try_from(scale).unwrap_or_default())),
+        _ => scale_of(wanted).map(|scale| TextPrecision::Fraction(usize::try_from(scale).unwrap_or_default())),
     }
 }
 
@@ -191,12 +191,12 @@ fn lost_of_text(
         return Err(ArrowError::CastError(format!("{text} if {have} becomes {wanted}")));
     };
     let is_lost = |text: &str| match kept {
-        Kept::Fraction(digits) => {
+        TextPrecision::Fraction(digits) => {
             let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
             let end = fraction.find(|sign: char| !sign.is_ascii_digit()).unwrap_or(fraction.len());
             fraction.get(..end).unwrap_or_default().trim_end_matches('0').len() > digits
         }
-        Kept::Date => {
+        TextPrecision::Date => {
             let time = text.trim().split_once(['T', 't', ' ']).map_or("", |(_, time)| time);
             time.contains(|sign: char| ('1'..='9').contains(&sign))
         }

@@ -165,7 +165,7 @@ async fn a_slice_has_the_lowest_keys_of_all_runs() {
     for (fraction, left) in [(0.1, 18_000), (0.25, 13_000), (0.0001, 12_998)] {
         table.migrate(MigrateOptions { fraction, ..MigrateOptions::default() }).await.unwrap();
         let snapshot = table.snapshot().await.unwrap();
-        assert_eq!(snapshot.pending().unwrap().row_count(), left);
+        assert_eq!(snapshot.buffered_rows().unwrap().row_count(), left);
     }
     assert_eq!(rows(&*open(folder.path()).await).await.len(), 20_300);
 }
@@ -181,7 +181,7 @@ async fn keys_that_others_doubled_or_left_null_are_cleaned_up() {
     let nulls = RecordBatch::try_from_iter_with_nullable([("k", Arc::clone(&k), true), ("a", a, true), ("s", s, true)])
         .unwrap();
     write(&folder.path().join("y.parquet"), &nulls);
-    let hidden = |snapshot: &lakemark_table::Snapshot| snapshot.hidden_rows();
+    let hidden = |snapshot: &lakemark_table::Snapshot| snapshot.deleted_rows();
     // A statement finds the rows of a key, each with its key.
     make(&table, Operation::Delete, RecordBatch::try_from_iter_with_nullable([("k", k, true)]).unwrap()).await.unwrap();
     assert_eq!(hidden(&table.snapshot().await.unwrap()), 2);

@@ -40,7 +40,7 @@ async fn runs_without_a_key_are_not_read_for_it() {
     let absent: Vec<i64> = (0..12).map(|run| 1000 * run + 141).collect();
     let news: Vec<_> = absent.iter().map(|key| (*key, Some(1), Some("new"))).collect();
     make(&table, Operation::Insert, batch(&news)).await.unwrap();
-    assert_eq!(table.snapshot().await.unwrap().pending().unwrap().row_count(), 12 * 100 + 12);
+    assert_eq!(table.snapshot().await.unwrap().buffered_rows().unwrap().row_count(), 12 * 100 + 12);
     assert_eq!(read(&log), Vec::<String>::new());
     make(&table, Operation::Delete, keys(&[141, 1141])).await.unwrap();
     assert_eq!(rows(&table).await.get(&2141), Some(&row(1, "new")));

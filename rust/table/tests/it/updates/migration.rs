@@ -130,7 +130,8 @@ async fn a_delta_table_of_which_every_row_is_deleted_keeps_its_columns() {
     make(&table, Operation::Delete, keys(&[1, 2, 3])).await.unwrap();
     let report = migrate(&table).await;
     assert_eq!((report.files_replaced, report.files_written, report.delta_version), (1, 0, Some(1)));
-    let count = |snapshot: &Snapshot| (snapshot.files().len(), snapshot.pending().map_or(0, |rows| rows.row_count()));
+    let count =
+        |snapshot: &Snapshot| (snapshot.files().len(), snapshot.buffered_rows().map_or(0, |rows| rows.row_count()));
     let again = open(root).await;
     let snapshot = again.snapshot().await.unwrap();
     assert_eq!((columns(&snapshot), count(&snapshot)), (before, (0, 0)));
@@ -216,8 +217,8 @@ async fn counts(root: &std::path::Path) -> (u64, u64, u64) {
             |groups| groups.iter().map(|rows| u64::from(*rows)).sum(),
         )
     });
-    let pending = snapshot.pending().map_or(0, |pending| pending.row_count());
-    (rows.sum::<u64>() - snapshot.hidden_rows(), pending, snapshot.delta_version().unwrap())
+    let pending = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
+    (rows.sum::<u64>() - snapshot.deleted_rows(), pending, snapshot.delta_version().unwrap())
 }
 
 #[tokio::test]
@@ -361,7 +362,7 @@ async fn a_migration_leaves_nothing_pending_also_if_the_cache_is_full() {
     }
     assert!(is_full, "the cache takes every run");
     assert_eq!(migrate(&table).await.rows, made);
-    assert_eq!(table.snapshot().await.unwrap().pending().map_or(0, |pending| pending.row_count()), 0);
+    assert_eq!(table.snapshot().await.unwrap().buffered_rows().map_or(0, |pending| pending.row_count()), 0);
     assert_eq!(rows(&table).await.into_keys().collect::<BTreeSet<i64>>(), expected);
     make(&table, Operation::Upsert, round(1_000)).await.unwrap();
 }

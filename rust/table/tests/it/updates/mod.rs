@@ -162,7 +162,7 @@ async fn changes_are_seen_at_once_and_by_whoever_opens_the_table() {
     let other = open(folder.path()).await;
     let snapshot = other.snapshot().await.unwrap();
     assert_eq!((rows_of(&snapshot), snapshot.sequence()), (expected, Some(4)));
-    let pending = snapshot.pending().unwrap();
+    let pending = snapshot.buffered_rows().unwrap();
     assert_eq!((pending.files.len(), pending.batches.len(), pending.row_count()), (1, 0, 4));
 }
 
@@ -197,16 +197,16 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
     table.build(BuildOptions::default()).await.unwrap();
     let asked = equals("a", 3);
     let before = probe(&table.snapshot().await.unwrap(), &asked).await;
-    assert_eq!((certain(&before.files[0]), before.certain_rows()), (vec![3], Some(2)));
+    assert_eq!((certain(&before.files[0]), before.exact_row_count()), (vec![3], Some(2)));
     make(&table, Operation::Upsert, batch(&[(6, Some(4), None)])).await.unwrap();
     let after = probe(&table.snapshot().await.unwrap(), &asked).await;
     assert_eq!((certain(&after.files[0]), certain(&after.files[1])), (vec![], vec![3]));
-    assert_eq!((after.certain_rows(), after.certain_rows_of_files(), after.pending_rows()), (None, Some(1), 1));
+    assert_eq!((after.exact_row_count(), after.exact_rows_of_files(), after.buffered_row_count()), (None, Some(1), 1));
     // Where only the number is asked for, too: hidden rows leave it before it is known.
     let options = ProbeOptions { count_only: true, ..ProbeOptions::default() };
     let counted = table.snapshot().await.unwrap().probe(&asked, &options).await.unwrap();
     let counts = [FileProbe::Counted { rows: 0 }, FileProbe::Counted { rows: 1 }];
-    assert_eq!((counted.files.as_slice(), counted.certain_rows_of_files()), (counts.as_slice(), Some(1)));
+    assert_eq!((counted.files.as_slice(), counted.exact_rows_of_files()), (counts.as_slice(), Some(1)));
     let gone = probe(&table.snapshot().await.unwrap(), &leaf("a", lakemark_index::KeyRanges::all())).await;
     assert_eq!(certain(&gone.files[0]).len(), 149);
 }
@@ -226,7 +226,7 @@ async fn a_snapshot_stays_as_it_was_while_changes_flushes_and_merges_go_on() {
         held.push((rows_of(&snapshot), snapshot));
     }
     let newest = table.snapshot().await.unwrap();
-    let runs = newest.pending().unwrap().files.len();
+    let runs = newest.buffered_rows().unwrap().files.len();
     assert!(runs >= 2, "{runs} runs were made");
     for (rows, snapshot) in &held {
         assert_eq!(rows_of(snapshot), *rows);
@@ -432,7 +432,7 @@ async fn others_delete_rows_that_are_updated(is_indexed: bool) {
     let s: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
     let update = RecordBatch::try_from_iter([("k", k), ("s", s)]).unwrap();
     make(&table, Operation::Update, update).await.unwrap();
-    let count = |snapshot: &lakemark_table::Snapshot| snapshot.pending().map_or(0, |pending| pending.row_count());
+    let count = |snapshot: &lakemark_table::Snapshot| snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
     let mut remove = serde_json::json!({"remove": {"path": "a.parquet", "deletionTimestamp": 1, "dataChange": true}});
     for (version, is_flushed, deleted, left) in [(1, false, vec![0], 1), (2, true, vec![0, 1], 0)] {
         let mut with_vector = delta::add(root, "a.parquet", Some("2024-01-31"));
@@ -445,7 +445,7 @@ async fn others_delete_rows_that_are_updated(is_indexed: bool) {
         remove["remove"]["deletionVector"] = delta::inline_vector(&deleted);
         for table in [&table, &open(root).await] {
             let snapshot = table.snapshot().await.unwrap();
-            assert_eq!((count(&snapshot), snapshot.hidden_rows()), (left, 2), "indexed {is_indexed}, {version}");
+            assert_eq!((count(&snapshot), snapshot.deleted_rows()), (left, 2), "indexed {is_indexed}, {version}");
         }
     }
 }

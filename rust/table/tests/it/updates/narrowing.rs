@@ -11,7 +11,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type, Int64Type};
 use lakemark_format::key::Key;
 use lakemark_index::{KeyRanges, LiteralKey, Predicate, encode_literal};
-use lakemark_table::{BuildOptions, Operation, PendingFile, PendingRows, ProbeOptions};
+use lakemark_table::{BufferedRows, BufferedRun, BuildOptions, Operation, ProbeOptions};
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::file::metadata::PageIndexPolicy;
 use serde_json::json;
@@ -28,7 +28,7 @@ struct Run {
 }
 
 impl Run {
-    fn of(file: &PendingFile) -> Self {
+    fn of(file: &BufferedRun) -> Self {
         let input = File::open(format!("/{}", file.meta.location)).unwrap();
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
         let reader = ParquetRecordBatchReaderBuilder::try_new_with_options(input, options).unwrap();
@@ -56,7 +56,7 @@ impl Run {
 }
 
 /// The rows of a run that count.
-fn rows_of(pending: &PendingRows, of: &PendingFile) -> BTreeSet<u32> {
+fn rows_of(pending: &BufferedRows, of: &BufferedRun) -> BTreeSet<u32> {
     let file = pending.files.iter().find(|file| file.meta.location == of.meta.location);
     file.map_or_else(BTreeSet::new, |file| file.rows.iter().collect())
 }
@@ -85,7 +85,7 @@ async fn law_2_pending_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
     }
     make(&table, Operation::Upsert, batch(&[(5, Some(1), None)])).await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
-    let all = snapshot.pending().unwrap();
+    let all = snapshot.buffered_rows().unwrap();
     let runs: Vec<Run> = all.files.iter().map(Run::of).collect();
     assert_eq!(runs.iter().map(|run| run.keys.len()).collect::<Vec<_>>(), [20_000, 20_000]);
     assert!(all.files.iter().all(|file| file.row_groups.len() > 1), "pages of several row groups");
@@ -124,7 +124,7 @@ async fn law_2_pending_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
     ];
     for (predicate, asked) in cases {
         let found = snapshot.probe(&predicate, &ProbeOptions::default()).await.unwrap();
-        let pending = found.pending.as_ref().unwrap();
+        let pending = found.buffered.as_ref().unwrap();
         let mut rows = 1;
         for (run, file) in runs.iter().zip(&all.files) {
             let expected: BTreeSet<u32> = &run.rows_of_pages(&asked) & &rows_of(all, file);
@@ -132,10 +132,14 @@ async fn law_2_pending_rows_are_narrowed_to_the_pages_that_may_have_the_keys() {
             rows += expected.len() as u64;
         }
         // The row in memory is always there, and a run of which nothing is left is not.
-        assert_eq!((found.pending_rows(), pending.batches.len()), (rows, 1), "{predicate}");
+        assert_eq!((found.buffered_row_count(), pending.batches.len()), (rows, 1), "{predicate}");
         assert!(pending.files.iter().all(|file| !file.rows.is_empty()), "{predicate}");
         let off = ProbeOptions { use_index: false, ..ProbeOptions::default() };
-        assert_eq!(snapshot.probe(&predicate, &off).await.unwrap().pending_rows(), all.row_count(), "{predicate}");
+        assert_eq!(
+            snapshot.probe(&predicate, &off).await.unwrap().buffered_row_count(),
+            all.row_count(),
+            "{predicate}"
+        );
     }
 }
 
@@ -153,12 +157,12 @@ async fn pages_are_told_by_the_first_column_of_a_key_though_bounds_of_texts_are_
     make(&table, Operation::Upsert, batch(&all)).await.unwrap();
     table.flush().await.unwrap();
     let snapshot = table.snapshot().await.unwrap();
-    let [file] = snapshot.pending().unwrap().files.as_slice() else { panic!("one run") };
+    let [file] = snapshot.buffered_rows().unwrap().files.as_slice() else { panic!("one run") };
     let run = Run::of(file);
     for row in [0, 2_047, 2_048, 4_095, 9_999] {
         let Some(LiteralKey::Key(wanted)) = encode_literal(&texts.slice(row, 1)) else { panic!("a text has a key") };
         let probe = snapshot.probe(&leaf("s", KeyRanges::point(wanted)), &ProbeOptions::default()).await.unwrap();
-        let kept = rows_of(probe.pending.as_ref().unwrap(), file);
+        let kept = rows_of(probe.buffered.as_ref().unwrap(), file);
         let kept: BTreeSet<i64> = kept.into_iter().map(|row| run.keys[row as usize]).collect();
         let of_text = row as i64 / 10 * 10;
         assert!((of_text..of_text + 10).all(|key| kept.contains(&key)), "{row}");
@@ -182,7 +186,7 @@ fn become_texts(folder: &Path) {
 }
 
 /// The keys of pending rows of runs, as texts.
-fn keys_of_runs(pending: &PendingRows) -> Vec<String> {
+fn keys_of_runs(pending: &BufferedRows) -> Vec<String> {
     let mut keys = Vec::new();
     for file in &pending.files {
         let input = File::open(format!("/{}", file.meta.location)).unwrap();
@@ -218,7 +222,7 @@ async fn law_2_runs_of_numbers_that_have_become_texts_are_not_merged() {
         table.flush().await.unwrap();
     }
     let snapshot = table.snapshot().await.unwrap();
-    let runs = snapshot.pending().unwrap();
+    let runs = snapshot.buffered_rows().unwrap();
     assert_eq!(runs.files.len(), 13);
     let numbers = (2..9).flat_map(|step| (0..300).map(move |row| (row * step).to_string()));
     let others = (0..6).map(|run| format!("run {run}"));
@@ -227,7 +231,7 @@ async fn law_2_runs_of_numbers_that_have_become_texts_are_not_merged() {
     assert_eq!((found.len(), &found.into_iter().collect::<BTreeSet<_>>()), (expected.len(), &expected));
     for asked in expected.iter().step_by(97).map(String::as_str).chain(["9", "10", "run 5"]) {
         let found = probe(&snapshot, &leaf("k", KeyRanges::point(Key::Bytes(asked.as_bytes().to_vec())))).await;
-        let found = keys_of_runs(found.pending.as_ref().unwrap());
+        let found = keys_of_runs(found.buffered.as_ref().unwrap());
         assert_eq!(found.iter().filter(|key| *key == asked).count(), 1, "{asked}");
     }
 }
@@ -244,7 +248,7 @@ async fn law_2_a_key_that_has_become_a_text_is_looked_for_everywhere() {
         let path = folder.path().to_owned();
         async move {
             let snapshot = open(&path).await.snapshot().await.unwrap();
-            probe(&snapshot, &predicate).await.pending_rows()
+            probe(&snapshot, &predicate).await.buffered_row_count()
         }
     };
     assert_eq!((narrowed(equals("k", 50)).await, narrowed(equals("k", 500)).await), (192, 0));
@@ -278,10 +282,10 @@ async fn law_2_names_that_are_exchanged_mean_the_other_column_of_pending_rows_to
             let table = &table;
             async move {
                 let found = probe(&table.snapshot().await.unwrap(), &equals(column, key)).await;
-                let pending = found.pending.clone().unwrap();
+                let pending = found.buffered.clone().unwrap();
                 let of = |rows: &RecordBatch| rows.column_by_name(column).unwrap().as_primitive::<Int32Type>().clone();
                 let values: Vec<i32> = pending.batches.iter().flat_map(|rows| of(rows).values().to_vec()).collect();
-                (found.pending_rows(), values)
+                (found.buffered_row_count(), values)
             }
         };
         let in_memory = |values: [i32; 2]| if flushed { Vec::new() } else { values.to_vec() };

@@ -274,7 +274,7 @@ async fn counts_stay_right_while_others_publish() {
                     u64::from(rows - file.deleted.as_ref().map_or(0, |deleted| deleted.len()))
                 })
                 .sum();
-            let pending = snapshot.pending().map_or(0, |pending| pending.row_count());
+            let pending = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
             assert_eq!(in_files + pending, 200, "after {counted} counts");
             counted += 1;
         }
@@ -321,7 +321,7 @@ async fn files_that_others_add_to_a_folder_whose_partitions_are_held_as_text_are
         let (root, added) = (folder.path().to_owned(), late.clone());
         migrate_while(&table, 1.0, move || put(&root, "7", &added)).await;
         let snapshot = table.snapshot().await.unwrap();
-        assert!(snapshot.pending().is_none());
+        assert!(snapshot.buffered_rows().is_none());
         let rows = super::overtaken::counted(&snapshot).await;
         // What is pending hides what others added of its key.
         assert_eq!(rows, if is_added_twice { 3 } else { 4 });

@@ -69,7 +69,7 @@ async fn changed(root: &Path) -> Arc<Table> {
 
 /// The rows of a snapshot, in files and pending.
 pub async fn counted(snapshot: &Snapshot) -> u64 {
-    let mut rows = snapshot.pending().map_or(0, |pending| pending.row_count());
+    let mut rows = snapshot.buffered_rows().map_or(0, |pending| pending.row_count());
     for file in snapshot.files() {
         // A publication may have moved it.
         let bytes = snapshot.object_store().get(&file.meta.location).await.unwrap().bytes().await.unwrap();

@@ -102,8 +102,8 @@ async fn every_reader_of_the_folder_sees_what_was_published() {
 async fn a_snapshot_of_the_files_alone_knows_nothing_of_changes() {
     async fn found(table: &Table, key: i64) -> Option<u64> {
         let snapshot = table.snapshot_of_files().await.unwrap();
-        assert!(snapshot.pending().is_none() && snapshot.hidden_rows() == 0);
-        probe(&snapshot, &equals("k", key)).await.certain_rows_of_files()
+        assert!(snapshot.buffered_rows().is_none() && snapshot.deleted_rows() == 0);
+        probe(&snapshot, &equals("k", key)).await.exact_rows_of_files()
     }
     async fn missed(table: &Table) -> (bool, bool) {
         let missed = table.changes_beside_files().await.unwrap();

@@ -35,7 +35,7 @@ impl Reader {
             let of = self.rows(&file.meta.location);
             add(&of, |row| !hidden.is_some_and(|hidden| hidden.contains(row)), &mut rows);
         }
-        if let Some(pending) = snapshot.pending() {
+        if let Some(pending) = snapshot.buffered_rows() {
             for file in &pending.files {
                 add(&self.rows(&file.meta.location), |row| file.rows.contains(row), &mut rows);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, Pending, Table};
+use lakemark_table::{BuildOptions, ErrorKind, MigrateOptions, Operation, RepairAction, Table};
 
 use super::lake::{Lake, PLAIN, copy};
 use super::{batch, keyed, keys, make, row, rows};
@@ -125,7 +125,7 @@ async fn changes_after_a_store_was_put_back_from_a_backup_are_not_taken_for_migr
 /// Of a slice nobody can tell which of the pending changes it had.
 #[tokio::test]
 async fn a_store_from_before_a_slice_is_an_error_that_names_the_way_on() {
-    for pending in [Pending::Keep, Pending::Discard] {
+    for pending in [RepairAction::Keep, RepairAction::Discard] {
         let lake = lake();
         let table = keyed(lake.root()).await;
         make(&table, Operation::Upsert, upserted(0, 10, 2)).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_store_from_before_a_slice_is_an_error_that_names_the_way_on() {
         assert!(table.repair(pending).await.unwrap());
         assert!(!table.repair(pending).await.unwrap());
         let now = rows(&*open(lake.root()).await).await;
-        let late = if pending == Pending::Keep { row(2, "up") } else { row(1, "base") };
+        let late = if pending == RepairAction::Keep { row(2, "up") } else { row(1, "base") };
         assert_eq!((now.len(), &now[&0], &now[&9]), (20, &row(2, "up"), &late));
         make(&table, Operation::Upsert, upserted(4, 5, 5)).await.unwrap();
         migrate(&table, 1.0).await;
@@ -162,7 +162,7 @@ async fn a_table_that_is_made_anew_takes_no_changes_from_the_old_one_s_store() {
         let error = table.snapshot().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StoreMismatch, "{error}");
     }
-    assert!(table.repair(Pending::Discard).await.unwrap());
+    assert!(table.repair(RepairAction::Discard).await.unwrap());
     let table = open(lake.root()).await;
     assert_eq!(rows(&table).await[&0], row(5, "other"));
     make(&table, Operation::Upsert, upserted(1, 2, 6)).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_log_that_goes_backwards_is_an_error() {
     let error = table.snapshot().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreMismatch, "{error}");
     assert!(error.to_string().contains("set back"), "{error}");
-    assert!(table.repair(Pending::Keep).await.unwrap());
+    assert!(table.repair(RepairAction::Keep).await.unwrap());
     let now = rows(&*open(lake.root()).await).await;
     assert_eq!((&now[&0], &now[&2]), (&row(1, "base"), &row(2, "up")));
 }

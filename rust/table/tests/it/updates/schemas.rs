@@ -95,7 +95,7 @@ async fn updates_follow_columns_that_change_places_and_names() {
 /// The one row that is pending in memory, with this column for `a`.
 async fn pending(lake: &Lake, a: &str) -> super::Row {
     let snapshot = open(lake.root()).await.snapshot().await.unwrap();
-    let pending = snapshot.pending().unwrap();
+    let pending = snapshot.buffered_rows().unwrap();
     let ([rows], []) = (pending.batches.as_slice(), pending.files.as_slice()) else { panic!("{pending:?}") };
     let column = |name: &str| rows.column_by_name(name).unwrap().clone();
     assert_eq!(column("k").as_primitive::<Int64Type>().values(), &[3]);
@@ -127,7 +127,7 @@ async fn updates_of_a_partition_column_outlive_a_file_with_one_more_column() {
     make(&table, Operation::Update, update).await.unwrap();
     for _ in 0..2 {
         let snapshot = open(folder.path()).await.snapshot().await.unwrap();
-        let pending = snapshot.pending().unwrap();
+        let pending = snapshot.buffered_rows().unwrap();
         let [rows] = pending.batches.as_slice() else { panic!("{pending:?}") };
         let value = |name: &str| rows.column_by_name(name).unwrap().clone();
         assert_eq!(value("k").as_primitive::<Int64Type>().values(), &[2]);
@@ -160,7 +160,7 @@ async fn a_table_whose_key_was_dropped_is_read_while_nothing_is_pending() {
             }
             let snapshot = snapshot.unwrap();
             assert_eq!((snapshot.schema().fields().len(), snapshot.files().len()), (2, 2));
-            assert_eq!((snapshot.key_columns(), snapshot.pending().is_some()), (None, false));
+            assert_eq!((snapshot.key_columns(), snapshot.buffered_rows().is_some()), (None, false));
             assert_eq!(snapshot.sequence(), Some(1));
             assert!(table.updates_info().await.unwrap().is_none());
         }

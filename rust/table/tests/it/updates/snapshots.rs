@@ -13,14 +13,14 @@ async fn a_snapshot_after_a_change_takes_the_buffer_as_it_was() {
     let many: Vec<_> = (1000..6000).map(|key| (key, Some(1), Some("many"))).collect();
     make(&table, Operation::Upsert, batch(&many)).await.unwrap();
     let before = table.snapshot().await.unwrap();
-    let first = |snapshot: &lakemark_table::Snapshot| snapshot.pending().unwrap().batches[0].column(2).to_data();
+    let first = |snapshot: &lakemark_table::Snapshot| snapshot.buffered_rows().unwrap().batches[0].column(2).to_data();
     make(&table, Operation::Upsert, batch(&[(7, Some(7), Some("new"))])).await.unwrap();
     make(&table, Operation::Delete, keys(&[8])).await.unwrap();
     let after = table.snapshot().await.unwrap();
     assert!(first(&after).ptr_eq(&first(&before)));
     let counts = |snapshot: &lakemark_table::Snapshot| {
-        let pending = snapshot.pending().unwrap();
-        (pending.batches.len(), pending.row_count(), snapshot.hidden_rows())
+        let pending = snapshot.buffered_rows().unwrap();
+        (pending.batches.len(), pending.row_count(), snapshot.deleted_rows())
     };
     assert_eq!((counts(&before), counts(&after)), ((1, 5000, 0), (2, 5001, 1)));
     // More than a quarter of it is new.

@@ -381,8 +381,8 @@ async fn staged_rows_have_the_types_that_pending_changes_need() {
     fs::remove_dir_all(folder.path().join("part=x")).unwrap();
     let count = async || {
         let snapshot = table.snapshot().await.unwrap();
-        let hidden = snapshot.hidden_rows();
-        1 - hidden + snapshot.pending().map_or(0, |pending| pending.row_count())
+        let hidden = snapshot.deleted_rows();
+        1 - hidden + snapshot.buffered_rows().map_or(0, |pending| pending.row_count())
     };
     assert_eq!(count().await, 4);
     let staged = [

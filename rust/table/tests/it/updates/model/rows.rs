@@ -223,7 +223,7 @@ impl Reader {
                 self.rows(&file.meta.location, stored).or_else(|gone| moved(snapshot, file, stored).ok_or(gone))?;
             add(&of, partition, &|row| !hidden.is_some_and(|hidden| hidden.contains(row)))?;
         }
-        let Some(pending) = snapshot.pending() else { return Ok(rows) };
+        let Some(pending) = snapshot.buffered_rows() else { return Ok(rows) };
         for file in &pending.files {
             add(&self.rows(&file.meta.location, stored)?, None, &|row| file.rows.contains(row))?;
         }

@@ -44,7 +44,7 @@ impl Trial {
     pub async fn all_migrated(&mut self) {
         self.folded(&BTreeSet::new());
         self.is_uncertain = false;
-        assert!(self.table().snapshot().await.unwrap().pending().is_none());
+        assert!(self.table().snapshot().await.unwrap().buffered_rows().is_none());
         self.check_base();
     }
 

@@ -1,0 +1,315 @@
+//! Columns that are stored under other names than they have: Delta's column mapping by name.
+//!
+//! A table shows one name, its files have another, which stays when the column is renamed and is never used again when it is
+//! dropped. Whatever outlives a snapshot (manifests, segments, the footers that a table remembers) has *stored* names;
+//! whatever a snapshot tells has *shown* names. [`ColumnMapping`] translates, and gives engines footers with shown names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use lakemark_format::column;
+use parquet::arrow::{ARROW_SCHEMA_META_KEY, PARQUET_FIELD_ID_META_KEY, encode_arrow_schema, parquet_to_arrow_schema};
+use parquet::errors::Result as ParquetResult;
+use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
+use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
+
+use crate::files::footer::fingerprint;
+
+/// The field metadata of Delta's column mapping.
+const MAPPING_PREFIX: &str = "delta.columnMapping.";
+const STORED_NAME: &str = "delta.columnMapping.physicalName";
+const COLUMN_ID: &str = "delta.columnMapping.id";
+/// How columns of runs begin that are not the table's: these have one name only.
+pub(crate) const OURS: &str = "__lakemark_";
+
+/// The names of a table's columns in its files, and those that it shows.
+#[derive(Clone, Debug)]
+pub struct ColumnMapping {
+    columns: MappedColumns,
+    fingerprint: u64,
+}
+
+/// The fields of the table, or of a struct, by stored name.
+type MappedColumns = BTreeMap<String, MappedColumn>;
+
+#[derive(Clone, Debug, PartialEq)]
+struct MappedColumn {
+    shown: String,
+    inner: NestedMapping,
+}
+
+/// Where nested fields have names.
+#[derive(Clone, Debug, PartialEq)]
+enum NestedMapping {
+    Flat,
+    Struct(MappedColumns),
+    List(Box<NestedMapping>),
+    Map(Box<NestedMapping>, Box<NestedMapping>),
+}
+
+impl ColumnMapping {
+    /// The names that the fields of a Delta table's schema say they are stored under, and the schema without that.
+    pub(crate) fn of(schema: &Schema) -> (Self, SchemaRef) {
+        let columns = columns_of(schema.fields());
+        let fingerprint = fingerprint(format!("{columns:?}").as_bytes());
+        (Self { columns, fingerprint }, Arc::new(Schema::new(plain_fields(schema.fields()))))
+    }
+
+    /// Changes whenever a name does.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The stored name of a column or field.
+    pub(crate) fn physical(&self, shown: &str) -> Option<String> {
+        self.walk_each(shown, |columns, name| {
+            columns.iter().find(|(_, column)| column.shown == name).map(|(stored, column)| (stored.as_str(), column))
+        })
+    }
+
+    /// The name that a stored column or field shows; none if the table has it no more.
+    pub(crate) fn logical(&self, stored: &str) -> Option<String> {
+        self.walk_each(stored, |columns, name| columns.get(name).map(|column| (column.shown.as_str(), column)))
+    }
+
+    /// The same for each column of a composite.
+    fn walk_each<'a>(
+        &'a self,
+        name: &str,
+        find: impl Fn(&'a MappedColumns, &str) -> Option<(&'a str, &'a MappedColumn)>,
+    ) -> Option<String> {
+        let found: Option<Vec<String>> = column::columns(name).map(|name| self.walk(name, &find)).collect();
+        Some(column::composite(found?.iter().map(String::as_str)))
+    }
+
+    /// A name made of what `find` calls the columns on its way. The keys of maps are the same in files and in the table.
+    fn walk<'a>(
+        &'a self,
+        name: &str,
+        find: impl Fn(&'a MappedColumns, &str) -> Option<(&'a str, &'a MappedColumn)>,
+    ) -> Option<String> {
+        let (mut fields, mut is_map, mut way) = (Some(&self.columns), false, Vec::new());
+        for part in column::names(name) {
+            if std::mem::take(&mut is_map) {
+                way.push(part);
+                continue;
+            }
+            let (called, column) = find(fields.take()?, part)?;
+            way.push(called);
+            match &column.inner {
+                NestedMapping::Struct(columns) => fields = Some(columns),
+                NestedMapping::Map(..) => is_map = true,
+                NestedMapping::Flat | NestedMapping::List(_) => {}
+            }
+        }
+        Some(column::join(way))
+    }
+
+    /// The schema of a file with the names that its columns show, also inside. Columns that the table has no more are left out.
+    pub(crate) fn logical_schema(&self, stored: &Schema) -> SchemaRef {
+        let shown = |field: &FieldRef| {
+            let column = self.columns.get(field.name())?;
+            let data_type = shown_type(field.data_type(), &column.inner);
+            Some(field.as_ref().clone().with_name(&column.shown).with_data_type(data_type))
+        };
+        Arc::new(Schema::new(stored.fields().iter().filter_map(shown).collect::<Vec<_>>()))
+    }
+
+    /// The same footer, from which readers take the shown names.
+    ///
+    /// # Errors
+    /// A schema that Arrow does not have.
+    pub fn logical_footer(&self, metadata: ParquetMetaData) -> ParquetResult<ParquetMetaData> {
+        let file = metadata.file_metadata();
+        let stored = file.schema_descr();
+        let schema = parquet_to_arrow_schema(stored, file.key_value_metadata())?;
+        let schema = Schema::new(shown_fields(schema.fields(), &self.columns));
+        let root = renamed_group(stored.root_schema(), stored.root_schema().name(), &self.columns)?;
+        let others = file.key_value_metadata().into_iter().flatten().filter(|entry| entry.key != ARROW_SCHEMA_META_KEY);
+        let mut entries: Vec<KeyValue> = others.cloned().collect();
+        entries.push(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(&schema)));
+        let file = FileMetaData::new(
+            file.version(),
+            file.num_rows(),
+            file.created_by().map(str::to_owned),
+            Some(entries),
+            Arc::new(SchemaDescriptor::new(root)),
+            file.column_orders().cloned(),
+        );
+        let mut rest = metadata.into_builder();
+        Ok(ParquetMetaDataBuilder::new(file)
+            .set_row_groups(rest.take_row_groups())
+            .set_column_index(rest.take_column_index())
+            .set_offset_index(rest.take_offset_index())
+            .build())
+    }
+}
+
+fn columns_of(fields: &Fields) -> MappedColumns {
+    let column = |field: &FieldRef| {
+        // A table that was not mapped from the beginning has columns whose stored name is their first one.
+        let stored = field.metadata().get(STORED_NAME).unwrap_or(field.name()).clone();
+        (stored, MappedColumn { shown: field.name().clone(), inner: inner_of(field.data_type()) })
+    };
+    fields.iter().map(column).collect()
+}
+
+fn inner_of(data_type: &DataType) -> NestedMapping {
+    match data_type {
+        DataType::Struct(fields) => NestedMapping::Struct(columns_of(fields)),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            NestedMapping::List(Box::new(inner_of(item.data_type())))
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(fields) => match fields.iter().collect::<Vec<_>>().as_slice() {
+                [key, value] => {
+                    NestedMapping::Map(Box::new(inner_of(key.data_type())), Box::new(inner_of(value.data_type())))
+                }
+                _ => NestedMapping::Flat,
+            },
+            _ => NestedMapping::Flat,
+        },
+        _ => NestedMapping::Flat,
+    }
+}
+
+/// Fields without what the mapping says of them, also inside.
+fn plain_fields(fields: &Fields) -> Fields {
+    fields.iter().map(|field| plain(field)).collect()
+}
+
+fn plain(field: &Field) -> FieldRef {
+    let metadata = field.metadata().iter().filter(|(key, _)| !key.starts_with(MAPPING_PREFIX));
+    let metadata = metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(plain_fields(fields)),
+        DataType::List(item) => DataType::List(plain(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(plain(item), *length),
+        DataType::Map(entries, sorted) => DataType::Map(plain(entries), *sorted),
+        other => other.clone(),
+    };
+    Arc::new(Field::new(field.name(), data_type, field.is_nullable()).with_metadata(metadata))
+}
+
+/// The fields of a Delta table's schema as new files have them: stored names, also inside, and the ids that the
+/// mapping gives them.
+pub(crate) fn physical_fields(fields: &Fields) -> Fields {
+    fields.iter().map(stored_field).collect()
+}
+
+fn stored_field(field: &FieldRef) -> FieldRef {
+    let name = field.metadata().get(STORED_NAME).unwrap_or(field.name());
+    let id = field.metadata().get(COLUMN_ID).map(|id| (PARQUET_FIELD_ID_META_KEY.to_owned(), id.clone()));
+    let data_type = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(physical_fields(fields)),
+        DataType::List(item) => DataType::List(stored_field(item)),
+        DataType::LargeList(item) => DataType::LargeList(stored_field(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(stored_field(item), *length),
+        DataType::Map(entries, sorted) => DataType::Map(stored_field(entries), *sorted),
+        other => other.clone(),
+    };
+    Arc::new(Field::new(name, data_type, field.is_nullable()).with_metadata(id.into_iter().collect()))
+}
+
+/// The name that a stored field shows. One that the table has no more gets a name that no column can have.
+fn shown_name(stored: &str, columns: &MappedColumns) -> String {
+    match columns.get(stored) {
+        Some(column) => column.shown.clone(),
+        None if stored.starts_with(OURS) => stored.to_owned(),
+        None => format!("{stored}\u{0}"),
+    }
+}
+
+fn shown_fields(fields: &Fields, columns: &MappedColumns) -> Fields {
+    let shown = |field: &FieldRef| {
+        let inner = columns.get(field.name()).map_or(&NestedMapping::Flat, |column| &column.inner);
+        let renamed = field.as_ref().clone().with_name(shown_name(field.name(), columns));
+        Arc::new(renamed.with_data_type(shown_type(field.data_type(), inner)))
+    };
+    fields.iter().map(shown).collect()
+}
+
+fn shown_type(data_type: &DataType, inner: &NestedMapping) -> DataType {
+    let item = |field: &FieldRef, inner: &NestedMapping| {
+        Arc::new(field.as_ref().clone().with_data_type(shown_type(field.data_type(), inner)))
+    };
+    match (data_type, inner) {
+        (DataType::Struct(fields), NestedMapping::Struct(columns)) => DataType::Struct(shown_fields(fields, columns)),
+        (DataType::List(field), NestedMapping::List(inner)) => DataType::List(item(field, inner)),
+        (DataType::LargeList(field), NestedMapping::List(inner)) => DataType::LargeList(item(field, inner)),
+        (DataType::FixedSizeList(field, length), NestedMapping::List(inner)) => {
+            DataType::FixedSizeList(item(field, inner), *length)
+        }
+        (DataType::Map(entries, sorted), NestedMapping::Map(key, value)) => match entries.data_type() {
+            DataType::Struct(fields) => {
+                let inners = [key, value];
+                let fields = fields.iter().zip(inners).map(|(field, inner)| item(field, inner)).collect();
+                DataType::Map(Arc::new(entries.as_ref().clone().with_data_type(DataType::Struct(fields))), *sorted)
+            }
+            _ => data_type.clone(),
+        },
+        _ => data_type.clone(),
+    }
+}
+
+/// The Parquet group under another name, its fields with shown names.
+fn renamed_group(group: &Type, name: &str, columns: &MappedColumns) -> ParquetResult<TypePtr> {
+    let Type::GroupType { fields, .. } = group else { return Ok(Arc::new(group.clone())) };
+    let fields = fields.iter().map(|field| {
+        let inner = columns.get(field.name()).map_or(&NestedMapping::Flat, |column| &column.inner);
+        renamed(field, &shown_name(field.name(), columns), inner)
+    });
+    with_fields(group, name, fields.collect::<ParquetResult<_>>()?)
+}
+
+fn renamed(field: &Type, name: &str, inner: &NestedMapping) -> ParquetResult<TypePtr> {
+    let Type::GroupType { fields, .. } = field else { return renamed_leaf(field, name) };
+    let inners: &[&NestedMapping] = match inner {
+        NestedMapping::Struct(columns) => return renamed_group(field, name, columns),
+        NestedMapping::Flat => &[],
+        NestedMapping::List(item) => &[item],
+        NestedMapping::Map(key, value) => &[key, value],
+    };
+    // Lists and maps have one repeated group, in it the items.
+    let repeated = |group: &TypePtr| match group.as_ref() {
+        Type::GroupType { fields, .. } if fields.len() == inners.len() => {
+            let items = fields.iter().zip(inners).map(|(item, inner)| renamed(item, item.name(), inner));
+            with_fields(group, group.name(), items.collect::<ParquetResult<_>>()?)
+        }
+        _ => Ok(Arc::clone(group)),
+    };
+    with_fields(field, name, fields.iter().map(repeated).collect::<ParquetResult<_>>()?)
+}
+
+fn with_fields(group: &Type, name: &str, fields: Vec<TypePtr>) -> ParquetResult<TypePtr> {
+    let info = group.get_basic_info();
+    let mut builder = Type::group_type_builder(name)
+        .with_converted_type(info.converted_type())
+        .with_logical_type(info.logical_type_ref().cloned())
+        .with_id(info.has_id().then(|| info.id()))
+        .with_fields(fields);
+    if info.has_repetition() {
+        builder = builder.with_repetition(info.repetition());
+    }
+    Ok(Arc::new(builder.build()?))
+}
+
+fn renamed_leaf(leaf: &Type, name: &str) -> ParquetResult<TypePtr> {
+    let Type::PrimitiveType { basic_info: info, physical_type, type_length, scale, precision } = leaf else {
+        return Ok(Arc::new(leaf.clone()));
+    };
+    let mut builder = Type::primitive_type_builder(name, *physical_type)
+        .with_converted_type(info.converted_type())
+        .with_logical_type(info.logical_type_ref().cloned())
+        .with_length(*type_length)
+        .with_precision(*precision)
+        .with_scale(*scale)
+        .with_id(info.has_id().then(|| info.id()));
+    if info.has_repetition() {
+        builder = builder.with_repetition(info.repetition());
+    }
+    Ok(Arc::new(builder.build()?))
+}

@@ -1,0 +1,160 @@
+//! Declaring an index: its columns, kind and options, checked against the table.
+
+use std::collections::HashSet;
+
+use arrow::datatypes::{DataType, Field};
+use lakemark_format::key::MAX_KEY_COLUMNS;
+use lakemark_format::{Encoding, ManifestIndex, column};
+use lakemark_index::element_of;
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+use crate::indexing::advise;
+use crate::options::IndexSpec;
+use crate::snapshot::{BaseTable, Snapshot};
+use crate::store::kind::{self, IndexKind, precision_of};
+use crate::store::transaction::{Edit, commit};
+use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
+
+/// Declares an index in the store; says whether it was created now.
+pub(crate) async fn create_index(
+    table: &BaseTable,
+    snapshot: &Snapshot,
+    spec: &IndexSpec,
+    if_not_exists: bool,
+) -> Result<bool> {
+    let store = table.writable_store()?;
+    let mut index = declare(spec, snapshot)?;
+    // One that exists is left as it is, or is an error: nothing is read for it.
+    if !snapshot.indexes().iter().any(|have| have.name == index.name) {
+        let is_open = spec.columns.len() == 1 && kind::is_open(&spec.kind, &spec.options);
+        advise::choose_encoding(table, snapshot, &mut index, is_open).await;
+        // The name says the kind that was chosen.
+        if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
+            index.name = format!("{column}_{}", index.kind);
+        }
+    }
+    Ok(commit(store, &Edit::CreateIndex { index, if_not_exists }).await?.changed)
+}
+
+/// What a declaration becomes in the manifest, checked against the table.
+fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
+    let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
+    let kind = kind_over(&columns, IndexKind::parse_or_auto(&spec.kind)?, snapshot)?;
+    let name = column::composite(columns.iter().map(String::as_str));
+    let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
+    let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };
+    let shown = snapshot.display_name(&name);
+    let (encoding, options) = kind.check_options(&spec.options)?;
+    if let Some(precision) = precision_of(&options)? {
+        precision.check(&key_type).map_err(|error| Error::invalid(format!("{shown}: {error}")))?;
+    }
+    if key_type.is_list() && encoding != Encoding::Equality {
+        let given = if kind == IndexKind::Bitmap { encoding.name() } else { kind.name() };
+        return Err(Error::unsupported(format!(
+            "{shown} has lists, whose elements have an index of the kind bitmap with the encoding equality, and {given} was asked for; \
+             leave it out"
+        )));
+    }
+    let own = || columns.iter().map(|column| snapshot.display_name(column)).collect::<Vec<_>>().join("_");
+    let index = spec.name.clone().unwrap_or_else(|| format!("{}_{}", own(), kind.name()));
+    if index.trim().is_empty() {
+        return Err(Error::invalid("the name of an index cannot be empty"));
+    }
+    let field_id = field.metadata().get(parquet::arrow::PARQUET_FIELD_ID_META_KEY).and_then(|id| id.parse().ok());
+    Ok(ManifestIndex {
+        id: Uuid::new_v4().into_bytes(),
+        name: index,
+        kind: kind.name().to_owned(),
+        encoding: encoding.name().to_owned(),
+        column: snapshot.physical_name(&name).into_owned(),
+        field_id,
+        key_type,
+        options,
+    })
+}
+
+/// The whole name of a column or field that an index can be on.
+fn indexed(given: &str, snapshot: &Snapshot) -> Result<String> {
+    let Some((name, field)) = snapshot.resolve(given).and_then(|name| Some((name.clone(), snapshot.field(&name)?)))
+    else {
+        return Err(unknown_column(given, snapshot));
+    };
+    if snapshot.partition_columns().iter().any(|field| *field.name() == name) {
+        return Err(Error::unsupported(format!(
+            "{} is a partition column: its value is constant in each file, so that no index is needed",
+            snapshot.display_name(&name)
+        )));
+    }
+    if key_type_in(field.data_type()).is_none() {
+        return Err(no_kind_for(&name, &field, snapshot));
+    }
+    Ok(name)
+}
+
+/// The kind of an index over these columns; `bitmap`, until a sample tells more, where none is asked for.
+fn kind_over(columns: &[String], asked: Option<IndexKind>, snapshot: &Snapshot) -> Result<IndexKind> {
+    match columns {
+        [] => return Err(Error::invalid("an index needs a column; name one with --on or in parentheses")),
+        [_] => return Ok(asked.unwrap_or(IndexKind::Bitmap)),
+        _ => {}
+    }
+    let is_list = |name: &&String| snapshot.field(name).is_some_and(|field| element_of(field.data_type()).is_some());
+    if let Some(list) = columns.iter().find(is_list) {
+        let shown = snapshot.display_name(list);
+        return Err(Error::unsupported(format!(
+            "{shown} has lists, of which each row has several keys, and none would be that of a row; give it an index of its own"
+        )));
+    }
+    if columns.len() > MAX_KEY_COLUMNS {
+        return Err(Error::invalid(format!(
+            "an index is over {MAX_KEY_COLUMNS} columns at most, and {} were given; the first of them tell most rows apart",
+            columns.len()
+        )));
+    }
+    let mut seen = HashSet::new();
+    if let Some(twice) = columns.iter().find(|column| !seen.insert(column.as_str())) {
+        let shown = snapshot.display_name(twice);
+        return Err(Error::invalid(format!("the column {shown} stands in the index twice; name it once")));
+    }
+    match asked {
+        None | Some(IndexKind::Key) => Ok(IndexKind::Key),
+        Some(other) => Err(Error::unsupported(format!(
+            "an index over several columns is of the kind key, and {} was asked for; declare one for each column, \
+             conditions on several combine them",
+            other.name()
+        ))),
+    }
+}
+
+/// The error of a name that the table does not have.
+fn unknown_column(given: &str, snapshot: &Snapshot) -> Error {
+    let schema = snapshot.schema();
+    let columns: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let fields = indexable(&snapshot.file_schema()).into_iter().filter(|name| column::is_field(name));
+    let fields: Vec<String> = fields.map(|name| snapshot.display_name(&name)).collect();
+    let inside = if fields.is_empty() { String::new() } else { format!("; inside of them are {}", fields.join(", ")) };
+    Error::not_found(format!(
+        "there is no column {}; the table has {}{inside}",
+        column::display(given),
+        columns.join(", ")
+    ))
+}
+
+/// The error of a column that no index can be on.
+fn no_kind_for(name: &str, field: &Field, snapshot: &Snapshot) -> Error {
+    let inside = indexable(&snapshot.file_schema()).into_iter().filter(|inner| inner.starts_with(&format!("{name}\0")));
+    let inside: Vec<String> = inside.map(|inner| snapshot.display_name(&inner)).collect();
+    let instead = if let DataType::Map(..) = field.data_type() {
+        "index the values of a key, as in map.key, if keys are strings and values flat".to_owned()
+    } else if inside.is_empty() {
+        "index flat columns, lists of flat values and fields of structs".to_owned()
+    } else {
+        format!("index a field of it: {}", inside.join(", "))
+    };
+    Error::unsupported(format!(
+        "an index cannot serve {}, as no index kind has the type {}; {instead}",
+        snapshot.display_name(name),
+        field.data_type()
+    ))
+}

@@ -1,0 +1,236 @@
+//! Conditions are asked one after the other where that saves questions: of a file that has no row to find nothing more is asked.
+//!
+//! ```text
+//! part = 7 AND id = 42 AND kind = 'a'    300 segments know `id`, as many `kind`
+//!   part    is a constant of each file:   280 files are ruled out
+//!   id      is asked first, in 20 segments: one file is left
+//!   kind    is asked in the segment of this file
+//! ```
+//!
+//! Segments are searched at once otherwise: to wait for one answer before the next is asked takes longer than a few searches.
+
+use lakemark_index::{Leaf, Predicate, Test, Truth};
+
+use super::answers::{FileCandidates, LeafCandidates, SegmentRequest};
+use crate::store::kind::IndexKind;
+
+/// To ask so many segments takes no longer than to wait for others first.
+const FEW_SEGMENTS: usize = 8;
+
+/// Which truth values a predicate may have in some row of a file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PossibleTruths {
+    be_true: bool,
+    be_false: bool,
+    be_null: bool,
+}
+
+impl PossibleTruths {
+    const ANYTHING: Self = Self { be_true: true, be_false: true, be_null: true };
+
+    fn constant(truth: Truth) -> Self {
+        Self { be_true: truth == Truth::True, be_false: truth == Truth::False, be_null: truth == Truth::Null }
+    }
+
+    fn of(answer: Option<&FileCandidates>) -> Self {
+        match answer {
+            Some(FileCandidates::Constant(truth)) => Self::constant(*truth),
+            Some(FileCandidates::Rows { candidates, .. }) => Self {
+                be_true: candidates.may_be(Truth::True),
+                be_false: candidates.may_be(Truth::False),
+                be_null: candidates.may_be(Truth::Null),
+            },
+            _ => Self::ANYTHING,
+        }
+    }
+
+    fn not(self) -> Self {
+        Self { be_true: self.be_false, be_false: self.be_true, ..self }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let either_null = self.be_null && (other.be_true || other.be_null) || self.be_true && other.be_null;
+        Self { be_true: self.be_true && other.be_true, be_false: self.be_false || other.be_false, be_null: either_null }
+    }
+
+    /// `next` tells of the leaves in their order.
+    fn be(predicate: &Predicate, next: &mut impl FnMut() -> Self) -> Self {
+        match predicate {
+            Predicate::Const(truth) => Self::constant(*truth),
+            Predicate::Leaf(_) => next(),
+            Predicate::Unknown { .. } => Self::ANYTHING,
+            Predicate::Not(inner) => Self::be(inner, next).not(),
+            Predicate::And(parts) => {
+                parts.iter().fold(Self::constant(Truth::True), |all, part| all.and(Self::be(part, next)))
+            }
+            Predicate::Or(parts) => {
+                let none =
+                    parts.iter().fold(Self::constant(Truth::True), |all, part| all.and(Self::be(part, next).not()));
+                none.not()
+            }
+        }
+    }
+}
+
+impl LeafCandidates {
+    /// For each file whether no row of it can be chosen, by what is known up to now.
+    pub(super) fn ruled_out(&self, predicate: &Predicate, files: usize) -> Vec<bool> {
+        let is_ruled_out = |file| {
+            let mut leaf = 0;
+            let mut next = || {
+                leaf += 1;
+                PossibleTruths::of(self.of_leaf(leaf - 1, file))
+            };
+            !PossibleTruths::be(predicate, &mut next).be_true
+        };
+        (0..files).map(is_ruled_out).collect()
+    }
+}
+
+/// The leaf to ask before all others, if that may save many questions: a condition that every chosen row meets, and likely few rows
+/// do. Where reading was weighed against searching that is a single key of an index that finds such, or what was estimated to be true of
+/// the fewest (`shares` of the rows, for each leaf); where it was not, a test of few values is taken to be true of few rows.
+pub(super) fn first_probed(
+    predicate: &Predicate,
+    leaves: &[&Leaf],
+    questions: &[Vec<SegmentRequest>],
+    shares: &[Option<f64>],
+) -> Option<usize> {
+    let asked = |place: usize| questions.get(place).map_or(0, Vec::len);
+    let conjuncts: Vec<usize> = conjuncts(predicate).into_iter().filter(|place| asked(*place) > 0).collect();
+    let share = |place: &usize| shares.get(*place).copied().flatten();
+    let is_estimated = conjuncts.iter().any(|place| share(place).is_some());
+    let finds_keys = |place: &usize| {
+        let has_keys = |question: &SegmentRequest| IndexKind::of(&question.index) == Some(IndexKind::Key);
+        questions.get(*place).is_some_and(|questions| questions.iter().any(has_keys))
+    };
+    let by_test = |place: &usize| (leaves.get(*place).map(|leaf| width(&leaf.test)), !finds_keys(place));
+    let by_estimate = |place: &usize| {
+        // A single key is in few rows, however many the leaf has that it is in.
+        let is_key = by_test(place) == (Some((false, 1)), false);
+        if is_estimated { (!is_key, share(place).unwrap_or(1.0)) } else { (false, 1.0) }
+    };
+    let order = |one: &&usize, other: &&usize| {
+        let ((no_key, share), (no_other_key, other_share)) = (by_estimate(one), by_estimate(other));
+        let by_estimate = no_key.cmp(&no_other_key).then(share.total_cmp(&other_share));
+        by_estimate.then_with(|| by_test(one).cmp(&by_test(other)))
+    };
+    let first = conjuncts.iter().min_by(order)?;
+    let others: usize = questions.iter().map(Vec::len).sum::<usize>() - asked(*first);
+    (others > FEW_SEGMENTS).then_some(*first)
+}
+
+/// The more, the more rows a test is likely true of.
+fn width(test: &Test) -> (bool, usize) {
+    test.ranges().map_or((true, 1), |ranges| (!ranges.are_points(), ranges.ranges().len()))
+}
+
+/// The leaves that must be true of each chosen row, by their places.
+fn conjuncts(predicate: &Predicate) -> Vec<usize> {
+    let parts = match predicate {
+        Predicate::And(parts) => parts.as_slice(),
+        other => std::slice::from_ref(other),
+    };
+    let (mut found, mut place) = (Vec::new(), 0);
+    for part in parts {
+        if matches!(part, Predicate::Leaf(_)) {
+            found.push(place);
+        }
+        place += part.leaves().len();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use lakemark_index::{Candidates, KeyRanges, Reason, RowSet};
+
+    use super::*;
+
+    fn leaf() -> Predicate {
+        Predicate::Leaf(Leaf { column: "c".to_owned(), test: Test::IsNull, text: String::new() })
+    }
+
+    fn unknown() -> Predicate {
+        Predicate::Unknown { reason: Reason::ExpressionNotSupported, text: String::new() }
+    }
+
+    /// What may be of a predicate over one row, by trying all that its leaves may be.
+    fn by_trying(predicate: &Predicate, known: &[PossibleTruths]) -> PossibleTruths {
+        let truths = [Truth::True, Truth::False, Truth::Null];
+        let allowed = |may: &PossibleTruths, truth: &Truth| match truth {
+            Truth::True => may.be_true,
+            Truth::False => may.be_false,
+            Truth::Null => may.be_null,
+        };
+        let mut found = PossibleTruths { be_true: false, be_false: false, be_null: false };
+        for number in 0..3_usize.pow(u32::try_from(known.len()).unwrap()) {
+            let chosen: Vec<Truth> =
+                (0..known.len()).map(|place| truths[number / 3_usize.pow(u32::try_from(place).unwrap()) % 3]).collect();
+            if !known.iter().zip(&chosen).all(|(may, truth)| allowed(may, truth)) {
+                continue;
+            }
+            let mut each = chosen.iter();
+            let one = Candidates::of(predicate, 1, &mut |_| Candidates::constant(*each.next().unwrap(), 1));
+            found.be_true |= one.may_be(Truth::True);
+            found.be_false |= one.may_be(Truth::False);
+            found.be_null |= one.may_be(Truth::Null);
+        }
+        found
+    }
+
+    #[test]
+    fn what_may_be_is_what_some_row_could_be() {
+        let not = |inner| Predicate::Not(Box::new(inner));
+        let predicates = [
+            Predicate::And(vec![leaf(), leaf()]),
+            Predicate::Or(vec![leaf(), leaf()]),
+            Predicate::And(vec![leaf(), not(Predicate::Or(vec![leaf(), Predicate::Const(Truth::Null)]))]),
+            Predicate::Or(vec![not(leaf()), Predicate::And(vec![leaf(), unknown()])]),
+            not(Predicate::And(vec![not(leaf()), leaf()])),
+        ];
+        let all: Vec<PossibleTruths> = (1..8)
+            .map(|bits| PossibleTruths { be_true: bits & 1 > 0, be_false: bits & 2 > 0, be_null: bits & 4 > 0 })
+            .collect();
+        for predicate in &predicates {
+            for one in &all {
+                for other in &all {
+                    let known = [*one, *other];
+                    let mut each = known.iter();
+                    let may = PossibleTruths::be(predicate, &mut || *each.next().unwrap());
+                    let tried = by_trying(predicate, &known);
+                    // Bounds: never less than what can be.
+                    assert!(may.be_true || !tried.be_true, "{predicate:?} {known:?}");
+                    assert!(may.be_false || !tried.be_false, "{predicate:?} {known:?}");
+                    assert!(may.be_null || !tried.be_null, "{predicate:?} {known:?}");
+                    if !format!("{predicate:?}").contains("Unknown") {
+                        assert_eq!(may, tried, "{predicate:?} {known:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_tell_what_a_file_may_be() {
+        let rows = |t: &[u32], n: &[u32]| FileCandidates::Rows {
+            candidates: Candidates::exact(RowSet::from_rows(t.to_vec(), 4), RowSet::from_rows(n.to_vec(), 4)),
+            row_groups: vec![4],
+        };
+        let may = |be_true, be_false, be_null| PossibleTruths { be_true, be_false, be_null };
+        assert_eq!(PossibleTruths::of(Some(&rows(&[0, 1], &[2]))), may(true, true, true));
+        assert_eq!(PossibleTruths::of(Some(&rows(&[0, 1], &[2, 3]))), may(true, false, true));
+        assert_eq!(PossibleTruths::of(Some(&rows(&[], &[]))), may(false, true, false));
+        assert_eq!(PossibleTruths::of(None), PossibleTruths::ANYTHING);
+    }
+
+    #[test]
+    fn conditions_that_every_row_must_meet_are_the_parts_of_a_conjunction() {
+        assert_eq!(conjuncts(&leaf()), [0]);
+        assert_eq!(conjuncts(&Predicate::Or(vec![leaf(), leaf()])), [] as [usize; 0]);
+        let both = Predicate::Or(vec![leaf(), leaf()]);
+        assert_eq!(conjuncts(&Predicate::And(vec![leaf(), both, unknown(), leaf()])), [0, 3]);
+        let point = Test::Ranges(KeyRanges::point(lakemark_format::key::Key::Fixed(7)));
+        assert!(width(&point) < width(&Test::IsNull));
+    }
+}

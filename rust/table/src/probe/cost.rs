@@ -1,0 +1,463 @@
+//! Which conditions are worth a search: before any posting is read, what the search would find and cost is estimated from the
+//! directories of segments and weighed against reading the rows.
+//!
+//! ```text
+//! p1 AND p2 AND p3, ordered by selectivity: search none | p1 | p1, p2 | all of them
+//!
+//! search   rows and bytes of postings to decode, and runs of rows to plan for
+//! read     share of pages touched × columns to decode, and in each column the runs of rows to step over
+//! test     rows that remain uncertain × (columns that only the filter needs, and the test itself)
+//! above    rows that are handed on × what a join does with each
+//! tell     in place of reading, if all are searched and indexes tell the values (the module `telling`)
+//! ```
+//!
+//! Costs are nanoseconds. The constants were measured on 2,000,000 rows: a scan with a filter against DataFusion's own row
+//! selection at 0.01% to 75% of the rows in 1 to 8 columns of a type, and searches for 0.1% to 50% of the rows of columns with
+//! 200 rows a value and with one. They need to be right within a factor of two, as between a search that pays and one that does
+//! not there is mostly more than that; `benchmarks/never_worse.py` shows it.
+
+use futures::{StreamExt, stream};
+use lakemark_format::{Encoding, ManifestIndex, ManifestSegment};
+use lakemark_index::bitmap::{Estimate, Weight};
+use lakemark_index::{KeyRanges, Leaf, Predicate, Test, Truth};
+
+use super::CORES;
+use crate::error::Result;
+use crate::options::ReadCost;
+use crate::snapshot::Snapshot;
+use crate::store::segments::{ReadCounter, Segment};
+
+/// Tables with fewer rows are read in about a millisecond, whatever is chosen.
+const MIN_ROWS: f64 = 65_536.0;
+const MIN_NANOSECONDS: f64 = 1_000_000.0;
+/// Bounds on a share that are this near to one another tell enough.
+const NEAR: f64 = 0.01;
+/// Between the bounds of shares the choice is made so many times: where it is the same each time, the bounds tell enough as well.
+const BETWEEN: u32 = 4;
+/// Of more conditions than these the blocks at the edges are read, instead of asking what they would change.
+const MOST_OPEN: usize = 8;
+/// Segments that are opened at a time.
+const CONCURRENT_SEGMENTS: usize = 32;
+
+/// Rows of a page, as Parquet writers cut them unless told otherwise.
+const PAGE_ROWS: f64 = 20_000.0;
+/// To decode the row of a posting and to put it into a set.
+const DECODE_ROW: f64 = 4.0;
+/// The same for a byte of a posting that is a bitmap or runs: it stands for many rows, or for none.
+const DECODE_BYTE: f64 = 5.0;
+/// To read a byte of postings and to check it.
+const READ_BYTE: f64 = 1.0;
+/// To find a posting, whatever it holds: to decode its value and length, and to begin with it. It took 90 to 170 in a column in
+/// which nearly every row has a value of its own.
+const DECODE_POSTING: f64 = 120.0;
+/// To begin with a segment, whatever is found.
+const BEGIN_SEGMENT: f64 = 2_000.0;
+/// To find the rows of a key of a packed tree, whose leaves are decoded as a whole and mostly without their keys.
+const DECODE_KEY: f64 = 30.0;
+/// Postings of at least so many rows and no more bytes than this are runs. Values that are one run each are in the order of the
+/// rows, so that the runs of neighbouring values are one.
+const RUN_POSTING: f64 = 8.0;
+/// What a row that is stepped over costs of decoding it, as the page is decompressed for the others: 0.3 where values are from a
+/// dictionary, 0.8 where they are plain numbers.
+const UNPACK_SHARE: f64 = 0.7;
+/// To stop before a run of rows and to go on behind it, in each column: 95 to 120, numbers or strings.
+const STEP: f64 = 110.0;
+/// The reader steps unless the runs in a row group are as near to each other as this: one in so many rows, as half of the row
+/// selectors are the gaps between runs and it asks for 32 rows a selector.
+const STEP_ROWS: f64 = 64.0;
+/// Then it decodes every row and masks those that are not wanted: so much for each row of each column, as the batches are large
+/// (3 to 9 at 2% of the rows, next to nothing at 30%), and for each run.
+const MASK_ROW: f64 = 4.0;
+const MASK_RUN: f64 = 35.0;
+/// To plan the reading of a run of rows, on one core and before the first row is read: it is cut by row groups and made a selector
+/// of the reader (45 to 70 measured). A LIMIT saves that of rows that are certain, which are cut down to it first.
+const PLAN_RUN: f64 = 50.0;
+/// What a row costs that a set of many rows has or has not: such sets are bitmaps, which are cut by files and row groups and made selectors.
+/// It took 15 ms of 100,000,000 rows.
+const SET_ROW: f64 = 0.15;
+/// From this share of the rows on a set is a bitmap.
+const BITMAP_SHARE: f64 = 1.0 / 32.0;
+/// To sort a value that is asked for, to encode it, and to make a range of it.
+const ENCODE_VALUE: f64 = 200.0;
+/// To evaluate a condition for a row.
+const TEST: f64 = 1.5;
+/// How far a batch of the reader reaches, also one of rows that were found, if these are enough: a LIMIT ends after a whole one.
+const BATCH_ROWS: f64 = 8_192.0;
+/// A search is left out only if that saves this share of the cost and this time: estimates are rough.
+const WORTH_SHARE: f64 = 0.05;
+const WORTH_NANOSECONDS: f64 = 300_000.0;
+
+/// What is known of a leaf before the search.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct LeafEstimate {
+    /// Rows that pass.
+    pub passing: Weight,
+    /// Rows with a value.
+    pub all: Weight,
+    /// Rows without one.
+    pub nulls: Weight,
+    /// Rows of the segments.
+    pub rows: f64,
+    /// Segments that would be searched.
+    pub segments: usize,
+    /// They are packed trees.
+    pub packed: bool,
+}
+
+impl LeafEstimate {
+    /// Between the least and the most that may pass.
+    fn between((least, most): (Self, Self), part: f64) -> Self {
+        let mix = |least: f64, most: f64| least + (most - least) * part;
+        let passing = Weight {
+            rows: mix(least.passing.rows, most.passing.rows),
+            bytes: mix(least.passing.bytes, most.passing.bytes),
+            postings: mix(least.passing.postings, most.passing.postings),
+        };
+        Self { passing, ..most }
+    }
+
+    fn share(&self) -> f64 {
+        if self.rows > 0.0 { (self.passing.rows / self.rows).clamp(0.0, 1.0) } else { 1.0 }
+    }
+
+    /// Of the rows that pass and those that do not, a search decodes the fewer: whether these are the latter.
+    fn is_opposite(&self) -> bool {
+        self.passing.rows * 2.0 > self.all.rows
+    }
+
+    fn decoded(&self) -> Weight {
+        if !self.is_opposite() {
+            return self.passing;
+        }
+        Weight {
+            rows: (self.all.rows - self.passing.rows).max(0.0),
+            bytes: (self.all.bytes - self.passing.bytes).max(0.0),
+            postings: (self.all.postings - self.passing.postings).max(0.0),
+        }
+    }
+
+    /// Runs of consecutive rows, no more than bytes. Where most rows pass, those without a value lie between them, too.
+    fn runs(&self) -> f64 {
+        let Weight { rows, bytes, postings } = self.decoded();
+        let gaps = if self.is_opposite() { self.nulls.bytes.min(self.nulls.rows) } else { 0.0 };
+        // Keys in the order of rows take a bit or two each, rows anywhere a byte at least.
+        let in_order = self.packed && bytes * 4.0 < rows;
+        let are_runs = in_order || rows >= postings * RUN_POSTING && bytes <= postings * RUN_POSTING;
+        gaps + if are_runs { bytes.min(self.segments as f64) } else { bytes }
+    }
+
+    /// A segment is searched by one core.
+    fn search_cost(&self, cores: f64) -> f64 {
+        // Rows without a value are taken away, too.
+        let decoded = if self.is_opposite() { self.decoded().plus(self.nulls) } else { self.decoded() };
+        let decode = (decoded.rows * DECODE_ROW).min(decoded.bytes * DECODE_BYTE);
+        let find = decoded.postings * if self.packed { DECODE_KEY } else { DECODE_POSTING };
+        let begin = self.segments as f64 * BEGIN_SEGMENT;
+        (begin + find + decode + decoded.bytes * READ_BYTE) / cores.min(self.segments.max(1) as f64)
+    }
+}
+
+/// What was estimated of the leaves of a predicate, and what follows for each.
+#[derive(Debug, Default)]
+pub(crate) struct SearchPlan {
+    /// Whether the search for it is left out, as reading is cheaper.
+    pub skipped: Vec<bool>,
+    /// The share of rows that it is true of, or the most that it may be; none of a leaf that no index answers for every row.
+    pub shares: Vec<Option<f64>>,
+    /// The share of the rows found by the other searches that all conditions left out are true of, likely.
+    pub share_left: Option<f64>,
+}
+
+impl Snapshot {
+    /// Whether a search for so many different values of a column, whichever they are, may be cheaper than to read all rows. It is as if each value
+    /// was there and had as many rows as the others, so that nothing is known of values that no row has. True if no index knows the column.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub async fn may_be_worth(&self, column: &str, values: f64, reading: &ReadCost) -> Result<bool> {
+        let Some(known) = self.distinct_values(column).await? else { return Ok(true) };
+        let leaf = Leaf { column: column.to_owned(), test: Test::Ranges(KeyRanges::none()), text: String::new() };
+        let Some((none, _)) = guess(self, &searched(self, &leaf), &ReadCounter::default(), false).await else {
+            return Ok(true);
+        };
+        let share = (values / (known as f64).max(1.0)).min(1.0);
+        let guesses = [Some(LeafEstimate { passing: none.all.times(share), ..none })];
+        let predicate = Predicate::Leaf(leaf);
+        let question = CostModel { predicate: &predicate, guesses: &guesses, reading, cores: *CORES as f64 };
+        let (parts, cost) =
+            (question.parts(), |searched, parts: &[ConjunctCost]| question.cost(parts, searched, none.rows));
+        Ok(values * ENCODE_VALUE + cost(1, &parts) < cost(0, &parts))
+    }
+}
+
+/// Weighs the searches of a predicate's leaves.
+pub(super) async fn choose(
+    snapshot: &Snapshot,
+    predicate: &Predicate,
+    reading: &ReadCost,
+    counter: &ReadCounter,
+) -> SearchPlan {
+    let leaves = predicate.leaves();
+    let searched: Vec<Vec<SegmentToSearch>> = leaves.iter().map(|leaf| searched(snapshot, leaf)).collect();
+    if searched.iter().all(Vec::is_empty) {
+        return SearchPlan::default();
+    }
+    let mut bounds = Vec::with_capacity(leaves.len());
+    for (leaf, segments) in leaves.iter().zip(&searched) {
+        // A partition column has one value in a file: that costs nothing and is certain.
+        let partition = snapshot.partition_columns().iter().any(|field| *field.name() == leaf.column);
+        let known = if partition { Some(<(LeafEstimate, LeafEstimate)>::default()) } else { None };
+        bounds.push(known.or(guess(snapshot, segments, counter, false).await));
+    }
+    let cores = *CORES as f64;
+    let left_out =
+        |guesses: &[Option<LeafEstimate>]| CostModel { predicate, guesses, reading, cores }.searches_to_skip();
+    let choice = |left_out: Vec<bool>, shares: Vec<Option<f64>>, guesses: &[Option<LeafEstimate>]| {
+        let share_left = CostModel { predicate, guesses, reading, cores }.share_left(&left_out);
+        SearchPlan { skipped: left_out, shares, share_left }
+    };
+    if let Some(left_out) = decided(&bounds, left_out) {
+        let most = bounds.iter().map(|bounds| bounds.map(|(_, most)| most.share()));
+        let half: Vec<_> =
+            bounds.iter().map(|bounds| bounds.map(|bounds| LeafEstimate::between(bounds, 0.5))).collect();
+        return choice(left_out, most.collect(), &half);
+    }
+    let mut guesses = Vec::with_capacity(leaves.len());
+    for (segments, bounds) in searched.iter().zip(bounds) {
+        guesses.push(match bounds {
+            // The blocks at the edges of the ranges hold so much that they are read.
+            Some((least, most)) if most.share() - least.share() > NEAR && most.rows >= MIN_ROWS => {
+                guess(snapshot, segments, counter, true).await.map(|(exactly, _)| exactly).or(Some(most))
+            }
+            other => other.map(|(_, most)| most),
+        });
+    }
+    let shares = guesses.iter().map(|guess| guess.as_ref().map(LeafEstimate::share)).collect();
+    choice(left_out(&guesses), shares, &guesses)
+}
+
+/// What is left out, if that is the same between the bounds: where all conditions are true of more and more rows, and where each is true of
+/// as few rows as may be while the others are of as many, and the other way round.
+fn decided(
+    bounds: &[Option<(LeafEstimate, LeafEstimate)>],
+    left_out: impl Fn(&[Option<LeafEstimate>]) -> Vec<bool>,
+) -> Option<Vec<bool>> {
+    let at = |part: &dyn Fn(usize) -> f64| {
+        let guesses = bounds.iter().enumerate();
+        let guesses: Vec<_> = guesses.map(|(leaf, of)| of.map(|of| LeafEstimate::between(of, part(leaf)))).collect();
+        left_out(&guesses)
+    };
+    let most = at(&|_| 1.0);
+    let is_open = |bounds: &Option<(LeafEstimate, LeafEstimate)>| {
+        bounds.is_some_and(|(least, most)| most.share() - least.share() > NEAR)
+    };
+    let open: Vec<usize> = (0..).zip(bounds).filter(|(_, bounds)| is_open(bounds)).map(|(leaf, _)| leaf).collect();
+    // There are as many corners as conditions, each as dear as they are many.
+    if open.len() > MOST_OPEN {
+        return None;
+    }
+    let corners = if open.len() > 1 { open.as_slice() } else { &[] };
+    let is_same = (0..BETWEEN).all(|part| at(&|_| f64::from(part) / f64::from(BETWEEN)) == most)
+        && corners.iter().all(|one| {
+            at(&|leaf| f64::from(u8::from(leaf != *one))) == most
+                && at(&|leaf| f64::from(u8::from(leaf == *one))) == most
+        });
+    is_same.then_some(most)
+}
+
+/// A segment that a leaf would search.
+struct SegmentToSearch<'a> {
+    leaf: &'a Leaf,
+    index: &'a ManifestIndex,
+    segment: &'a ManifestSegment,
+}
+
+/// The segments of the first index on the column of a leaf that knows every row; zones cost few reads, and are always asked.
+fn searched<'a>(snapshot: &'a Snapshot, leaf: &'a Leaf) -> Vec<SegmentToSearch<'a>> {
+    let (Some(manifest), Some(index)) = (&snapshot.manifest, snapshot.exact_indexes_for(leaf).first().copied()) else {
+        return Vec::new();
+    };
+    let segments = manifest.segments.iter().filter(|segment| segment.index_id == index.id);
+    segments.map(|segment| SegmentToSearch { leaf, index, segment }).collect()
+}
+
+/// The least and the most that the segments may hold, or (`exactly`) twice what they hold. None without a segment that
+/// can be opened; what is wrong with it the search will say.
+async fn guess(
+    snapshot: &Snapshot,
+    segments: &[SegmentToSearch<'_>],
+    counter: &ReadCounter,
+    exactly: bool,
+) -> Option<(LeafEstimate, LeafEstimate)> {
+    let store = snapshot.store.as_ref()?;
+    // By number, since a closure over borrowed items would make the future one that cannot change threads.
+    let found: Vec<(LeafEstimate, LeafEstimate)> = stream::iter(0..segments.len())
+        .map(|number| async move {
+            let SegmentToSearch { leaf, index, segment } = segments.get(number)?;
+            let opened = Segment::open(store, segment, index, counter).await.ok()?;
+            let estimate = Estimate::new(&opened.directory, &leaf.test);
+            let (least, most) = if exactly {
+                let edges = opened.read(&estimate.edge_ranges(), counter).await.ok()?;
+                let passing = estimate.exactly(&edges);
+                (passing, passing)
+            } else {
+                estimate.bounds()
+            };
+            let packed = opened.directory.encoding == Encoding::Packed;
+            let (all, nulls, rows) = (estimate.all(), estimate.nulls(), estimate.rows());
+            let guess = |passing| LeafEstimate { passing, all, nulls, rows, segments: 1, packed };
+            Some((guess(least), guess(most)))
+        })
+        .buffer_unordered(CONCURRENT_SEGMENTS)
+        .filter_map(|found| async move { found })
+        .collect()
+        .await;
+    let sum = |one: LeafEstimate, other: LeafEstimate| LeafEstimate {
+        passing: one.passing.plus(other.passing),
+        all: one.all.plus(other.all),
+        nulls: one.nulls.plus(other.nulls),
+        rows: one.rows + other.rows,
+        segments: one.segments + other.segments,
+        packed: one.packed && other.packed,
+    };
+    found
+        .into_iter()
+        .reduce(|(least, most), (other_least, other_most)| (sum(least, other_least), sum(most, other_most)))
+}
+
+/// What has to be decided, with a guess for each leaf that an index could answer.
+pub(super) struct CostModel<'a> {
+    pub predicate: &'a Predicate,
+    pub guesses: &'a [Option<LeafEstimate>],
+    pub reading: &'a ReadCost,
+    pub cores: f64,
+}
+
+/// A conjunct with its leaves.
+struct ConjunctCost {
+    leaves: std::ops::Range<usize>,
+    share: f64,
+    search_cost: f64,
+    runs: f64,
+    /// An index decides it for every row, so that no row has to be tested.
+    certain: bool,
+}
+
+impl CostModel<'_> {
+    /// For each leaf whether its search is left out.
+    pub(super) fn searches_to_skip(&self) -> Vec<bool> {
+        let mut skip = vec![false; self.guesses.len()];
+        let rows = self.guesses.iter().flatten().map(|guess| guess.rows).fold(0.0, f64::max);
+        if rows < MIN_ROWS {
+            // But a search for thousands of keys takes longer.
+            let is_long =
+                |guess: &Option<LeafEstimate>| guess.is_some_and(|guess| guess.search_cost(1.0) > MIN_NANOSECONDS);
+            return self.guesses.iter().map(is_long).collect();
+        }
+        let mut parts = self.parts();
+        parts.sort_by(|one, other| one.share.total_cmp(&other.share));
+        let all = self.cost(&parts, parts.len(), rows);
+        let cheapest = (0..parts.len())
+            .map(|searched| (searched, self.cost(&parts, searched, rows)))
+            .min_by(|(_, one), (_, other)| one.total_cmp(other));
+        if let Some((searched, cost)) = cheapest
+            && all - cost > (all * WORTH_SHARE).max(WORTH_NANOSECONDS)
+        {
+            for part in parts.iter().skip(searched).filter(|part| part.search_cost > 0.0) {
+                part.leaves.clone().for_each(|leaf| skip.iter_mut().skip(leaf).take(1).for_each(|skip| *skip = true));
+            }
+        }
+        skip
+    }
+
+    /// The share of rows that the conjuncts left out are true of; none if nothing is left out, or if nobody knows.
+    fn share_left(&self, left_out: &[bool]) -> Option<f64> {
+        let is_left = |part: &ConjunctCost| left_out.get(part.leaves.clone()).unwrap_or_default().contains(&true);
+        let parts = self.parts();
+        let is_known = left_out.contains(&true) && parts.iter().all(|part| part.certain);
+        is_known.then(|| parts.iter().filter(|part| is_left(part)).map(|part| part.share).product())
+    }
+
+    /// The conjuncts, with what their searches find and cost.
+    fn parts(&self) -> Vec<ConjunctCost> {
+        let conjuncts = match self.predicate {
+            Predicate::And(conjuncts) => conjuncts.as_slice(),
+            other => std::slice::from_ref(other),
+        };
+        let mut next = 0;
+        let part = |conjunct: &Predicate| {
+            let leaves = next..next + conjunct.leaves().len();
+            next = leaves.end;
+            let guesses: Vec<Option<LeafEstimate>> =
+                leaves.clone().map(|leaf| self.guesses.get(leaf).copied().flatten()).collect();
+            let known = guesses.iter().flatten();
+            ConjunctCost {
+                share: share(conjunct, &mut guesses.iter()),
+                search_cost: known.clone().map(|guess| guess.search_cost(self.cores)).sum(),
+                runs: known.map(LeafEstimate::runs).sum(),
+                certain: conjunct.unknowns().is_empty() && guesses.iter().all(Option::is_some),
+                leaves,
+            }
+        };
+        conjuncts.iter().map(part).collect()
+    }
+
+    /// The cost of searching the first parts and testing the others.
+    fn cost(&self, parts: &[ConjunctCost], searched: usize, rows: f64) -> f64 {
+        let (first, others) = parts.split_at_checked(searched).unwrap_or((parts, &[]));
+        let product = |parts: &[ConjunctCost]| parts.iter().map(|part| part.share).product::<f64>();
+        let (found, answer) = (product(first), product(parts));
+        let certain = others.is_empty() && first.iter().all(|part| part.certain);
+        let searches: f64 = first.iter().map(|part| part.search_cost).sum();
+        if let Some(told) = self.reading.told.filter(|told| certain && answer >= told.least_share) {
+            return searches + told.nanoseconds;
+        }
+        // A LIMIT ends the reading when it has its rows.
+        let taken = match self.reading.limit {
+            Some(limit) if certain => (limit / (answer * rows).max(1.0)).min(1.0),
+            Some(limit) => {
+                let least = (ReadCost::LEAST_BATCH_ROWS as f64).max(limit).min(BATCH_ROWS);
+                let batch = BATCH_ROWS.max(least / found.max(1.0 / rows));
+                ((limit / answer.max(1.0 / rows) + batch * self.cores) / rows).min(1.0)
+            }
+            None => 1.0,
+        };
+        let most_runs: f64 = first.iter().map(|part| part.runs).sum();
+        let runs = if first.is_empty() { 0.0 } else { (found * (1.0 - found) * rows).min(most_runs) };
+        let scattered = 1.0 - (1.0 - found).powf(PAGE_ROWS);
+        let touched = scattered.min(found + runs * PAGE_ROWS / rows);
+        let columns = if certain { self.reading.output } else { self.reading.output.plus(self.reading.filter) };
+        let tested = if certain { 0.0 } else { found * rows * TEST * parts.len() as f64 };
+        let between = (touched - found).max(0.0);
+        let (decoded, steps) = if runs * STEP_ROWS <= rows * touched {
+            (found + between * UNPACK_SHARE, runs * columns.count * STEP)
+        } else {
+            (found + between, rows * touched * columns.count * MASK_ROW + runs * MASK_RUN)
+        };
+        let read = rows * decoded * columns.decode + steps + tested + found * rows * self.reading.above;
+        let planned = if certain { taken * runs } else { runs };
+        let sets = if !first.is_empty() && found > BITMAP_SHARE { rows * SET_ROW } else { 0.0 };
+        searches + sets + planned * PLAN_RUN + taken * read / self.cores
+    }
+}
+
+/// The share of rows for which a predicate is true, as if conditions had nothing to do with one another.
+fn share<'a>(predicate: &Predicate, guesses: &mut impl Iterator<Item = &'a Option<LeafEstimate>>) -> f64 {
+    match predicate {
+        Predicate::Const(Truth::True) | Predicate::Unknown { .. } => 1.0,
+        Predicate::Const(Truth::False | Truth::Null) => 0.0,
+        Predicate::Leaf(_) => guesses.next().copied().flatten().map_or(1.0, |guess| guess.share()),
+        // What cannot be true of more rows cannot be false of fewer; unknown parts may be either.
+        Predicate::Not(inner) if inner.unknowns().is_empty() => 1.0 - share(inner, guesses),
+        Predicate::Not(inner) => {
+            share(inner, guesses);
+            1.0
+        }
+        Predicate::And(parts) => parts.iter().map(|part| share(part, guesses)).product(),
+        Predicate::Or(parts) => 1.0 - parts.iter().map(|part| 1.0 - share(part, guesses)).product::<f64>(),
+    }
+}
+
+#[cfg(test)]
+#[path = "choice_tests.rs"]
+mod tests;

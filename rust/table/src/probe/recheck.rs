@@ -1,0 +1,102 @@
+//! What a filter that is known only after a scan was planned leaves of the plan.
+//!
+//! Whoever brings it, a join that has read the keys of its other side, goes on applying it. So any superset of its rows will do, and
+//! no row is certain because of it.
+
+use lakemark_index::{RowSet, RowSetBuilder};
+
+use super::add_file;
+use crate::report::ProbeReport;
+use crate::snapshot::{DataFile, FileProbe, Probe, Snapshot};
+
+impl Snapshot {
+    /// What is left to read of `planned` when the rows of `later` are enough; both were asked of this snapshot. A row group that
+    /// keeps more than half of its planned rows keeps all of them: single rows cost more to step over than they save.
+    #[must_use]
+    pub fn with_runtime_filter(&self, planned: &Probe, later: &Probe) -> Probe {
+        let files: Vec<FileProbe> = self
+            .files()
+            .iter()
+            .zip(planned.files.iter().zip(&later.files))
+            .map(|(file, (planned, later))| cut_file(file, planned, later))
+            .collect();
+        let (before, after) = (&planned.report, &later.report);
+        let mut report = ProbeReport {
+            leaves: [before.leaves.as_slice(), &after.leaves].concat(),
+            coverage: before.coverage.max(after.coverage),
+            files_total: before.files_total,
+            index_reads: before.index_reads + after.index_reads,
+            index_bytes: before.index_bytes + after.index_bytes,
+            seconds: before.seconds + after.seconds,
+            ..ProbeReport::default()
+        };
+        for file in &files {
+            let row_groups = match file {
+                FileProbe::Known { row_groups, .. } => Some(row_groups.as_slice()),
+                FileProbe::Unknown | FileProbe::Counted { .. } => None,
+            };
+            add_file(&mut report, file, row_groups);
+        }
+        Probe {
+            files,
+            buffered: planned.buffered.clone(),
+            searches_skipped: planned.searches_skipped,
+            skipped_selectivity: planned.skipped_selectivity,
+            report,
+        }
+    }
+}
+
+fn cut_file(file: &DataFile, planned: &FileProbe, later: &FileProbe) -> FileProbe {
+    let FileProbe::Known { row_groups, certain, uncertain } = later else { return planned.clone() };
+    let (kept, none) = (certain.or(uncertain), RowSet::empty(certain.universe()));
+    match planned {
+        FileProbe::Counted { .. } => planned.clone(),
+        FileProbe::Unknown if kept.is_empty() => {
+            FileProbe::Known { row_groups: row_groups.clone(), certain: none.clone(), uncertain: none }
+        }
+        FileProbe::Unknown => {
+            let live = match &file.deleted {
+                None => RowSet::full(kept.universe()),
+                Some(deleted) if deleted.universe() == kept.universe() => deleted.not(),
+                Some(_) => return FileProbe::Unknown,
+            };
+            FileProbe::Known {
+                row_groups: row_groups.clone(),
+                certain: none,
+                uncertain: left(row_groups, &live, &kept),
+            }
+        }
+        FileProbe::Known { row_groups: of_plan, certain, uncertain } => {
+            let kept = match row_groups == of_plan {
+                true => left(of_plan, &certain.or(uncertain), &kept),
+                // A file that is ruled out as a whole has no row groups.
+                false if kept.is_empty() => RowSet::empty(certain.universe()),
+                false => return planned.clone(),
+            };
+            let (certain, uncertain) = (certain.and(&kept), uncertain.and(&kept));
+            FileProbe::Known { row_groups: of_plan.clone(), certain, uncertain }
+        }
+    }
+}
+
+/// The planned rows that are kept, and all planned rows of row groups that keep most of them.
+fn left(row_groups: &[u32], planned: &RowSet, kept: &RowSet) -> RowSet {
+    let kept = planned.and(kept);
+    let mut rows = RowSetBuilder::new(planned.universe());
+    let mut start = 0;
+    for length in row_groups {
+        let end = start + length;
+        let are_most = kept.count_in(start, end) > planned.count_in(start, end) / 2;
+        let source = if are_most { planned } else { &kept };
+        for range in source.slice(start, end).iter_ranges() {
+            rows.insert_range(start + range.start..start + range.end);
+        }
+        start = end;
+    }
+    rows.finish()
+}
+
+#[cfg(test)]
+#[path = "cut_tests.rs"]
+mod tests;

@@ -1,0 +1,450 @@
+//! How the state of the data files is pinned: which there are, and what is known of each. What is pending is laid over them afterwards.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
+use lakemark_format::{Manifest, ManifestFile, ManifestPublication, ManifestUpdates};
+use lakemark_index::RowSet;
+use object_store::ObjectMeta;
+
+use super::reader_cache::ReaderCache;
+use super::relocating_store::followed;
+use super::{BaseTable, BufferedRows, DataFile, FileIndexState, Lineage, Snapshot, shown_schema};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::delta::DeltaState;
+use crate::files::footer::FileSummary;
+use crate::files::listing::{ListedFile, Listing, listed, under_way};
+use crate::files::trust::FalseStatistics;
+use crate::storage::file_time::{is_young, modified_ns, was_young};
+use crate::storage::location::TableFormat;
+use crate::store::Store;
+use crate::values::schema;
+
+/// Footers that are read at a time.
+const CONCURRENT_READS: usize = 32;
+/// How often a state is pinned that moves under the reader.
+const ATTEMPTS: usize = 10;
+
+impl Snapshot {
+    /// The number of the last change that it has.
+    pub(crate) fn set_sequence(&mut self, sequence: u64) {
+        self.sequence = Some(sequence);
+    }
+
+    /// Hides what pending changes hide, and adds what they add.
+    pub(crate) fn apply_updates(
+        &mut self,
+        shadow: &[Option<(Vec<u32>, Arc<RowSet>)>],
+        pending: &Arc<BufferedRows>,
+        next: u64,
+    ) {
+        let shadows = || shadow.iter().enumerate().filter_map(|(file, shadow)| Some((file, shadow.as_ref()?)));
+        for (place, (row_groups, hidden)) in shadows() {
+            let Some(file) = Arc::make_mut(&mut self.files).get_mut(place) else { continue };
+            let deleted = file.deleted.as_ref().map(|deleted| Arc::new(deleted.or(hidden)));
+            file.deleted = Some(deleted.unwrap_or_else(|| Arc::clone(hidden)));
+            file.row_groups.get_or_insert_with(|| row_groups.clone());
+        }
+        self.pending = Some(Arc::clone(pending)).filter(|pending| pending.row_count() > 0);
+        self.sequence = Some(next.saturating_sub(1));
+    }
+
+    /// The newest state of the data files, without what is pending.
+    pub(crate) async fn pin_base(table: &BaseTable) -> Result<Self> {
+        match table.format {
+            TableFormat::Parquet => {
+                let (manifest, files) = newest_listing(table).await?;
+                let updates = manifest.as_ref().and_then(|manifest| manifest.updates.as_ref());
+                let later: Vec<_> = updates.and_then(under_way).into_iter().collect();
+                let is_plain = later.is_empty() && !updates.is_some_and(has_moved);
+                let same = || table.last.get(manifest.as_ref(), |source| source.has_listed(&files));
+                if let Some(same) = is_plain.then(same).flatten() {
+                    return Ok(same);
+                }
+                let listed = FileListSource::Listing(files.iter().map(|file| file.meta.clone()).collect());
+                // Asked before anything is read: what is read later may be of the same tick.
+                let is_young = files.iter().any(|file| is_young(&file.meta));
+                let listing = listing_of(table, updates, &later, files).await?;
+                let snapshot = Self::pin_listing(table, manifest, listing).await?;
+                if is_plain && !is_young {
+                    table.last.insert(listed, &snapshot);
+                }
+                Ok(snapshot)
+            }
+            TableFormat::Delta => {
+                let (manifest, state) = newest_delta(table).await?;
+                if let Some(same) = table.last.get(manifest.as_ref(), |source| source.has_read(&state)) {
+                    return Ok(same);
+                }
+                let snapshot = Self::pin_delta(table, manifest, &state).await?;
+                table.last.insert(FileListSource::Log(state), &snapshot);
+                Ok(snapshot)
+            }
+        }
+    }
+
+    pub(crate) async fn pin_listing(
+        table: &BaseTable,
+        manifest: Option<Arc<Manifest>>,
+        listing: Listing,
+    ) -> Result<Self> {
+        let mut files: Vec<DataFile> = listing
+            .files
+            .iter()
+            .enumerate()
+            .map(|(place, file)| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: listing.partition_values(place),
+                deleted: None,
+                row_groups: None,
+                false_statistics: FalseStatistics::default(),
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let unknown: Vec<usize> =
+            (0..files.len()).filter(|file| marks.get(*file).is_none_or(|mark| mark.schema.is_none())).collect();
+        for (file, shape) in read_shapes(table, &files, unknown).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shape.schema);
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        let schemas =
+            marks.iter().zip(&files).filter_map(|(mark, file)| Some((mark.schema.as_ref()?, file.path.as_str())));
+        let merged = schema::merge(schemas)?;
+        // Some writers store partition columns in the files too; the folder's name is what counts.
+        let is_partition = |name: &str| listing.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> = merged.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        let all: Vec<_> =
+            stored.iter().cloned().chain(listing.partition_columns.iter().cloned().map(Arc::new)).collect();
+        Ok(Self {
+            schema: Arc::new(Schema::new(all)),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: listing.partition_columns,
+            files: Arc::new(files),
+            attached: ReaderCache::default(),
+            object_store: followed(&table.location, table.store.as_ref()),
+            root: table.location.root.clone(),
+            delta_version: None,
+            names: None,
+            manifest,
+            store: table.store.clone(),
+            index_states: Arc::new(marks),
+            lineage: Lineage::default(),
+            table_id: None,
+            pending: None,
+            sequence: None,
+        })
+    }
+
+    pub(crate) async fn pin_delta(
+        table: &BaseTable,
+        manifest: Option<Arc<Manifest>>,
+        state: &DeltaState,
+    ) -> Result<Self> {
+        let lineage = Lineage::of(state, manifest.as_deref()).await?;
+        let mut files: Vec<DataFile> = state
+            .files
+            .iter()
+            .map(|file| DataFile {
+                meta: file.meta.clone(),
+                path: file.path.clone(),
+                partition_values: file.partition_values.clone(),
+                deleted: None,
+                row_groups: None,
+                false_statistics: FalseStatistics::default(),
+            })
+            .collect();
+        let mut marks = match_manifest(&mut files, manifest.as_deref())?;
+        let shown = |stored: SchemaRef| shown_schema(state.names.as_deref(), &stored);
+        for mark in &mut marks {
+            mark.schema = mark.schema.take().map(shown);
+        }
+        // Positions of deleted rows mean nothing without the number of rows.
+        let vectors =
+            || state.files.iter().enumerate().filter_map(|(file, delta)| Some((file, delta.vector.as_ref()?)));
+        let unknown = vectors()
+            .map(|(file, _)| file)
+            .filter(|file| files.get(*file).is_some_and(|file| file.row_groups.is_none()));
+        for (file, shape) in read_shapes(table, &files, unknown.collect()).await? {
+            if let (Some(mark), Some(data_file)) = (marks.get_mut(file), files.get_mut(file)) {
+                mark.schema = Some(shown(shape.schema));
+                data_file.row_groups = Some(shape.row_groups);
+            }
+        }
+        let wanted = vectors().filter_map(|(file, vector)| Some((file, vector, files.get(file)?)));
+        let mut reads = Vec::new();
+        for (file, vector, data_file) in wanted {
+            let rows = data_file.row_groups.iter().flatten().sum();
+            reads.push(state.deleted(vector, rows, &data_file.path, &table.vectors).map_ok(move |rows| (file, rows)));
+        }
+        let deleted: Vec<(usize, Arc<RowSet>)> =
+            stream::iter(reads).buffer_unordered(CONCURRENT_READS).try_collect().await?;
+        for (file, rows) in deleted {
+            if let Some(data_file) = files.get_mut(file) {
+                data_file.deleted = Some(rows);
+            }
+        }
+        let is_partition = |name: &str| state.partition_columns.iter().any(|field| field.name() == name);
+        let stored: Vec<_> =
+            state.schema.fields().iter().filter(|field| !is_partition(field.name())).cloned().collect();
+        Ok(Self {
+            schema: Arc::clone(&state.schema),
+            file_schema: Arc::new(Schema::new(stored)),
+            partition_columns: state.partition_columns.clone(),
+            files: Arc::new(files),
+            attached: ReaderCache::default(),
+            object_store: Arc::clone(&table.location.object_store),
+            root: table.location.root.clone(),
+            delta_version: Some(state.version),
+            names: state.names.clone(),
+            manifest,
+            store: table.store.clone(),
+            index_states: Arc::new(marks),
+            lineage,
+            table_id: Some(state.table_id().into()),
+            pending: None,
+            sequence: None,
+        })
+    }
+}
+
+/// The last snapshot of a table without what is pending, and what it was made of. While that and the manifest are the same, so is all
+/// that follows from them: files are matched with the manifest once.
+#[derive(Debug, Default)]
+pub(crate) struct SnapshotCache(Mutex<Option<Arc<CachedSnapshot>>>);
+
+#[derive(Debug)]
+struct CachedSnapshot {
+    source: FileListSource,
+    snapshot: Snapshot,
+}
+
+/// What says which data files there are.
+enum FileListSource {
+    /// The files in the order of the listing.
+    Listing(Vec<ObjectMeta>),
+    Log(Arc<DeltaState>),
+}
+
+impl FileListSource {
+    fn has_listed(&self, files: &[ListedFile]) -> bool {
+        matches!(self, Self::Listing(listed) if files.iter().map(|file| &file.meta).eq(listed))
+    }
+
+    fn has_read(&self, state: &Arc<DeltaState>) -> bool {
+        matches!(self, Self::Log(read) if Arc::ptr_eq(read, state))
+    }
+}
+
+impl fmt::Debug for FileListSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listing(files) => write!(f, "{} listed files", files.len()),
+            Self::Log(state) => write!(f, "version {} of the log", state.version),
+        }
+    }
+}
+
+impl SnapshotCache {
+    /// The snapshot of this manifest, if its source is still what there is.
+    fn get(&self, manifest: Option<&Arc<Manifest>>, is_same: impl FnOnce(&FileListSource) -> bool) -> Option<Snapshot> {
+        let last = Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?);
+        let same_marks = match (manifest, &last.snapshot.manifest) {
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (now, then) => now.is_none() && then.is_none(),
+        };
+        (same_marks && is_same(&last.source)).then(|| last.snapshot.clone())
+    }
+
+    fn insert(&self, source: FileListSource, snapshot: &Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Arc::new(CachedSnapshot { source, snapshot: snapshot.clone() }));
+    }
+}
+
+/// Whether migrations put data files into the store.
+fn has_moved(updates: &ManifestUpdates) -> bool {
+    !updates.replaced.is_empty() || !updates.data.is_empty()
+}
+
+/// The data files of a table of Parquet files, as migrations and publications have left them, but for later publications.
+pub(crate) async fn listing_of(
+    table: &BaseTable,
+    updates: Option<&ManifestUpdates>,
+    later: &[&ManifestPublication],
+    files: Vec<ListedFile>,
+) -> Result<Listing> {
+    match (updates, table.store.as_ref()) {
+        (Some(updates), Some(store)) if has_moved(updates) || !later.is_empty() => {
+            Listing::migrated(files, store, updates, later).await
+        }
+        _ => Listing::of(&table.location, files),
+    }
+}
+
+/// The newest manifest and a listing that go together: no file of ours was moved into the folder, or out of it, while it was listed.
+/// Migrations of a folder move nothing, so that any listing goes with them.
+pub(crate) async fn newest_listing(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Vec<ListedFile>)> {
+    fn publications(manifest: Option<&Arc<Manifest>>) -> Option<&[ManifestPublication]> {
+        Some(&manifest?.updates.as_ref()?.publications)
+    }
+    // One that is remembered was there before, too, and what it and the newest one say alike did not change in between.
+    let remembered = table.store.as_ref().and_then(|store| store.remembered());
+    let (mut before, mut was_newest) = match remembered {
+        Some(remembered) => (Some(remembered), false),
+        None => (newest_manifest(table).await?, true),
+    };
+    for _ in 0..ATTEMPTS {
+        let files = listed(&table.location).await?;
+        if was_newest && before.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((before, files));
+        }
+        let now = newest_manifest(table).await?;
+        if publications(now.as_ref()) == publications(before.as_ref()) {
+            return Ok((now, files));
+        }
+        (before, was_newest) = (now, true);
+    }
+    Err(moves_too_fast(table))
+}
+
+/// The newest manifest and a version of the Delta table that go together: no migration began after the manifest was read, so that the
+/// version has nothing that is later than what the manifest and its log say is pending.
+async fn newest_delta(table: &BaseTable) -> Result<(Option<Arc<Manifest>>, Arc<DeltaState>)> {
+    let migrations = |manifest: &Option<Arc<Manifest>>| Some(manifest.as_ref()?.updates.as_ref()?.migrations);
+    let mut manifest = newest_manifest(table).await?;
+    for _ in 0..ATTEMPTS {
+        let state = table.log.read(&table.location).await?;
+        if manifest.as_ref().is_none_or(|manifest| manifest.updates.is_none()) {
+            return Ok((manifest, state));
+        }
+        // It may say of a migration that it is done which the log did not have yet.
+        let now = newest_manifest(table).await?;
+        if migrations(&now) == migrations(&manifest) {
+            return Ok((manifest, state));
+        }
+        manifest = now;
+    }
+    Err(moves_too_fast(table))
+}
+
+fn moves_too_fast(table: &BaseTable) -> Error {
+    Error::new(
+        ErrorKind::Conflict,
+        format!(
+            "the table {} was migrated or published {ATTEMPTS} times while it was read; read it again",
+            table.location()
+        ),
+    )
+}
+
+/// Pins again where something was not there, or not what it should be: between the reading of a manifest and of what it names a
+/// publication may have moved files, and a reader that was stopped for hours finds what a vacuum has left. Damage is the same again.
+pub(crate) async fn retry_if_moved<T, F: Future<Output = Result<T>>>(pin: impl Fn() -> F) -> Result<T> {
+    let mut met: Option<String> = None;
+    for _ in 0..ATTEMPTS {
+        let error = match pin().await {
+            Ok(pinned) => return Ok(pinned),
+            Err(error) => error,
+        };
+        let may_have_moved = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corrupt | ErrorKind::Io);
+        let text = error.to_string();
+        if !may_have_moved || met.as_ref() == Some(&text) {
+            return Err(error);
+        }
+        met = Some(text);
+    }
+    pin().await
+}
+
+/// Law 5: indexes that cannot be read are as good as none. Pending updates are data: without a manifest to tell what they are, nothing is read.
+pub(crate) async fn newest_manifest(table: &BaseTable) -> Result<Option<Arc<Manifest>>> {
+    let Some(store) = table.store.as_ref() else { return Ok(None) };
+    let newest = match store.newest().await {
+        Ok(newest) => newest.manifest,
+        Err(error) => Err(error),
+    };
+    let error = match newest {
+        Ok(Some(manifest)) => return Ok(Some(manifest)),
+        Ok(None) if !may_have_updates(store).await? => return Ok(None),
+        Ok(None) => None,
+        Err(error) if !may_have_updates(store).await? => {
+            tracing::warn!(reason = "segment_corrupt", store = store.text(), %error, "the indexes are not used");
+            return Ok(None);
+        }
+        // What cannot be read now is not damaged: nobody shall restore what is there.
+        Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+        Err(error) => Some(error),
+    };
+    let lost = Error::corrupt(format!(
+        "the store {} has pending updates and no manifest that can be read to tell what they are: restore its folder `manifest`; \
+         without the folder `updates` the table is read as its data files are",
+        store.text()
+    ));
+    Err(match error {
+        Some(error) => lost.with_source(error),
+        None => lost,
+    })
+}
+
+/// Whether rows may be pending. Updates are in local stores only; one that cannot even be looked at may have some.
+async fn may_have_updates(store: &Store) -> Result<bool> {
+    Ok(store.is_local() && store.has_updates().await?)
+}
+
+/// Finds every data file in the manifest by path and size.
+fn match_manifest(files: &mut [DataFile], manifest: Option<&Manifest>) -> Result<Vec<FileIndexState>> {
+    let Some(manifest) = manifest else { return Ok(vec![FileIndexState::default(); files.len()]) };
+    let schemas = match manifest.schemas.iter().map(|bytes| schema::from_bytes(bytes)).collect::<Result<Vec<_>>>() {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            tracing::warn!(reason = "segment_corrupt", %error, "the indexes are not used");
+            return Ok(vec![FileIndexState::default(); files.len()]);
+        }
+    };
+    let known: HashMap<&str, (u32, &ManifestFile)> =
+        (0..).zip(&manifest.files).map(|(ordinal, file)| (file.path.as_str(), (ordinal, file))).collect();
+    let match_file = |file: &mut DataFile| {
+        let Some((ordinal, have)) = known.get(file.path.as_str()) else { return FileIndexState::default() };
+        if have.size != file.meta.size {
+            return FileIndexState { size_changed: true, ..FileIndexState::default() };
+        }
+        let same = match (&have.etag, &file.meta.e_tag) {
+            (Some(have), Some(now)) => have == now,
+            (Some(have), None) if was_young(have) => false,
+            _ => have.modified_ns == modified_ns(&file.meta),
+        };
+        // Of a file in doubt too: what is not there misleads nobody.
+        file.false_statistics = have.false_statistics.as_slice().into();
+        if !same {
+            return FileIndexState { ordinal: Some(*ordinal), unverified: true, ..FileIndexState::default() };
+        }
+        file.row_groups = Some(have.row_groups.clone());
+        let schema = schemas.get(have.schema as usize).cloned();
+        FileIndexState { ordinal: Some(*ordinal), unverified: false, size_changed: false, schema }
+    };
+    Ok(files.iter_mut().map(match_file).collect())
+}
+
+/// Reads the footers of the listed files, some at a time.
+pub(crate) async fn read_shapes(
+    table: &BaseTable,
+    files: &[DataFile],
+    wanted: Vec<usize>,
+) -> Result<Vec<(usize, FileSummary)>> {
+    let store = &table.location.object_store;
+    stream::iter(wanted.into_iter().filter(|&file| file < files.len()))
+        .map(|file| async move {
+            let Some(data_file) = files.get(file) else { return Err(Error::internal("a file out of range")) };
+            let shape = table.footers.shape(store.as_ref(), &data_file.meta, &data_file.path).await?;
+            Ok((file, shape))
+        })
+        .buffered(CONCURRENT_READS)
+        .try_collect()
+        .await
+}

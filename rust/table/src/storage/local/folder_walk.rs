@@ -1,0 +1,321 @@
+//! What lies in local folders: files, also behind symbolic links, and nothing else.
+//!
+//! A link back to a folder that it lies in is left out with a warning; other links are followed. Links to folders that have links in
+//! them make paths without end out of few folders: there is a limit to them. Links to nowhere, FIFOs, sockets and devices are no data
+//! files. A walk lists them all the same: in a store they take the names of files, and whoever reads one learns what it is.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry, FileType, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path as FsPath, PathBuf};
+
+use object_store::path::Path;
+use object_store::{ListResult, ObjectMeta, Result};
+
+use super::files::{tag, what_is};
+
+/// Folders behind symbolic links that one walk goes through.
+pub(crate) const MOST_LINKED_FOLDERS: usize = 10_000;
+
+/// Something in a folder that counts.
+enum FolderEntry {
+    File(Metadata),
+    Folder {
+        is_link: bool,
+    },
+    /// What bears a name, and has no bytes.
+    Odd(Metadata, &'static str),
+}
+
+/// The files and folders of one folder.
+pub(super) fn folder(prefix: &Path, folder: &FsPath) -> Result<ListResult> {
+    let mut listed = ListResult { common_prefixes: Vec::new(), objects: Vec::new() };
+    let mut own = None;
+    for (path, entry) in entries(folder, None).map_err(|error| unreadable(folder, error))? {
+        let location = location(folder, &mut own, &path)?;
+        match entry {
+            FolderEntry::Folder { .. } => {
+                // Encoded as the parts of paths are.
+                let name = location.prefix_match(prefix).and_then(|mut parts| parts.next());
+                listed.common_prefixes.extend(name.map(|name| prefix.clone().join(name)));
+            }
+            FolderEntry::File(metadata) if is_valid(&location) => listed.objects.push(object(location, &metadata)),
+            FolderEntry::File(_) => {}
+            FolderEntry::Odd(_, what) => warn(&path, what),
+        }
+    }
+    listed.common_prefixes.sort();
+    Ok(listed)
+}
+
+/// All files below a folder, folder by folder.
+pub(super) struct SegmentCursor {
+    folders: Vec<(PathBuf, bool)>,
+    found: VecDeque<ObjectMeta>,
+    after: Option<Path>,
+    linked: usize,
+}
+
+impl SegmentCursor {
+    /// Those behind `after` in the order of paths, if that is given.
+    pub(super) fn of(folder: PathBuf, after: Option<Path>) -> Self {
+        Self { folders: vec![(folder, false)], found: VecDeque::new(), after, linked: 0 }
+    }
+
+    fn enter(&mut self, folder: &FsPath, is_linked: bool) -> Result<()> {
+        if is_linked {
+            self.linked += 1;
+            if self.linked > MOST_LINKED_FOLDERS {
+                return Err(too_many(folder));
+            }
+        }
+        let mut own = None;
+        for (path, entry) in entries(folder, self.after.as_ref()).map_err(|error| unreadable(folder, error))? {
+            match entry {
+                FolderEntry::Folder { is_link } => self.folders.push((path, is_linked || is_link)),
+                FolderEntry::File(metadata) | FolderEntry::Odd(metadata, _) => {
+                    let location = location(folder, &mut own, &path)?;
+                    let is_wanted = self.after.as_ref().is_none_or(|after| location > *after);
+                    if is_wanted && is_valid(&location) {
+                        self.found.push_back(object(location, &metadata));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for SegmentCursor {
+    type Item = Result<ObjectMeta>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Some(Ok(found));
+            }
+            let (folder, is_linked) = self.folders.pop()?;
+            if let Err(error) = self.enter(&folder, is_linked) {
+                self.folders.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+/// The error of links that lead to more folders than anybody has.
+pub(crate) fn too_many(folder: &FsPath) -> object_store::Error {
+    let text = format!(
+        "symbolic links lead to more than {MOST_LINKED_FOLDERS} folders, the last of them {}: links to folders that hold links to folders \
+         make paths without end; remove some of them",
+        folder.display()
+    );
+    object_store::Error::Generic { store: "LocalFiles", source: text.into() }
+}
+
+fn unreadable(folder: &FsPath, error: io::Error) -> object_store::Error {
+    let text = format!("the folder {} cannot be listed: {error}", folder.display());
+    object_store::Error::Generic { store: "LocalFiles", source: io::Error::new(error.kind(), text).into() }
+}
+
+/// The place of a file in a folder, whose own place is found at the first file.
+fn location(folder: &FsPath, own: &mut Option<Path>, path: &FsPath) -> Result<Path> {
+    let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| is_plain(name)) else {
+        // By way of a URL, which takes longer and encodes what has to be.
+        return Ok(Path::from_absolute_path(path)?);
+    };
+    let own = match own {
+        Some(own) => own,
+        None => own.insert(Path::from_absolute_path(folder)?),
+    };
+    Ok(own.clone().join(name))
+}
+
+fn object(location: Path, metadata: &Metadata) -> ObjectMeta {
+    let last_modified = metadata.modified().unwrap_or(std::time::UNIX_EPOCH).into();
+    let size = if metadata.is_file() { metadata.len() } else { 0 };
+    ObjectMeta { location, last_modified, size, e_tag: Some(tag(metadata)), version: None }
+}
+
+/// Files that are called as the object store calls those that it is still writing are none of anybody's.
+fn is_valid(location: &Path) -> bool {
+    let number = location.filename().and_then(|name| name.split_once('#')).map(|(_, number)| number);
+    !number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The plain name of a path that lies right in a folder.
+fn name_in(folder: &FsPath, path: &Path) -> Option<String> {
+    let folder = Path::from_absolute_path(folder).ok()?;
+    let mut names = path.prefix_match(&folder)?;
+    let name = names.next().filter(|name| is_plain(name.as_ref()))?;
+    names.next().is_none().then(|| name.as_ref().to_owned())
+}
+
+/// Whether a name is the same in a path of an object store, where others are encoded.
+fn is_plain(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_=".contains(&byte))
+}
+
+/// What counts in a folder; nothing where there is none (any more). The system is not asked about files whose plain names come before `after`.
+fn entries(folder: &FsPath, after: Option<&Path>) -> io::Result<Vec<(PathBuf, FolderEntry)>> {
+    let read = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        // A file in the place of a folder has nothing in it.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => return Ok(Vec::new()),
+        read => read?,
+    };
+    let after = after.and_then(|after| name_in(folder, after));
+    let is_before = |name: &OsStr| {
+        let name = name.to_str().filter(|name| is_plain(name));
+        name.zip(after.as_deref()).is_some_and(|(name, after)| name <= after)
+    };
+    let mut found = Vec::new();
+    for entry in read {
+        let entry = entry?;
+        let (path, file_type) = (entry.path(), entry.file_type()?);
+        if file_type.is_file() && is_before(&entry.file_name()) {
+            continue;
+        }
+        match looked_at(folder, &path, (&entry, file_type)) {
+            Ok(Some(counts)) => found.push((path, counts)),
+            Ok(None) => {}
+            // It was there a moment ago.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn looked_at(
+    folder: &FsPath,
+    path: &FsPath,
+    (entry, file_type): (&DirEntry, FileType),
+) -> io::Result<Option<FolderEntry>> {
+    if file_type.is_dir() {
+        return Ok(Some(FolderEntry::Folder { is_link: false }));
+    }
+    let is_link = file_type.is_symlink();
+    let odd_link = |what| fs::symlink_metadata(path).map(|metadata| Some(FolderEntry::Odd(metadata, what)));
+    // What is no link is looked up in the open folder, which takes less than to walk there; it may have become one.
+    let own =
+        if is_link { None } else { Some(entry.metadata()).filter(|own| !own.as_ref().is_ok_and(Metadata::is_symlink)) };
+    let metadata = match own.unwrap_or_else(|| fs::metadata(path)) {
+        Ok(metadata) => metadata,
+        Err(error) if is_link && error.kind() == ErrorKind::NotFound => return odd_link("a link to what is not there"),
+        Err(error) if is_link && is_loop(&error) => return odd_link("a link to itself"),
+        Err(error) => return Err(error),
+    };
+    if metadata.is_file() {
+        return Ok(Some(FolderEntry::File(metadata)));
+    }
+    if !metadata.is_dir() {
+        let what = what_is(&metadata);
+        return Ok(Some(FolderEntry::Odd(metadata, what)));
+    }
+    if leads_back(folder, &metadata)? {
+        warn(path, "a link to a folder that it lies in");
+        return Ok(None);
+    }
+    Ok(Some(FolderEntry::Folder { is_link }))
+}
+
+fn warn(path: &FsPath, what: &str) {
+    tracing::warn!(path = %path.display(), "it is {what} and is left out: remove it if it is of no use");
+}
+
+#[cfg(unix)]
+fn is_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_loop(_error: &io::Error) -> bool {
+    false
+}
+
+/// Whether the target of a link is one of the folders on the way to it.
+#[cfg(unix)]
+fn leads_back(folder: &FsPath, target: &Metadata) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    for above in folder.ancestors() {
+        let above = fs::metadata(above)?;
+        if (above.dev(), above.ino()) == (target.dev(), target.ino()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(not(unix))]
+fn leads_back(_folder: &FsPath, _target: &Metadata) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn names(folder: &FsPath, after: &str) -> Vec<String> {
+        let after = Path::from_absolute_path(folder).unwrap().join(after);
+        let found = SegmentCursor::of(folder.to_owned(), Some(after)).map(|meta| meta.unwrap().location);
+        let mut found: Vec<String> = found.map(|location| location.filename().unwrap().to_owned()).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn places_are_those_that_urls_spell() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("a b=%7E");
+        fs::create_dir(&folder).unwrap();
+        let names = [
+            "a.b",
+            "part-00001_x.c000",
+            "k=v",
+            "50%.a",
+            "ä",
+            "a b",
+            "~",
+            "..a",
+            "a..",
+            "a#b",
+            "[x]",
+            "a+b,c",
+            "-",
+            "%41",
+        ];
+        names.iter().for_each(|name| fs::write(folder.join(name), "x").unwrap());
+        let mut expected: Vec<Path> =
+            names.iter().map(|name| Path::from_absolute_path(folder.join(name)).unwrap()).collect();
+        expected.sort();
+        let mut found: Vec<Path> = SegmentCursor::of(folder, None).map(|meta| meta.unwrap().location).collect();
+        found.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_comes_before_is_left_out_without_a_look() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["1.a", "2.a", "10.a", "3 %.a", "2.a.b"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        fs::create_dir(folder.path().join("0")).unwrap();
+        fs::write(folder.path().join("0").join("below.a"), "x").unwrap();
+        assert_eq!(names(folder.path(), "1.a"), ["10.a", "2.a", "2.a.b", "3 %.a"]);
+        assert_eq!(names(folder.path(), "2.a"), ["2.a.b", "3 %.a"]);
+        assert_eq!(names(folder.path(), "z"), Vec::<String>::new());
+        let looked_at = |after: &str| {
+            let after = Path::from_absolute_path(folder.path()).unwrap().join(after);
+            entries(folder.path(), Some(&after)).unwrap().len()
+        };
+        // A folder, and a name that a path may spell in another way, are looked at in any case.
+        assert_eq!((looked_at("0"), looked_at("2.a"), looked_at("9")), (6, 3, 2));
+        // A link may lead to a folder, whatever it is called.
+        symlink(folder.path().join("0"), folder.path().join("00")).unwrap();
+        assert_eq!(names(folder.path(), "0"), ["1.a", "10.a", "2.a", "2.a.b", "3 %.a", "below.a", "below.a"]);
+    }
+}

@@ -1,0 +1,204 @@
+//! Whether an edit was committed before: by us, with an answer that was lost, or by whoever was handed the same one.
+//!
+//! What an edit brings has a random id of its own, so that a manifest which has it has the edit. `DropIndex`, `EndMigration`, `AbandonMigration` and `EndPublication` bring
+//! nothing, nor does a `TakeOver` that keeps the log: that what they take away is gone says nothing of who took it, and to take it again changes nothing.
+
+use lakemark_format::{Manifest, ManifestUpdates};
+
+use super::{BuiltSegments, Edit};
+
+/// Whether the state has the effect of this edit, which has ids that no other edit has.
+pub(super) fn is_done(base: &Manifest, edit: &Edit) -> bool {
+    let updates = |has: &dyn Fn(&ManifestUpdates) -> bool| base.updates.as_ref().is_some_and(has);
+    match edit {
+        Edit::CreateIndex { index, .. } => base.indexes.iter().any(|have| have.id == index.id),
+        Edit::AddSegments(built) | Edit::ReplaceSegments { built, .. } => has_segments(base, built),
+        Edit::DeclareKey { updates: declared } => updates(&|have| have.log.id == declared.log.id),
+        Edit::AddRun { run, log, .. } => {
+            updates(&|have| have.log.id == log.id || have.runs.iter().any(|have| have.id == run.id))
+        }
+        Edit::MergeRuns { run, .. } => updates(&|have| have.runs.iter().any(|have| have.id == run.id)),
+        // Only one migration runs at a time, so that its number is its id.
+        Edit::BeginMigration { migration } => updates(&|have| have.migration.as_ref() == Some(migration)),
+        Edit::FoldFolder { number, originals, data, .. } => updates(&|have| {
+            let is_over = have.migrations >= *number && have.migration.as_ref().is_none_or(|now| now.number != *number);
+            is_over
+                && data.iter().all(|file| have.data.contains(file))
+                && originals.iter().all(|file| have.replaced.contains(file))
+        }),
+        Edit::BeginPublication { publication } => updates(&|have| have.publications.last() == Some(publication)),
+        Edit::TakeOver { log: Some(log), .. } => updates(&|have| have.log.id == log.id),
+        Edit::DropIndex { .. }
+        | Edit::EndMigration { .. }
+        | Edit::AbandonMigration { .. }
+        | Edit::TakeOver { log: None, .. }
+        | Edit::EndPublication => false,
+    }
+}
+
+fn has_segments(base: &Manifest, built: &BuiltSegments) -> bool {
+    let has = |id: &[u8; 16]| base.segments.iter().any(|have| have.id == *id);
+    !built.segments.is_empty() && built.segments.iter().all(|segment| has(&segment.id)) && !built.lost.iter().any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use lakemark_format::{
+        KeyType, ManifestFile, ManifestIndex, ManifestLog, ManifestMigration, ManifestPublication, ManifestRun,
+        ManifestSegment, ReplacedFile, StoreFile, WriteCounters,
+    };
+
+    use super::super::{apply, empty_manifest};
+    use super::*;
+
+    fn index() -> ManifestIndex {
+        ManifestIndex {
+            id: [1; 16],
+            name: "i".to_owned(),
+            kind: "bitmap".to_owned(),
+            encoding: "equality".to_owned(),
+            column: "k".to_owned(),
+            field_id: None,
+            key_type: KeyType::Int32,
+            options: Vec::new(),
+        }
+    }
+
+    fn built(segment: u8, file: &str, lost: &[u8]) -> BuiltSegments {
+        let file = ManifestFile {
+            path: file.to_owned(),
+            size: 1,
+            modified_ns: 0,
+            etag: None,
+            footer_hash: 0,
+            schema: 0,
+            row_groups: vec![1],
+            false_statistics: Vec::new(),
+        };
+        let (id, index_id, path) = ([segment; 16], [1; 16], format!("marks/{segment}"));
+        let segment = ManifestSegment { id, index_id, path, length: 1, files: vec![0] };
+        let lost = lost.iter().map(|id| [*id; 16]).collect();
+        BuiltSegments {
+            schemas: vec![vec![7]],
+            files: vec![file],
+            segments: vec![segment],
+            lost,
+            ..BuiltSegments::default()
+        }
+    }
+
+    fn log(id: u8) -> ManifestLog {
+        ManifestLog { id: [id; 16], path: format!("updates/{id}"), first_sequence: id.into() }
+    }
+
+    fn run(id: u8, sequences: (u64, u64)) -> Box<ManifestRun> {
+        Box::new(ManifestRun {
+            id: [id; 16],
+            path: format!("updates/run-{id}"),
+            length: 1,
+            passes: 1,
+            rows: 2,
+            first_sequence: sequences.0,
+            last_sequence: sequences.1,
+            migrated: Vec::new(),
+            position_map: None,
+            during: 0,
+        })
+    }
+
+    fn add_run(of: u8, id: u8, sequences: (u64, u64)) -> Edit {
+        let (of_log, log, written, transactions) = ([of; 16], log(of + 1), WriteCounters::default(), Vec::new());
+        Edit::AddRun { of_log, run: run(id, sequences), log, written, transactions }
+    }
+
+    /// One edit of each kind, each on what those before it left.
+    fn edits() -> Vec<Edit> {
+        let updates = ManifestUpdates { key: vec!["k".to_owned()], log: log(1), ..ManifestUpdates::default() };
+        let data = StoreFile { path: "data/m/new.parquet".to_owned(), size: 3 };
+        let original = ReplacedFile { path: "a".to_owned(), size: 1, modified_ns: 0 };
+        let publication = ManifestPublication {
+            manifest: 0,
+            files: vec![lakemark_format::PublishedFile {
+                stored: data.path.clone(),
+                path: "new.parquet".to_owned(),
+                size: 3,
+            }],
+            originals: Vec::new(),
+        };
+        vec![
+            Edit::CreateIndex { index: index(), if_not_exists: false },
+            Edit::AddSegments(built(3, "a", &[])),
+            Edit::AddSegments(built(4, "b", &[])),
+            Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
+            // What was lost, and what took its place.
+            Edit::AddSegments(built(6, "b", &[4])),
+            Edit::DeclareKey { updates: Box::new(updates) },
+            add_run(1, 11, (1, 1)),
+            add_run(2, 12, (2, 2)),
+            Edit::MergeRuns {
+                replaced: vec![[11; 16], [12; 16]],
+                run: run(13, (1, 2)),
+                written: WriteCounters::default(),
+            },
+            Edit::BeginMigration { migration: ManifestMigration { number: 1, ranges: vec![(0, 0, 1)] } },
+            Edit::FoldFolder { number: 1, originals: vec![original], own: Vec::new(), data: vec![data] },
+            Edit::BeginMigration { migration: ManifestMigration { number: 2, ranges: vec![(0, 1, 2)] } },
+            Edit::EndMigration { number: 2, version: 7 },
+            Edit::BeginPublication { publication },
+            Edit::EndPublication,
+            Edit::BeginMigration { migration: ManifestMigration { number: 3, ranges: Vec::new() } },
+            Edit::AbandonMigration { number: 3 },
+            Edit::TakeOver { migrations: 5, log: Some(log(9)), delta: None },
+            Edit::DropIndex { name: "i".to_owned(), if_exists: false },
+        ]
+    }
+
+    /// Whoever applies an edit to a state that has it is told that it was made, and deletes nothing.
+    #[test]
+    fn an_edit_that_was_committed_before_is_made_and_changes_nothing() {
+        let mut base = empty_manifest();
+        for edit in edits() {
+            let (next, committed) = apply(&base, &edit).unwrap();
+            let next = next.unwrap_or_else(|| panic!("{edit:?} changes nothing"));
+            next.encode().unwrap();
+            assert!(committed.changed && !is_done(&base, &edit), "{edit:?}");
+            base = next;
+            base.number += 1;
+            match (&edit, apply(&base, &edit)) {
+                // These bring nothing that could be told from what others did.
+                (Edit::EndMigration { .. } | Edit::AbandonMigration { .. } | Edit::EndPublication, again) => {
+                    let (next, committed) = again.unwrap();
+                    assert!(next.is_none() && !committed.changed && committed.unused.is_empty(), "{edit:?}");
+                }
+                (Edit::DropIndex { .. }, again) => drop(again.unwrap_err()),
+                (_, again) => {
+                    let (next, committed) = again.unwrap();
+                    assert!(next.is_none() && committed.changed && committed.unused.is_empty(), "{edit:?}");
+                }
+            }
+        }
+    }
+
+    /// The same where others committed in between, as long as they left it there.
+    #[test]
+    fn nothing_that_the_newest_state_names_is_unused() {
+        let mut base = empty_manifest();
+        for edit in edits().into_iter().take(5) {
+            base = apply(&base, &edit).unwrap().0.unwrap();
+        }
+        for edit in [
+            Edit::AddSegments(built(5, "a", &[])),
+            Edit::AddSegments(BuiltSegments {
+                segments: [built(5, "a", &[]).segments, built(9, "b", &[]).segments].concat(),
+                ..built(5, "a", &[])
+            }),
+            Edit::ReplaceSegments { replaced: vec![[3; 16]], built: built(5, "a", &[]) },
+            Edit::ReplaceSegments { replaced: vec![[77; 16]], built: built(9, "a", &[]) },
+        ] {
+            let (next, committed) = apply(&base, &edit).unwrap();
+            let named = next.as_ref().unwrap_or(&base);
+            let is_named = |path: &String| named.segments.iter().any(|segment| segment.path == *path);
+            assert!(!committed.unused.iter().any(is_named), "{edit:?}: {committed:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A call of more changes than are held at once: it goes straight to a run, part by part.
+//!
+//! ```text
+//! staged, sorted ─▶ part │ part │ part ─ check, fold onto the buffer's changes of these keys, settle ─▶ run ─▶ one commit
+//! ```
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::row::{Row, Rows};
+
+use super::change::{WriteOptions, Written};
+use super::flush::NewRun;
+use super::rows::changes;
+use super::staged_merge::{SortedChunk, SortedRows};
+use super::updatable::UpdatableTable;
+use super::write::{WriteTurn, migrate_if_full};
+use crate::error::{Error, Result};
+
+/// Makes the changes that `staged_merge` has, `bytes` of them at a time, in one call. They take `staged` bytes.
+pub(crate) async fn bulk_write(
+    table: &Arc<UpdatableTable>,
+    mut sorted: SortedRows,
+    (bytes, staged): (usize, u64),
+    options: WriteOptions,
+) -> Result<Written> {
+    // A task of its own, so that a caller who goes away leaves no half of it.
+    let table = Arc::clone(table);
+    let made = tokio::spawn(async move {
+        let _turn = table.queue.turn().await;
+        let mut writing = WriteTurn::begin(&table).await?;
+        if let Some(written) = writing.already_made(&options) {
+            return Ok(written);
+        }
+        sorted.check_order(&writing.updated().key)?;
+        let mut run = NewRun::begin(&writing).await?;
+        let mut buffer = Buffer::of(&writing)?;
+        let mut rows = 0;
+        while let Some(part) = sorted.next_part(bytes)? {
+            let (count, changes) = folded(&mut writing, &part, &options, buffer.until(Some(part.last.row()))).await?;
+            rows += count;
+            run.add(&writing, changes).await?;
+        }
+        run.add(&writing, buffer.until(None)).await?;
+        let sequence = writing.add_call(&options, rows, staged)?;
+        let done = run.commit(&mut writing).await;
+        migrate_if_full(&table, writing.parameters.migration_threshold);
+        done.map(|()| Written { sequence, rows })
+    });
+    made.await.map_err(|error| Error::task(&error))?
+}
+
+/// What is left of a part and of what the buffer has of its keys; how many rows the part has.
+async fn folded(
+    writing: &mut WriteTurn<'_>,
+    part: &SortedChunk,
+    options: &WriteOptions,
+    buffered: RecordBatch,
+) -> Result<(u64, RecordBatch)> {
+    let fits = writing.checked(&part.changes, options).await?;
+    let (sequence, schema) = (writing.tail.next, writing.updated().schema);
+    let mut fold = writing.tail.changes.emptied();
+    fold.add(buffered)?;
+    let mut rows = 0;
+    for (operation, fit) in fits {
+        rows += fit.num_rows() as u64;
+        fold.add(changes(&schema, operation, sequence, &fit)?)?;
+    }
+    Ok((rows, fold.finish()?))
+}
+
+/// The changes of the buffer, in the order of keys.
+struct Buffer {
+    rows: RecordBatch,
+    keys: Rows,
+    row: usize,
+}
+
+impl Buffer {
+    fn of(writing: &WriteTurn<'_>) -> Result<Self> {
+        let rows = writing.tail.changes.finish()?;
+        let keys = writing.updated().key.encode(&rows)?;
+        Ok(Self { rows, keys, row: 0 })
+    }
+
+    /// The next ones, up to a key; all that are left without one.
+    fn until(&mut self, key: Option<Row<'_>>) -> RecordBatch {
+        let left = self.keys.iter().skip(self.row);
+        let count = left.take_while(|found| key.is_none_or(|key| *found <= key)).count();
+        let rows = self.rows.slice(self.row, count);
+        self.row += count;
+        rows
+    }
+}

@@ -1,0 +1,162 @@
+//! Whether the rows that a statement read are still what it read, where others changed the data files meanwhile.
+//!
+//! Our own changes have sequence numbers, those of other writers have none. For the keys that are written, the rows that were seen are
+//! compared with those that would be seen now, in data files and pending: a file that others only wrote anew, row for row, is no
+//! conflict, nor is a row that was pending and was migrated.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::row::{RowConverter, SortField};
+use lakemark_index::RowSet;
+
+use super::fetch::RowFile;
+use super::key::{KeyColumns, KeySet};
+use super::key_positions::positions_of_keys;
+use super::merged_view::MergedView;
+use super::sorted_run::{FileVersion, SortedRun, identity, select_rows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::snapshot::{BufferedRows, Snapshot};
+
+/// Visible rows of data files, by file.
+type VisibleRows = HashMap<FileVersion, (usize, RowSet)>;
+
+/// Keys with what people read of them, and their rows with all of their values as bytes, in order.
+type ByKey = BTreeMap<Box<[u8]>, (String, Vec<Box<[u8]>>)>;
+
+/// The key of a row that others changed since `read`, for people.
+pub(super) async fn changed_since(
+    read: &Snapshot,
+    (base, overlay): (&Snapshot, &MergedView),
+    key: &Arc<KeyColumns>,
+    keys: &KeySet,
+) -> Result<Option<String>> {
+    if is_same(read, base) {
+        return Ok(None);
+    }
+    if read.schema() != base.schema() {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            "the columns of the table were changed meanwhile, so that nothing was written; try again",
+        ));
+    }
+    let none = |_: usize| None;
+    let hidden = |file: usize| overlay.deleted.get(file).and_then(Option::as_ref).map(|(_, rows)| Arc::clone(rows));
+    let mut then = visible(read, key, keys, none).await.map_err(untold)?;
+    let mut now = visible(base, key, keys, hidden).await?;
+    // What is the same row of the same file is the same.
+    then.retain(|file, (_, rows)| match now.get(file).is_some_and(|(_, same)| same == rows) {
+        true => now.remove(file).is_none(),
+        false => true,
+    });
+    let was = pending(read.buffered_rows().map(Arc::as_ref), read, key, keys).await.map_err(untold)?;
+    let is = pending(Some(&overlay.buffered), base, key, keys).await?;
+    let then = values(read, key, &then, was).await.map_err(untold)?;
+    let now = values(base, key, &now, is).await?;
+    Ok(differing(&then, &now).or_else(|| differing(&now, &then)).cloned())
+}
+
+/// A key, for people, whose rows are not the same in the other.
+fn differing<'a>(these: &'a ByKey, others: &ByKey) -> Option<&'a String> {
+    let is_same = |key: &[u8], rows: &Vec<Box<[u8]>>| others.get(key).is_some_and(|(_, others)| others == rows);
+    these.iter().find(|(key, (_, rows))| !is_same(key, rows)).map(|(_, (shown, _))| shown)
+}
+
+/// What was read is there no more, so that it cannot be compared.
+fn untold(error: Error) -> Error {
+    let text = "others replaced data files meanwhile, so that nobody can tell whether these rows are still the same; nothing was written, \
+                try again";
+    Error::new(ErrorKind::Conflict, text).with_source(error)
+}
+
+/// Whether nobody changed a data file between two states.
+fn is_same(then: &Snapshot, now: &Snapshot) -> bool {
+    match (then.delta_version(), now.delta_version()) {
+        (Some(then), Some(now)) => then == now,
+        _ => then.files().iter().map(identity).eq(now.files().iter().map(identity)),
+    }
+}
+
+/// The rows with one of the keys that are seen.
+async fn visible(
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    keys: &KeySet,
+    hidden: impl Fn(usize) -> Option<Arc<RowSet>>,
+) -> Result<VisibleRows> {
+    let files: Vec<usize> = (0..snapshot.files().len()).collect();
+    let mut seen = VisibleRows::new();
+    for found in positions_of_keys(snapshot, key, keys, &files).await? {
+        let Some(file) = snapshot.files().get(found.file) else { continue };
+        let mut rows = found.rows;
+        for hides in [file.deleted.clone(), hidden(found.file)].into_iter().flatten() {
+            rows = rows.minus(&hides);
+        }
+        if !rows.is_empty() {
+            seen.insert(identity(file), (found.file, rows));
+        }
+    }
+    Ok(seen)
+}
+
+/// The pending rows with one of the keys.
+async fn pending(
+    pending: Option<&BufferedRows>,
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    keys: &KeySet,
+) -> Result<Vec<RecordBatch>> {
+    let (Some(pending), schema) = (pending, snapshot.schema()) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for file in &pending.files {
+        let run: Arc<SortedRun> =
+            file.run.get().ok_or_else(|| Error::internal("a run of pending rows is of another kind"))?;
+        let rows = run.rows_with(key, keys).await?.and(&file.rows);
+        if !rows.is_empty() {
+            found.push(run.read(&schema, &rows).await?);
+        }
+    }
+    for batch in &pending.batches {
+        // Those of updates that were completed again are in the order of their run.
+        let rows: Vec<u32> = (0..)
+            .zip(key.encode(batch)?.iter())
+            .filter_map(|(row, bytes)| keys.contains(bytes.as_ref()).then_some(row))
+            .collect();
+        if !rows.is_empty() {
+            let universe = u32::try_from(batch.num_rows()).unwrap_or(u32::MAX);
+            found.push(select_rows(batch, &RowSet::from_rows(rows, universe))?);
+        }
+    }
+    Ok(found)
+}
+
+/// The values of rows of data files and of others, by key.
+async fn values(
+    snapshot: &Snapshot,
+    key: &Arc<KeyColumns>,
+    rows: &VisibleRows,
+    mut batches: Vec<RecordBatch>,
+) -> Result<ByKey> {
+    let schema = snapshot.schema();
+    for (place, rows) in rows.values() {
+        let Some(file) = snapshot.files().get(*place) else { continue };
+        batches.push(RowFile::of(snapshot, file).open().await?.collect(&schema, Some(rows)).await?);
+    }
+    let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone()));
+    let incomparable = |error| {
+        let text = "others changed data files meanwhile, and rows of these types cannot be compared; try again";
+        Error::new(ErrorKind::Conflict, text).with_source(error)
+    };
+    let converter = RowConverter::new(fields.collect()).map_err(incomparable)?;
+    let mut values = ByKey::new();
+    for batch in batches {
+        let whole = converter.convert_columns(batch.columns()).map_err(incomparable)?;
+        for (row, (bytes, whole)) in key.encode(&batch)?.iter().zip(&whole).enumerate() {
+            let slot = values.entry(bytes.as_ref().into()).or_insert_with(|| (key.display(&batch, row), Vec::new()));
+            slot.1.push(whole.as_ref().into());
+        }
+    }
+    values.values_mut().for_each(|(_, rows)| rows.sort_unstable());
+    Ok(values)
+}

@@ -1,0 +1,44 @@
+//! When the buffer becomes a run. It is measured by the run that it becomes, of which the theorems on MaSM count the pages: runs are
+//! compressed and logs are not, so that more of a log fits a run of S pages than S pages.
+
+use super::merged_view::{MergedViewCache, UpdateContext};
+use super::parameters::Parameters;
+use super::phase::MigrationPhase;
+use super::runs::buffered;
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+
+/// The most bytes of a log for a byte of a run: whoever opens the table reads the log.
+const MOST_LOG: f64 = 8.0;
+
+impl UpdateContext<'_> {
+    /// Whether a log of so many bytes becomes a run now.
+    pub(crate) async fn is_full(
+        &self,
+        log_bytes: u64,
+        parameters: &Parameters,
+        base: &Snapshot,
+        cache: &MergedViewCache,
+    ) -> Result<bool> {
+        // A run is not larger than its log, so that nothing needs to be looked up before.
+        let is_large = log_bytes >= parameters.buffer_bytes(self.updates.runs.len());
+        Ok(is_large && log_bytes >= self.log_limit(parameters, base, cache).await?)
+    }
+
+    /// The bytes of a log that becomes a run: as its newest run tells how much smaller a run is. Without a run it is taken to be as large.
+    pub(crate) async fn log_limit(
+        &self,
+        parameters: &Parameters,
+        base: &Snapshot,
+        cache: &MergedViewCache,
+    ) -> Result<u64> {
+        let runs = &self.updates.runs;
+        let limit = parameters.buffer_bytes(runs.len());
+        let Some(newest) = runs.last() else { return Ok(limit) };
+        let phase = MigrationPhase::of(newest, self.updates, self.migration_done);
+        let level = cache.runs.get(self.store, newest, base.column_names(), phase).await?;
+        let log_bytes = buffered(&level).unwrap_or(newest.length);
+        let shrinks = log_bytes as f64 / newest.length.max(1) as f64;
+        Ok((limit as f64 * shrinks.clamp(1.0, MOST_LOG)) as u64)
+    }
+}

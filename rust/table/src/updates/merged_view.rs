@@ -1,0 +1,453 @@
+//! The overlay: what pending changes do to a snapshot, by position.
+//!
+//! ```text
+//! data files      rows whose key is in a level are hidden, like those of a deletion vector     (law 3: before any filter)
+//! runs            rows that no newer level replaces, that are no delete, and that are complete
+//! memory          the same of the buffer; updates that had to be completed again
+//! ```
+//!
+//! Since everything is a position, reading needs no merge by key: scans read a run like a data file with deleted rows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use lakemark_format::{ManifestMigration, ManifestUpdates};
+use lakemark_index::{RowSet, RowSetBuilder};
+
+use super::fetch::RowFile;
+use super::key::{KeyColumns, KeySet};
+use super::key_positions::{KeyPositions, positions_of_keys};
+use super::log_file;
+use super::log_tail::LogTail;
+use super::parameters::Parameters;
+use super::partition_types::{LogTypes, changed_types};
+use super::phase::MigrationPhase;
+use super::resolve_keys::{ActiveRun, KeyResolver, ResolvedBuffer, memory_rows};
+use super::rows::{as_table, change_schema};
+use super::run_stack::{RunStack, StackedRun};
+use super::runs::RunCache;
+use super::sorted_run::{FileVersion, SortedRun, SortedRunRows, identity, select_rows};
+use super::updatable::UpdatableTable;
+use super::write::no_key;
+use crate::error::{Error, Result};
+use crate::snapshot::{BufferedRows, BufferedRun, OpenedRun, Snapshot};
+use crate::storage::disk;
+use crate::store::Store;
+
+/// What pending changes do to a snapshot.
+#[derive(Default)]
+pub(crate) struct MergedView {
+    /// The next sequence number: changes below it are in.
+    pub next: u64,
+    /// For each data file its row groups and the rows that are hidden, if any are.
+    pub deleted: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    pub buffered: Arc<BufferedRows>,
+    /// Rows of each level that count, oldest first.
+    pub live_rows: Vec<(Arc<SortedRun>, RowSet)>,
+}
+
+/// What an overlay was made of.
+#[derive(Clone, PartialEq)]
+struct ViewKey {
+    manifest: u64,
+    log: [u8; 16],
+    end: u64,
+    folded: bool,
+    schema: SchemaRef,
+    /// Which columns of files and runs those of the schema are.
+    names: u64,
+    files: Vec<(FileVersion, Option<Arc<RowSet>>)>,
+}
+
+/// What a table remembers of its pending changes.
+#[derive(Default)]
+pub(crate) struct MergedViewCache {
+    pub(super) runs: RunCache,
+    /// What readers read of the log.
+    pub(super) reader: LogTailSlot,
+    /// What the writer knows of it; not shared, so that taking changes in copies nothing.
+    pub(super) writer: LogTailSlot,
+    /// What partition columns were when the changes of the log were made.
+    pub(super) types: LogTypes,
+    last: Mutex<Option<(ViewKey, Arc<MergedView>)>>,
+    lower: Mutex<Option<Arc<BaseView>>>,
+}
+
+/// The least number of keys with which a buffer is settled as a whole again.
+const FRESH_KEYS: usize = 256;
+
+/// The runs, and the buffer as it was: what changes that come later are laid over.
+struct BaseView {
+    /// What it was made of, but for the log's end.
+    of: ViewKey,
+    /// The sequence number of the first change that is not in.
+    next: u64,
+    /// Keys of the buffer.
+    buffered: usize,
+    levels: Vec<ActiveRun>,
+    stack: RunStack,
+    /// The changes that came since, settled, and the sequence number of the first that is not in.
+    fresh: Mutex<Option<(u64, ResolvedBuffer)>>,
+}
+
+impl BaseView {
+    /// Whether what came since is apart in the tail, and little beside what is in: the buffer is settled again each time that it
+    /// has grown by a part, so that all of it costs a few times what it costs once.
+    fn takes(&self, tail: &LogTail) -> bool {
+        tail.since(self.next).is_some_and(|fresh| fresh.len() <= FRESH_KEYS.max(self.buffered / 4))
+    }
+}
+
+impl std::fmt::Debug for MergedViewCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OverlayCache").finish_non_exhaustive()
+    }
+}
+
+/// What was read of a log, kept for the next one to read on.
+#[derive(Default)]
+pub(crate) struct LogTailSlot(Mutex<Option<LogTail>>);
+
+impl LogTailSlot {
+    fn take(&self) -> Option<LogTail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Folds what comes after this apart, unless somebody read on meanwhile.
+    fn split(&self, tail: &LogTail) {
+        if let Some(known) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+            && (known.log, known.next) == (tail.log, tail.next)
+        {
+            known.split();
+        }
+    }
+
+    pub(crate) fn put(&self, tail: LogTail) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tail);
+    }
+}
+
+/// The part of a table that its pending changes are about.
+pub(crate) struct UpdateContext<'a> {
+    pub store: &'a Store,
+    pub updates: &'a ManifestUpdates,
+    pub manifest: u64,
+    /// Whether the migration that the manifest names is done.
+    pub migration_done: bool,
+    pub key: Arc<KeyColumns>,
+    /// The schema of changes.
+    pub schema: SchemaRef,
+}
+
+/// How much of what is pending is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UpdateScope {
+    /// The runs alone: nobody keeps the log for whoever reads them.
+    Runs,
+    /// The log as well.
+    Log,
+}
+
+/// The fingerprint of the names that columns have in files and logs, where those are others.
+fn names_of(base: &Snapshot) -> u64 {
+    base.column_names().map_or(0, |names| names.fingerprint())
+}
+
+impl<'a> UpdateContext<'a> {
+    /// Gives the base the types that pending changes need: those of `runs`, and of the log if it is read as well.
+    pub(crate) async fn of(
+        base: &mut Snapshot,
+        (store, cache): (&'a Store, &MergedViewCache),
+        updates: &'a ManifestUpdates,
+        (manifest, folded): (u64, bool),
+        reach: UpdateScope,
+    ) -> Result<Self> {
+        let log = (reach == UpdateScope::Log).then_some(&updates.log);
+        let others = changed_types(base, store, (updates, log), cache).await?;
+        base.read_as_text(&others)?;
+        let table = base.schema();
+        let shown = |stored: &String| {
+            base.logical_name(stored).map(std::borrow::Cow::into_owned).ok_or_else(|| {
+                Error::not_found(format!("the column {stored} of the key is no longer in the table; add it again"))
+            })
+        };
+        let names = updates.key.iter().map(shown).collect::<Result<Vec<_>>>()?;
+        let key = KeyColumns::new(&table, &names)?;
+        Ok(Self { store, updates, manifest, migration_done: folded, key, schema: change_schema(&table) })
+    }
+
+    /// The key of a table as writers have it.
+    pub(crate) async fn key_of(table: &UpdatableTable) -> Result<(Snapshot, Arc<KeyColumns>)> {
+        let store = table.base.writable_store()?;
+        let mut base = Snapshot::pin_base(&table.base).await?;
+        let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+        let updates = manifest.updates.as_ref().ok_or_else(|| no_key(&table.base))?;
+        let pinned = (manifest.number, base.migration_done());
+        let key = UpdateContext::of(&mut base, (store, &table.overlays), updates, pinned, UpdateScope::Log).await?.key;
+        Ok((base, key))
+    }
+
+    /// The log, read up to its end: on from what the slot has, which is empty then.
+    pub(crate) async fn log_tail(&self, base: &Snapshot, slot: &LogTailSlot) -> Result<LogTail> {
+        let known = slot.take();
+        let log = &self.updates.log;
+        let names = names_of(base);
+        let is_same =
+            |tail: &LogTail| tail.log == log.id && tail.names == names && *tail.changes.schema() == self.schema;
+        let mut tail = known.filter(is_same).unwrap_or_else(|| LogTail::new(log, names, &self.schema, &self.key));
+        let path = log_file::path_of(self.store, log)?;
+        let (schema, names) = (Arc::clone(&self.schema), base.column_names().cloned());
+        disk::on_a_thread(move || {
+            tail.read_on(&path, &schema, names.as_deref())?;
+            Ok::<_, Error>(tail)
+        })
+        .await
+        .map_err(|error| Error::task(&error))?
+    }
+
+    /// The runs, oldest first.
+    pub(crate) async fn active_runs(&self, base: &Snapshot, cache: &MergedViewCache) -> Result<Vec<ActiveRun>> {
+        let mut levels = Vec::with_capacity(self.updates.runs.len());
+        for (place, run) in self.updates.runs.iter().enumerate() {
+            let phase = MigrationPhase::of(run, self.updates, self.migration_done);
+            let level = cache.runs.get(self.store, run, base.column_names(), phase).await?;
+            let mut migrated = RowSetBuilder::new(run.rows);
+            for (start, end) in &run.migrated {
+                migrated.insert_range(*start..*end);
+            }
+            let mut migrated = migrated.finish();
+            if self.migration_done {
+                migrated = migrated.or(&slices_of(self.updates.migration.as_ref(), place, run.rows));
+            }
+            levels.push(ActiveRun { level, migrated });
+        }
+        Ok(levels)
+    }
+
+    /// What the pending changes come to, for these data files.
+    pub(crate) async fn merged_view(&self, base: &Snapshot, cache: &MergedViewCache) -> Result<Arc<MergedView>> {
+        let tail = self.log_tail(base, &cache.reader).await?;
+        cache.reader.put(tail.clone());
+        let made = ViewKey {
+            manifest: self.manifest,
+            log: tail.log,
+            end: tail.end,
+            folded: self.migration_done,
+            schema: Arc::clone(&self.schema),
+            names: names_of(base),
+            files: base.files().iter().map(|file| (identity(file), file.deleted.clone())).collect(),
+        };
+        if let Some((of, overlay)) = &*cache.last.lock().unwrap_or_else(PoisonError::into_inner)
+            && *of == made
+        {
+            return Ok(Arc::clone(overlay));
+        }
+        cache.runs.retain(&self.updates.runs);
+        let ground = KeyResolver { base, key: &self.key, schema: &self.schema };
+        let lower = self.lower(&ground, cache, &made, &tail).await?;
+        let stack = self.upper(&ground, &lower, &tail).await?;
+        let overlay = Arc::new(self.finish_view(&ground, stack, tail.next).await?);
+        *cache.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((made, Arc::clone(&overlay)));
+        Ok(overlay)
+    }
+
+    /// What the runs come to, without what is in the log.
+    pub(crate) async fn merged_view_of_runs(&self, base: &Snapshot, cache: &MergedViewCache) -> Result<MergedView> {
+        let levels = self.active_runs(base, cache).await?;
+        let ground = KeyResolver { base, key: &self.key, schema: &self.schema };
+        self.view_of(&ground, &levels, self.updates.log.first_sequence).await
+    }
+
+    /// The runs and most of the buffer, laid once for a manifest, the files and that part of the log.
+    async fn lower(
+        &self,
+        ground: &KeyResolver<'_>,
+        cache: &MergedViewCache,
+        made: &ViewKey,
+        tail: &LogTail,
+    ) -> Result<Arc<BaseView>> {
+        let of = ViewKey { end: 0, ..made.clone() };
+        let known = cache.lower.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.of == of && known.takes(tail)) {
+            return Ok(known);
+        }
+        let mut levels = self.active_runs(ground.base, cache).await?;
+        let mut buffered = 0;
+        if tail.changes.len() > 0 {
+            let level = Arc::new(ground.resolve_keys(tail.log, tail.changes.finish()?, &levels).await?);
+            buffered = tail.changes.len();
+            levels.push(ActiveRun { migrated: RowSet::empty(level.row_count()), level });
+        }
+        let stack = self.stack_runs(ground, &levels).await?;
+        let lower = Arc::new(BaseView { of, next: tail.next, buffered, levels, stack, fresh: Mutex::default() });
+        *cache.lower.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&lower));
+        cache.reader.split(tail);
+        Ok(lower)
+    }
+
+    /// The changes that came since, laid over the others.
+    async fn upper(&self, ground: &KeyResolver<'_>, lower: &BaseView, tail: &LogTail) -> Result<RunStack> {
+        let mut stack = lower.stack.clone();
+        let Some(fresh) = tail.since(lower.next).filter(|fresh| fresh.len() > 0) else { return Ok(stack) };
+        // Another level than the one below, which has the id of the log.
+        let id = tail.log.map(|byte| !byte);
+        let before = lower.fresh.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Others may have read further.
+        let level = match before.filter(|(next, _)| *next <= tail.next) {
+            Some((_, before)) => ground.resolve_incrementally(&before, id, fresh.finish()?, &lower.levels).await?,
+            None => ground.resolve_keys(id, fresh.finish()?, &lower.levels).await?,
+        };
+        let settled = ResolvedBuffer::new(Arc::new(level), &self.key)?;
+        let migrated = RowSet::empty(settled.level.row_count());
+        stack.add(self, ground, &ActiveRun { level: Arc::clone(&settled.level), migrated }).await?;
+        *lower.fresh.lock().unwrap_or_else(PoisonError::into_inner) = Some((tail.next, settled));
+        Ok(stack)
+    }
+
+    /// Lays levels over the data files.
+    pub(crate) async fn view_of(
+        &self,
+        ground: &KeyResolver<'_>,
+        levels: &[ActiveRun],
+        next: u64,
+    ) -> Result<MergedView> {
+        let stack = self.stack_runs(ground, levels).await?;
+        self.finish_view(ground, stack, next).await
+    }
+
+    async fn stack_runs(&self, ground: &KeyResolver<'_>, levels: &[ActiveRun]) -> Result<RunStack> {
+        let mut stack = RunStack::new(ground);
+        for level in levels {
+            stack.add(self, ground, level).await?;
+        }
+        Ok(stack)
+    }
+
+    /// What a snapshot sees of levels.
+    async fn finish_view(&self, ground: &KeyResolver<'_>, stack: RunStack, next: u64) -> Result<MergedView> {
+        let parameters = Parameters::of(&self.updates.options)?;
+        let mut pending = BufferedRows {
+            memory_bytes: parameters.scan_bytes(),
+            row_group_bytes: parameters.row_group_bytes(),
+            ..BufferedRows::default()
+        };
+        for StackedRun { level, rows, incomplete: open } in &stack.levels {
+            self.add_rows(ground, level, (rows, open), &mut pending).await?;
+        }
+        let live = stack.levels.into_iter().map(|laid| (laid.level, laid.rows)).collect();
+        Ok(MergedView { next, deleted: stack.shadow, buffered: Arc::new(pending), live_rows: live })
+    }
+
+    /// Adds the rows of a level that count, and those of its updates that now have a row in a data file which was not there when
+    /// they were completed.
+    async fn add_rows(
+        &self,
+        ground: &KeyResolver<'_>,
+        level: &Arc<SortedRun>,
+        (rows, open): (&RowSet, &RowSet),
+        pending: &mut BufferedRows,
+    ) -> Result<()> {
+        let table = ground.base.schema();
+        match &level.rows {
+            SortedRunRows::Memory(batch) if !rows.is_empty() => {
+                for part in parts(batch, rows)? {
+                    pending.batches.push(as_table(&part, &table)?);
+                }
+            }
+            SortedRunRows::File(file) if !rows.is_empty() => {
+                let (meta, row_groups, rows) = (file.meta().clone(), file.row_groups.clone(), rows.clone());
+                let (keys, run) = (level.pages(&self.key), OpenedRun::new(Arc::clone(level)));
+                pending.files.push(BufferedRun { meta, row_groups, rows, keys, run });
+            }
+            SortedRunRows::Memory(_) | SortedRunRows::File(_) | SortedRunRows::None => {}
+        }
+        if open.is_empty() || memory_rows(level).is_some() {
+            return Ok(());
+        }
+        let (completed, from) = ground.complete(&level.read(&self.schema, open).await?).await?;
+        let found: Vec<u32> = from.into_values().flatten().collect();
+        if !found.is_empty() {
+            let found = RowSet::from_rows(found, open.len());
+            pending.batches.push(as_table(&select_rows(&completed, &found)?, &table)?);
+        }
+        Ok(())
+    }
+
+    /// Rows of an older level that a newer one replaces.
+    pub(crate) async fn replaced(&self, above: &ActiveRun, level: &SortedRun) -> Result<Arc<RowSet>> {
+        if let Some(known) = above.level.replaced(&level.id) {
+            return Ok(known);
+        }
+        // All of its keys, those of migrated rows, too: what is remembered must hold for every manifest.
+        let all = RowSet::full(above.level.row_count());
+        let keys = above.level.keys(&self.key, &all).await?;
+        Ok(above.level.set_replaced(level.id, level.rows_with(&self.key, &keys).await?))
+    }
+}
+
+impl MergedView {
+    /// The place of a key that is in the table already, if one of them is.
+    pub(crate) async fn present(&self, base: &Snapshot, key: &Arc<KeyColumns>, keys: &KeySet) -> Result<Option<u32>> {
+        let place = |rows: &RecordBatch| -> Result<Option<u32>> {
+            let first = key.encode(rows)?;
+            Ok(first.iter().next().and_then(|row| keys.position(row.as_ref())))
+        };
+        let schema = key.schema();
+        for (level, live) in &self.live_rows {
+            let found = level.rows_with(key, keys).await?.and(live);
+            if !found.is_empty() {
+                return place(&level.read(&schema, &first_of(&found)).await?);
+            }
+        }
+        // Rows of updates that were completed again stand here only.
+        for batch in &self.buffered.batches {
+            let found = key.encode(batch)?.iter().find_map(|row| keys.position(row.as_ref()));
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let files: Vec<usize> = (0..base.files().len()).collect();
+        for KeyPositions { file, rows, .. } in positions_of_keys(base, key, keys, &files).await? {
+            let Some(data_file) = base.files().get(file) else { continue };
+            let mut live = rows;
+            if let Some(deleted) = &data_file.deleted {
+                live = live.minus(deleted);
+            }
+            if let Some(Some((_, shadow))) = self.deleted.get(file) {
+                live = live.minus(shadow);
+            }
+            if !live.is_empty() {
+                let opened = RowFile::of(base, data_file).open().await?;
+                return place(&opened.collect(&schema, Some(&first_of(&live))).await?);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The rows of a batch at these positions, without a copy where they are few ranges.
+fn parts(batch: &RecordBatch, rows: &RowSet) -> Result<Vec<RecordBatch>> {
+    const MOST: usize = 8;
+    let ranges: Vec<_> = rows.iter_ranges().take(MOST + 1).collect();
+    if ranges.len() > MOST {
+        return Ok(vec![select_rows(batch, rows)?]);
+    }
+    Ok(ranges.into_iter().map(|range| batch.slice(range.start as usize, (range.end - range.start) as usize)).collect())
+}
+
+/// The first row of a set.
+fn first_of(rows: &RowSet) -> RowSet {
+    RowSet::from_rows(rows.iter().take(1).collect(), rows.universe())
+}
+
+/// The rows of a run that a migration folds.
+fn slices_of(migration: Option<&ManifestMigration>, run: usize, rows: u32) -> RowSet {
+    let mut folded = RowSet::empty(rows);
+    for (of, start, end) in migration.iter().flat_map(|migration| &migration.ranges) {
+        if *of as usize == run {
+            folded = folded.or(&RowSet::from_range(*start..*end, rows));
+        }
+    }
+    folded
+}

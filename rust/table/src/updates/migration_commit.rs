@@ -1,0 +1,283 @@
+//! The second half of a migration: new data files are written, checked against what others did meanwhile, and made to count.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lakemark_format::{ReplacedFile, StoreFile};
+use lakemark_index::RowSet;
+use object_store::ObjectStoreExt;
+use uuid::Uuid;
+
+use super::key::KeyColumns;
+use super::sorted_run::{FileVersion, SortedRun, identity};
+
+use super::key_positions::positions_of_keys;
+use super::locks::MigrationLock;
+use super::merged_view::{UpdateContext, UpdateScope};
+use super::migrate::StartedMigration;
+use super::migration_input::MigrationInput;
+use super::resolve_keys::KeyResolver;
+use super::updatable::UpdatableTable;
+use super::write::no_key;
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::MigrateOptions;
+use crate::report::MigrateReport;
+use crate::rewrite::delta::{ApplicationTransaction, MigrationOutcome, keep_out, migrate as migrate_delta};
+use crate::rewrite::{RewriteInput, RewriteOutput, RewrittenKeys, folder};
+use crate::snapshot::{BaseTable, Snapshot, application, application_through};
+use crate::storage::failpoint::reach;
+use crate::storage::file_time::modified_ns;
+use crate::storage::location::TableFormat;
+use crate::store::Store;
+use crate::store::locks::holding;
+use crate::store::transaction::{Edit, commit};
+
+/// Times that others may be faster before giving up.
+const ATTEMPTS: usize = 5;
+/// Times that a folder is listed until nothing was added meanwhile.
+const LISTINGS: usize = 20;
+
+/// Writes and publishes the new data files; others that are faster are let go first. Gives a version of the Delta log that has the
+/// migration.
+pub(super) async fn write_files(
+    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
+    begun: (&StartedMigration, &MigrationLock),
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<Option<u64>> {
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let done = fold_once((table, store), begun, options, report).await;
+        if let Some(progress) = &options.progress {
+            progress.finish();
+        }
+        match done {
+            // A file that vanished while it was read was replaced by somebody who was faster.
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::NotFound) => last = Some(error),
+            done => return done,
+        }
+    }
+    Err(last.unwrap_or_else(|| Error::internal("a migration was never tried")))
+}
+
+async fn fold_once(
+    (table, store): (&Arc<UpdatableTable>, &Arc<Store>),
+    (begun, lock): (&StartedMigration, &MigrationLock),
+    options: &MigrateOptions,
+    report: &mut MigrateReport,
+) -> Result<Option<u64>> {
+    let mut base = Snapshot::pin_base(&table.base).await?;
+    if base.migration_done() {
+        // An attempt that looked like a failure was none.
+        return Ok(base.delta_version());
+    }
+    let manifest = base.manifest.clone().ok_or_else(|| no_key(&table.base))?;
+    let (of, begun_of) = ((store.as_ref(), &table.overlays), &begun.updates);
+    let updated = UpdateContext::of(&mut base, of, begun_of, (manifest.number, false), UpdateScope::Runs).await?;
+    let levels = updated.active_runs(&base, &table.overlays).await?;
+    let ground = KeyResolver { base: &base, key: &updated.key, schema: &updated.schema };
+    let overlay = updated.view_of(&ground, &levels, 0).await?;
+    let slice = MigrationInput::of(&updated, &ground, &levels, &overlay, &begun.updates).await?;
+    report.rows = slice.rows.iter().map(|part| part.row_count() as u64).sum();
+    report.rows_hidden = slice.shadow.iter().flatten().map(|rows| u64::from(rows.len())).sum();
+    let texts = base.partition_columns().iter().filter(|column| column.data_type().is_string());
+    let texts = texts.map(|column| column.name().clone()).collect();
+    let keys = MigratedKeys { table: &table.base, key: &updated.key, slices: &slice.keys, texts: &texts };
+    let progress = options.progress.clone();
+    let to_fold = RewriteInput {
+        shadow: &slice.shadow,
+        rows: &slice.rows,
+        key: &updated.key.names,
+        keys: Some(&keys),
+        progress,
+        lock: Some(lock.guard()),
+    };
+    let (folded, version) = match table.base.format {
+        TableFormat::Delta => {
+            let transaction = transaction(manifest.store_id, begun)?;
+            match migrate_delta(&table.base.location, &base, &to_fold, &transaction).await? {
+                MigrationOutcome::Committed { version, folded } => {
+                    report.delta_version = Some(version);
+                    (folded, Some(version))
+                }
+                // Some version has it: the newest one does.
+                MigrationOutcome::Already => return Ok(Snapshot::pin_base(&table.base).await?.delta_version()),
+            }
+        }
+        TableFormat::Parquet => {
+            let folded = folder::write(store, &base, &to_fold, Uuid::new_v4()).await?;
+            reach("migration-written");
+            take_in(store, &base, &folded, &keys, (begun.number, lock)).await?;
+            (folded, None)
+        }
+    };
+    report.files_replaced = folded.replaced.len() as u64;
+    report.files_written = folded.files.len() as u64;
+    report.bytes_written = folded.files.iter().map(|file| file.size).sum();
+    Ok(version)
+}
+
+/// Whether a migration whose process is gone has not taken effect by this state, and cannot any more. The caller holds the lock of
+/// migrations.
+///
+/// # Errors
+/// Nobody can tell: it may yet take effect.
+pub(super) async fn is_ruled_out(table: &BaseTable, base: &Snapshot, migration: u64) -> Result<bool> {
+    let (Some(version), Some(manifest)) = (base.delta_version(), base.manifest.as_ref()) else { return Ok(true) };
+    if table.location.local.is_some() {
+        // What a local file system was asked for is done, or not.
+        return Ok(true);
+    }
+    let transaction =
+        ApplicationTransaction { id: application(manifest.store_id), version: number(migration)?, through: None };
+    keep_out(&table.location, version, &transaction).await
+}
+
+fn number(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| Error::internal("too many migrations"))
+}
+
+/// What the commit says to stores that are put back from a backup.
+fn transaction(store_id: [u8; 16], begun: &StartedMigration) -> Result<ApplicationTransaction> {
+    let last = begun.updates.log.first_sequence.saturating_sub(1);
+    let through = begun.is_whole.then(|| number(last)).transpose()?;
+    Ok(ApplicationTransaction {
+        id: application(store_id),
+        version: number(begun.number)?,
+        through: through.map(|last| (application_through(store_id), last)),
+    })
+}
+
+/// The keys of what is folded.
+struct MigratedKeys<'a> {
+    table: &'a BaseTable,
+    key: &'a Arc<KeyColumns>,
+    slices: &'a [(Arc<SortedRun>, RowSet)],
+    /// Partition columns that are held as text.
+    texts: &'a BTreeSet<String>,
+}
+
+impl MigratedKeys<'_> {
+    /// The newest state of the data files, with the types that the keys have.
+    async fn now(&self) -> Result<Snapshot> {
+        let mut now = Snapshot::pin_base(self.table).await?;
+        now.read_as_text(self.texts)?;
+        let schema = now.schema();
+        let is_typed =
+            |(name, of): (&String, &DataType)| schema.field_with_name(name).is_ok_and(|now| now.data_type() == of);
+        match self.key.names.iter().zip(&self.key.types).all(is_typed) {
+            true => Ok(now),
+            false => Err(meanwhile("others changed the type of a column of the key")),
+        }
+    }
+
+    /// Whether one of these files of a snapshot has one of the keys.
+    async fn are_among(&self, now: &Snapshot, files: &[usize]) -> Result<bool> {
+        for (level, slice) in self.slices {
+            let keys = level.keys(self.key, slice).await?;
+            if positions_of_keys(now, self.key, &keys, files).await?.iter().any(|found| !found.rows.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl RewrittenKeys for MigratedKeys<'_> {
+    fn are_in<'a>(&'a self, added: &'a [String]) -> BoxFuture<'a, Result<bool>> {
+        async move {
+            let now = self.now().await?;
+            // One that is gone again was removed by a commit that is looked at as well.
+            let is_added = |file: &usize| now.files().get(*file).is_some_and(|file| added.contains(&file.path));
+            let files: Vec<usize> = (0..now.files().len()).filter(is_added).collect();
+            self.are_among(&now, &files).await
+        }
+        .boxed()
+    }
+}
+
+/// Lets a manifest name the new files of a folder in the place of those that they replace, if those are still what they were, and if no
+/// file that others added meanwhile has one of the keys: pending rows would stop hiding it.
+async fn take_in(
+    store: &Arc<Store>,
+    base: &Snapshot,
+    folded: &RewriteOutput,
+    keys: &MigratedKeys<'_>,
+    (number, lock): (u64, &MigrationLock),
+) -> Result<()> {
+    let mut known: HashSet<FileVersion> = base.files().iter().map(identity).collect();
+    for _ in 0..LISTINGS {
+        let now = keys.now().await?;
+        check_unchanged(base, &now, folded)?;
+        let is_new = |file: &usize| now.files().get(*file).is_some_and(|file| !known.contains(&identity(file)));
+        let added: Vec<usize> = (0..now.files().len()).filter(is_new).collect();
+        if added.is_empty() {
+            check_written(store, folded).await?;
+            return commit_folded(store, base, folded, (number, lock)).await;
+        }
+        if keys.are_among(&now, &added).await? {
+            return Err(meanwhile("others added files with keys that are pending"));
+        }
+        known.extend(now.files().iter().map(identity));
+    }
+    Err(meanwhile("others go on adding files"))
+}
+
+fn meanwhile(what: &str) -> Error {
+    Error::new(ErrorKind::Conflict, format!("{what} while the table was migrated; migrate again"))
+}
+
+fn check_unchanged(base: &Snapshot, now: &Snapshot, folded: &RewriteOutput) -> Result<()> {
+    let have: HashSet<FileVersion> = now.files().iter().map(identity).collect();
+    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+        if !have.contains(&identity(file)) {
+            let text = format!("the data file {} was changed by somebody else meanwhile; migrate again", file.path);
+            return Err(Error::new(ErrorKind::Conflict, text));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever was stopped for hours finds that a vacuum took what no manifest named.
+async fn check_written(store: &Store, folded: &RewriteOutput) -> Result<()> {
+    for file in &folded.files {
+        // Names of partitions may have characters that paths of the store escape.
+        let place = store.data_path(&file.path);
+        if !store.object_store().head(&place).await.is_ok_and(|meta| meta.size == file.size) {
+            return Err(meanwhile("a vacuum removed files that were not finished"));
+        }
+    }
+    Ok(())
+}
+
+/// The commit is a task of its own: the lock is held until it is made or not, also if the caller goes away.
+async fn commit_folded(
+    store: &Arc<Store>,
+    base: &Snapshot,
+    folded: &RewriteOutput,
+    (number, lock): (u64, &MigrationLock),
+) -> Result<()> {
+    let is_own = |path: &str| path.starts_with(crate::storage::location::STORE_FOLDER);
+    let (mut originals, mut own) = (Vec::new(), Vec::new());
+    for file in folded.replaced.iter().filter_map(|file| base.files().get(*file)) {
+        match is_own(&file.path) {
+            true => own.push(file.path.split_once('/').map_or(String::new(), |(_, path)| path.to_owned())),
+            false => originals.push(ReplacedFile {
+                path: file.path.clone(),
+                size: file.meta.size,
+                modified_ns: modified_ns(&file.meta),
+            }),
+        }
+    }
+    let data = folded.files.iter().map(|file| StoreFile { path: file.path.clone(), size: file.size }).collect();
+    let edit = Edit::FoldFolder { number, originals, own, data };
+    let store = Arc::clone(store);
+    let committed = holding(lock.clone(), async move { commit(&store, &edit).await });
+    match committed.await??.changed {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Conflict, "the table was migrated by somebody else meanwhile")),
+    }
+}

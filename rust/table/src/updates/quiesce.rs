@@ -1,0 +1,49 @@
+//! Whoever removes files must know that nobody is about to name them: writers, migrations and builds hold a lock as long as they are.
+
+use std::time::Duration;
+
+use super::locks::{MigrationLock, WriterLock};
+use crate::error::Result;
+use crate::store::Store;
+use crate::store::locks::BuildLock;
+
+/// How long a lock is asked for: turns of writers are short.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Who does not write while this lives.
+pub(crate) struct Quiesced {
+    /// Nobody writes changes: no run and no log is there that will be named.
+    pub writers: bool,
+    /// Nobody migrates or publishes: no data file is there that will be named.
+    pub migrations: bool,
+    /// Nobody builds: no segment is there that will be named.
+    pub builds: bool,
+    _locks: (Option<WriterLock>, Option<MigrationLock>, Option<BuildLock>),
+}
+
+/// Keeps writers, migrations and builds from beginning, as far as none of them is under way.
+pub(crate) async fn quiesce(store: &Store) -> Result<Quiesced> {
+    let takes_updates = store.newest().await?.manifest?.is_some_and(|manifest| manifest.updates.is_some());
+    if !takes_updates || !store.is_local() {
+        let build = BuildLock::try_take(store).await?;
+        return Ok(Quiesced { writers: true, migrations: true, builds: build.is_some(), _locks: (None, None, build) });
+    }
+    let mut writer = None;
+    for _ in 0..TRIES {
+        writer = WriterLock::try_take(store).await?;
+        if writer.is_some() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let migration = MigrationLock::try_take(store).await?;
+    // A migration builds, too.
+    let build = BuildLock::try_take(store).await?;
+    Ok(Quiesced {
+        writers: writer.is_some(),
+        migrations: migration.is_some(),
+        builds: build.is_some(),
+        _locks: (writer, migration, build),
+    })
+}

@@ -1,0 +1,78 @@
+//! Levels laid over the data files and over each other, oldest first.
+//!
+//! Adding a level only takes rows away from those below it, so that what is below changes together (runs, and most of the buffer) is
+//! laid once, and few changes that came later are laid over that.
+
+use std::sync::Arc;
+
+use lakemark_index::RowSet;
+
+use super::merged_view::UpdateContext;
+use super::resolve_keys::{ActiveRun, KeyResolver, memory_rows};
+use super::sorted_run::SortedRun;
+use crate::error::Result;
+
+/// A level that was laid.
+#[derive(Clone)]
+pub(crate) struct StackedRun {
+    pub level: Arc<SortedRun>,
+    /// Its rows that count.
+    pub rows: RowSet,
+    /// Its updates of some columns that no data file has completed.
+    pub incomplete: RowSet,
+}
+
+/// Levels laid over data files.
+#[derive(Clone)]
+pub(crate) struct RunStack {
+    /// For each data file its row groups and the rows that are hidden, if any are.
+    pub shadow: Vec<Option<(Vec<u32>, Arc<RowSet>)>>,
+    pub levels: Vec<StackedRun>,
+}
+
+impl RunStack {
+    /// Data files alone.
+    pub(crate) fn new(ground: &KeyResolver<'_>) -> Self {
+        Self { shadow: vec![None; ground.base.files().len()], levels: Vec::new() }
+    }
+
+    /// Lays a level over all others.
+    pub(crate) async fn add(
+        &mut self,
+        updated: &UpdateContext<'_>,
+        ground: &KeyResolver<'_>,
+        stacked: &ActiveRun,
+    ) -> Result<()> {
+        for below in &mut self.levels {
+            let replaced = updated.replaced(stacked, &below.level).await?;
+            if !replaced.is_empty() {
+                (below.rows, below.incomplete) = (below.rows.minus(&replaced), below.incomplete.minus(&replaced));
+            }
+        }
+        let ActiveRun { level, migrated } = stacked;
+        let mut completed = RowSet::empty(level.row_count());
+        // The buffer was completed from these very files; runs were when they were made.
+        let is_fresh = memory_rows(level).is_some();
+        for (file, hits) in updated.hits(ground, stacked).await?.into_iter().enumerate() {
+            let Some(hits) = hits else { continue };
+            // A row that somebody deleted since completes nothing; updates of that file are completed anew, if they still can be.
+            let deleted = ground.base.files().get(file).and_then(|file| file.deleted.as_ref());
+            if is_fresh || deleted.is_none_or(|deleted| deleted.and(&hits.deleted).is_empty()) {
+                completed = completed.or(&hits.completed);
+            }
+            if hits.deleted.is_empty() {
+                continue;
+            }
+            if let Some(slot) = self.shadow.get_mut(file) {
+                *slot = Some(match slot.take() {
+                    None => (hits.row_groups.clone(), Arc::clone(&hits.deleted)),
+                    Some((row_groups, rows)) => (row_groups, Arc::new(rows.or(&hits.deleted))),
+                });
+            }
+        }
+        let rows = level.complete.or(&completed).minus(migrated);
+        let open = level.partial.minus(&completed).minus(migrated);
+        self.levels.push(StackedRun { level: Arc::clone(level), rows, incomplete: open });
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! A level of pending changes: a run on the disk, or the buffer in memory. Each has at most one change for a key, in the order
+//! of keys; what a newer level says of a key replaces what older ones say.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::compute::take_record_batch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::row::Rows;
+use lakemark_format::{KeyFilter, Operation};
+use lakemark_index::RowSet;
+
+use super::fetch::OpenFile;
+use super::key::{KeyColumns, KeySet};
+use super::rows::ChangeColumns;
+use crate::error::{Error, Result};
+use crate::snapshot::{DataFile, KeyPages};
+use crate::storage::file_time::modified_ns;
+
+/// What makes a version of a data file: path below the root, size, time, tag.
+pub(crate) type FileVersion = (String, u64, i64, Option<String>);
+
+/// The identity of a data file.
+pub(crate) fn identity(file: &DataFile) -> FileVersion {
+    (file.path.clone(), file.meta.size, modified_ns(&file.meta), file.meta.e_tag.clone())
+}
+
+/// What the keys of a level are in a data file. Remembered are those of all keys of the level in all physical rows of the file, which
+/// hold for every version of the table and every manifest; each snapshot takes out what its own state says.
+#[derive(Clone, Debug)]
+pub(crate) struct FilePositions {
+    /// Rows of the file per row group.
+    pub row_groups: Vec<u32>,
+    /// Rows of the file whose key is in the level.
+    pub deleted: Arc<RowSet>,
+    /// Rows of the level whose missing columns were taken from this file.
+    pub completed: RowSet,
+}
+
+/// Rows of a level, and the rows of a file that their keys hit.
+type MigratedPositions = (RowSet, Arc<RowSet>);
+
+/// Where the rows of a level are.
+pub(crate) enum SortedRunRows {
+    File(Box<OpenFile>),
+    Memory(RecordBatch),
+    /// Nowhere: only what they were resolved to is of interest.
+    None,
+}
+
+/// A level of changes.
+pub(crate) struct SortedRun {
+    /// The id of the run; of the buffer that of its log.
+    pub id: [u8; 16],
+    pub rows: SortedRunRows,
+    /// Rows that are whole rows of the table.
+    pub complete: RowSet,
+    /// Rows that update some columns.
+    pub partial: RowSet,
+    /// A filter of its keys, if its run has one.
+    pub filter: OnceLock<KeyFilter>,
+    /// The keys of rows in memory as bytes, once they were looked at.
+    encoded: OnceLock<Rows>,
+    hits: Mutex<HashMap<FileVersion, Arc<FilePositions>>>,
+    /// Of rows of the level that are in data files already: what their keys hit in a file.
+    migrated: Mutex<HashMap<FileVersion, MigratedPositions>>,
+    /// Where the keys of a file are, by the type that its first key column had then.
+    pages: Mutex<Option<(DataType, Option<Arc<KeyPages>>)>>,
+    /// Rows of older levels that this one replaces, by their ids.
+    replaced: Mutex<HashMap<[u8; 16], Arc<RowSet>>>,
+}
+
+impl std::fmt::Debug for SortedRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Level").field("rows", &self.row_count()).finish_non_exhaustive()
+    }
+}
+
+impl SortedRun {
+    /// A level of these rows, of which nothing is resolved.
+    pub(crate) fn new(id: [u8; 16], rows: SortedRunRows, whole: RowSet, partial: RowSet) -> Self {
+        let (filter, encoded) = (OnceLock::new(), OnceLock::new());
+        let (hits, migrated) = (Mutex::default(), Mutex::default());
+        let (pages, replaced) = (Mutex::default(), Mutex::default());
+        Self { id, rows, complete: whole, partial, filter, encoded, hits, migrated, pages, replaced }
+    }
+
+    /// A level in memory.
+    pub(crate) fn in_memory(id: [u8; 16], changes: RecordBatch) -> Result<Self> {
+        let said = ChangeColumns::of(&changes)?;
+        let whole = said.rows_of(&[Operation::Insert, Operation::Upsert]);
+        let partial = said.rows_of(&[Operation::Update]);
+        Ok(Self::new(id, SortedRunRows::Memory(changes), whole, partial))
+    }
+
+    pub(crate) fn row_count(&self) -> u32 {
+        self.complete.universe()
+    }
+
+    /// What was resolved of a file.
+    pub(crate) fn hits(&self, file: &FileVersion) -> Option<Arc<FilePositions>> {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned()
+    }
+
+    pub(crate) fn set_hits(&self, file: FileVersion, hits: FilePositions) -> Arc<FilePositions> {
+        let hits = Arc::new(hits);
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).insert(file, Arc::clone(&hits));
+        hits
+    }
+
+    /// The rows of a file that these rows of the level hit, if that was asked last.
+    pub(crate) fn hits_of_migrated(&self, file: &FileVersion, migrated: &RowSet) -> Option<Arc<RowSet>> {
+        let known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(file).filter(|(of, _)| of == migrated).map(|(_, rows)| Arc::clone(rows))
+    }
+
+    pub(crate) fn set_hits_of_migrated(&self, file: FileVersion, migrated: &RowSet, rows: RowSet) -> Arc<RowSet> {
+        let rows = Arc::new(rows);
+        let mut known = self.migrated.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(file, (migrated.clone(), Arc::clone(&rows)));
+        rows
+    }
+
+    pub(crate) fn all_hits(&self) -> Vec<(FileVersion, Arc<FilePositions>)> {
+        let hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.iter().map(|(file, hits)| (file.clone(), Arc::clone(hits))).collect()
+    }
+
+    /// Where the keys of a file are, if its pages tell.
+    pub(crate) fn pages(&self, key: &KeyColumns) -> Option<Arc<KeyPages>> {
+        let (SortedRunRows::File(file), Some(name), Some(of)) = (&self.rows, key.names.first(), key.types.first())
+        else {
+            return None;
+        };
+        let mut known = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pages)) = known.as_ref().filter(|(then, _)| then == of) {
+            return pages.clone();
+        }
+        // Bounds of floats leave NaN out.
+        let told = if of.is_floating() { None } else { file.bounds(name, of) };
+        let pages = told.and_then(|told| KeyPages::new(name, told.rows, told.low.as_ref(), told.high.as_ref()));
+        let pages = pages.map(Arc::new);
+        *known = Some((of.clone(), pages.clone()));
+        pages
+    }
+
+    /// Whether its rows are in the order of the key: those of a run are not where the type of the key has another order since.
+    pub(crate) fn is_in_order(&self, key: &KeyColumns) -> bool {
+        match &self.rows {
+            SortedRunRows::File(file) => file.is_sorted_by(key),
+            SortedRunRows::Memory(_) | SortedRunRows::None => true,
+        }
+    }
+
+    /// Rows of an older level that this one replaces, if it was resolved.
+    pub(crate) fn replaced(&self, older: &[u8; 16]) -> Option<Arc<RowSet>> {
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(older).cloned()
+    }
+
+    pub(crate) fn all_replaced(&self) -> Vec<([u8; 16], Arc<RowSet>)> {
+        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        replaced.iter().map(|(id, rows)| (*id, Arc::clone(rows))).collect()
+    }
+
+    pub(crate) fn set_replaced(&self, older: [u8; 16], rows: RowSet) -> Arc<RowSet> {
+        let rows = Arc::new(rows);
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).insert(older, Arc::clone(&rows));
+        rows
+    }
+
+    /// The rows at these positions as changes.
+    pub(crate) async fn read(&self, schema: &SchemaRef, rows: &RowSet) -> Result<RecordBatch> {
+        match &self.rows {
+            SortedRunRows::File(file) => file.collect(schema, Some(rows)).await,
+            SortedRunRows::Memory(batch) => {
+                let rows = select_rows(batch, rows)?;
+                let columns = schema.fields().iter().map(|field| rows.column_by_name(field.name()).cloned());
+                let columns: Option<Vec<_>> = columns.collect();
+                let columns = columns.ok_or_else(|| Error::internal("a level lacks a column"))?;
+                super::rows::batch(schema, columns, rows.num_rows())
+            }
+            SortedRunRows::None => Err(Error::internal("the rows of a level are nowhere")),
+        }
+    }
+
+    /// The keys of these rows.
+    pub(crate) async fn keys(&self, key: &KeyColumns, rows: &RowSet) -> Result<KeySet> {
+        KeySet::of(key, self.read(&key.schema(), rows).await?.columns().to_vec())
+    }
+
+    /// The rows whose key is one of `keys`. A run is read only for keys that its filter has.
+    pub(crate) async fn rows_with(&self, key: &KeyColumns, keys: &KeySet) -> Result<RowSet> {
+        match &self.rows {
+            SortedRunRows::File(file) => {
+                let within = self.filter.get().and_then(|filter| keys.within(key, filter, self.row_count()));
+                file.rows_with(key, within.as_ref().unwrap_or(keys), None).await
+            }
+            SortedRunRows::Memory(batch) => {
+                let rows = match self.encoded.get() {
+                    Some(rows) => rows,
+                    None => {
+                        let rows = key.encode(batch)?;
+                        self.encoded.get_or_init(|| rows)
+                    }
+                };
+                Ok(RowSet::from_rows(keys.positions_in(rows), self.row_count()))
+            }
+            SortedRunRows::None => Err(Error::internal("the rows of a level are nowhere")),
+        }
+    }
+}
+
+/// Some rows of a batch.
+pub(crate) fn select_rows(batch: &RecordBatch, rows: &RowSet) -> Result<RecordBatch> {
+    if rows.is_full() && rows.universe() as usize == batch.num_rows() {
+        return Ok(batch.clone());
+    }
+    let places = arrow::array::UInt32Array::from_iter_values(rows.iter());
+    take_record_batch(batch, &places)
+        .map_err(|error| Error::internal("rows cannot be taken out of a batch").with_source(error))
+}
