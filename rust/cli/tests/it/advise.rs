@@ -39,9 +39,9 @@ fn queries_say_which_marks_to_build_and_apply_builds_them() {
     assert_eq!((advice["rows"].as_u64(), advice["sampled_rows"].as_u64()), (Some(300_000), Some(300_000)));
     assert_eq!(advice["queries"], 3);
     let columns: Vec<&str> =
-        advice["marks"].as_array().unwrap().iter().map(|m| m["column"].as_str().unwrap()).collect();
+        advice["indexes"].as_array().unwrap().iter().map(|m| m["column"].as_str().unwrap()).collect();
     assert_eq!(columns, ["customer", "shop"], "{said}");
-    assert_eq!(advice["marks"][1]["values"], 1000);
+    assert_eq!(advice["indexes"][1]["values"], 1000);
     assert_eq!(advice["unused"], serde_json::json!(["kind_bitmap"]));
     let lines: Vec<_> = advice["problems"].as_array().unwrap().iter().map(|p| p["line"].as_u64().unwrap()).collect();
     assert_eq!(lines, [4, 5], "{said}");
@@ -87,7 +87,7 @@ fn a_column_of_unique_values_is_proposed_and_built_as_a_key() {
     let file = file.to_str().unwrap();
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--json"]));
     let advice: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let mark = &advice["marks"][0];
+    let mark = &advice["indexes"][0];
     assert_eq!((&mark["column"], &mark["kind"], &mark["encoding"]), (&"token".into(), &"key".into(), &"packed".into()));
     assert!(mark["reason"].as_str().unwrap().contains("nearly every row has its own"), "{said}");
     let said = ok(with_path(&["index", "advise"], &path, &["--queries", file, "--apply", "--quiet"]));

@@ -19,7 +19,6 @@ pub struct Advice {
     /// Queries that were looked at; 0 if the standard shapes of predicates were, over every column.
     pub queries: u64,
     /// Indexes to build, the one that saves most first, each beside those before it.
-    #[serde(rename = "marks")]
     pub indexes: Vec<Proposal>,
     /// Indexes that nothing in the queries can use.
     pub unused: Vec<String>,
