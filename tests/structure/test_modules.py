@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,18 @@ def test_paths_are_found_in_code_alone() -> None:
 
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_the_map_names_rooms_and_modules_that_are_there() -> None:
+    """The table of rooms in ARCHITECTURE.md."""
+    text = (RUST.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = text.split("| room | modules | invariant |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    modules = set(read(RUST / "table").uses)
+    for row in rows:
+        rooms, inside = (re.findall(r"`(\w+)`", cell) for cell in row.split("|")[1:3])
+        assert set(rooms) <= modules, row
+        missing = [name for name in inside if not any(f"{room}::{name}" in modules for room in rooms)]
+        assert not missing or inside == ["Table"], f"no module {missing} in {rooms}"
 
 
 def test_the_house_is_drawn_as_it_is() -> None:

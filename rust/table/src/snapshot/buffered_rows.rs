@@ -29,7 +29,7 @@ pub struct BufferedRows {
 /// Rows of a run.
 #[derive(Clone, Debug)]
 pub struct BufferedRun {
-    /// Place within [`Snapshot::pending_store`](super::Snapshot::pending_store), and size.
+    /// Place within [`Snapshot::run_store`](super::Snapshot::run_store), and size.
     pub meta: ObjectMeta,
     /// Rows per row group.
     pub row_groups: Vec<u32>,
