@@ -35,12 +35,12 @@ final class IndexedScanStrategy extends SparkStrategy {
 
   private final SparkSession session;
   private final SessionCache memory;
-  private final IndexedFiles marks;
+  private final IndexedFiles files;
 
   IndexedScanStrategy(SparkSession session, SessionCache memory) {
     this.session = session;
     this.memory = memory;
-    this.marks = new IndexedFiles(session, memory);
+    this.files = new IndexedFiles(session, memory);
   }
 
   @Override
@@ -79,7 +79,7 @@ final class IndexedScanStrategy extends SparkStrategy {
       return Optional.empty();
     }
     ScanFilter filter = ScanFilter.of(relation, files, operation.get()._3());
-    Optional<PrunedFiles> pruned = marks.prune(files.location().rootPaths(), filter);
+    Optional<PrunedFiles> pruned = this.files.prune(files.location().rootPaths(), filter);
     return pruned.map(
         choice -> {
           LogicalRelation over = over(relation, files, choice);
@@ -91,7 +91,7 @@ final class IndexedScanStrategy extends SparkStrategy {
     // Subclasses, as Delta's, read other rows than the files have.
     return files.fileFormat().getClass() == ParquetFileFormat.class
         && !relation.isStreaming()
-        && marks.isOn()
+        && this.files.isOn()
         && isTested();
   }
 

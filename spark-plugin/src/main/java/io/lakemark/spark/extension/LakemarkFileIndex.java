@@ -18,10 +18,10 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The files that Spark has listed without those that the marks rule out. A file of which some row
+ * The files that Spark has listed without those that the indexes rule out. A file of which some row
  * groups are to be read says so in its metadata, which go with each of its splits.
  *
- * <p>Two are equal if the indexes below are: what the marks rule out follows from the filters of
+ * <p>Two are equal if the indexes below are: what the indexes rule out follows from the filters of
  * the scan, which Spark compares itself, so that exchanges are shared as ever.
  */
 final class LakemarkFileIndex implements FileIndex {

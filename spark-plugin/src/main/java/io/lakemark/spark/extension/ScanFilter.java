@@ -29,9 +29,9 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The filters of a scan as marks can be asked about them.
+ * The filters of a scan as indexes can be asked about them.
  *
- * @param request what to ask, if marks could tell anything
+ * @param request what to ask, if indexes could tell anything
  * @param columns the columns that it may name
  */
 record ScanFilter(Optional<String> request, StructType columns) {
@@ -40,7 +40,7 @@ record ScanFilter(Optional<String> request, StructType columns) {
 
   /**
    * How Spark reads moments of the calendar before 1582, and of other writers: where it changes
-   * them, marks do not have the values that Spark sees.
+   * them, indexes do not have the values that Spark sees.
    */
   private static final List<String> REBASE_MODES =
       List.of("datetimeRebaseModeInRead", "int96RebaseModeInRead");
@@ -84,7 +84,7 @@ record ScanFilter(Optional<String> request, StructType columns) {
             .toArray(StructField[]::new));
   }
 
-  /** Whether values of a type are moments, or structs with such; marks have nothing of lists. */
+  /** Whether values of a type are moments, or structs with such; indexes have nothing of lists. */
   private static boolean hasMoment(DataType type) {
     return type instanceof DateType
         || type instanceof TimestampType

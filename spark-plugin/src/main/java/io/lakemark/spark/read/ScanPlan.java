@@ -131,10 +131,10 @@ record ScanPlan(
         String.format(
             ", files skipped: %d of %d",
             report.get("files_pruned").asLong(), report.get("files_total").asLong()));
-    List<String> marks = new ArrayList<>();
-    report.get("leaves").forEach(leaf -> marks.add(source(leaf)));
-    if (!marks.isEmpty()) {
-      line.append(", indexes: ").append(marks).append(", index bytes: ").append(indexBytes());
+    List<String> indexes = new ArrayList<>();
+    report.get("leaves").forEach(leaf -> indexes.add(source(leaf)));
+    if (!indexes.isEmpty()) {
+      line.append(", indexes: ").append(indexes).append(", index bytes: ").append(indexBytes());
     }
     return line.toString();
   }

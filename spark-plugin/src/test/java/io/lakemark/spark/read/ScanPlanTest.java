@@ -26,7 +26,7 @@ class ScanPlanTest {
            {"text": "k = 7", "column": "k", "index": "by_k", "reason": null},
            {"text": "s = 'a'", "column": "s", "index": "by_s", "reason": "file_not_covered"},
            {"text": "f(s)", "column": null, "index": null, "reason": "expression_not_supported"}]},
-       "reportText": "what the marks said",
+       "reportText": "what the indexes said",
        "indexedColumns": ["k", "s"],
        "unknown": {"columns": ["extra"], "fields": ["place.street"]},
        "pendingRows": 7}""";
