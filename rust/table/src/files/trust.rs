@@ -36,7 +36,7 @@ pub type FalseStatistics = Arc<[u32]>;
 pub fn amended_footer(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
     // Damaged types are panics of whoever makes Arrow's of them.
     guarded(|| -> Result<ParquetMetaData> {
-        Ok(with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))?)
+        with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))
     })?
 }
 
