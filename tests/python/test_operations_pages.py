@@ -13,14 +13,15 @@ NO_SETTINGS = {"spark.job.description", "spark.sql.execution.id", "lakemark.spar
 
 
 def source(name: str) -> str:
-    return (JAVA / f"{name}.java").read_text("utf-8")
+    (path,) = JAVA.rglob(f"{name}.java")
+    return path.read_text("utf-8")
 
 
 def known_options(name: str) -> set[str]:
     """The set of options that a class says it knows, constants by their values."""
     text = source(name)
     constants = dict(re.findall(r'String (\w+) = "([\w.]+)"', text))
-    (listed,) = re.findall(r"KNOWN =\s+Set\.of\(([^)]*)\)", text)
+    (listed,) = re.findall(r"KNOWN =\s+(?:Set|List)\.of\(([^)]*)\)", text)
     words = [word.strip() for word in listed.split(",")]
     return {constants[word] if word in constants else word.strip('"') for word in words}
 

@@ -101,7 +101,7 @@ impl fmt::Display for Advice {
         if self.indexes.is_empty() {
             writeln!(f, "\nno further index would save enough to be worth its bytes")?;
         } else {
-            writeln!(f, "\nmarks to build:")?;
+            writeln!(f, "\nindexes to build:")?;
             let mark = |mark: &Proposal| {
                 vec![
                     mark.column.clone(),
