@@ -173,7 +173,9 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
     return LakemarkOptions.of(all);
   }
 
-  /** Gives a name to data that are there; {@code option.store} may name the place of the indexes. */
+  /**
+   * Gives a name to data that are there; {@code option.store} may name the place of the indexes.
+   */
   @Override
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)

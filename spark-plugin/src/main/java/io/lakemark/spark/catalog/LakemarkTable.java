@@ -38,8 +38,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A table of Parquet files, or a Delta table, with its indexes. Holds nothing native: each query pins
- * its own state.
+ * A table of Parquet files, or a Delta table, with its indexes. Holds nothing native: each query
+ * pins its own state.
  */
 public final class LakemarkTable
     implements SupportsRead, SupportsWrite, SupportsRowLevelOperations, SupportsIndex {

@@ -16,8 +16,8 @@ import scala.runtime.BoxedUnit;
  *
  * <ul>
  *   <li>{@code spark.lakemark.use_index}: {@code false} reads as if there were no indexes;
- *   <li>{@code spark.lakemark.store.PATH}: where the indexes of the table at {@code PATH} are, if not
- *       in {@code _lakemark/} beside the data;
+ *   <li>{@code spark.lakemark.store.PATH}: where the indexes of the table at {@code PATH} are, if
+ *       not in {@code _lakemark/} beside the data;
  *   <li>{@code spark.lakemark.untested_spark}: {@code true} uses indexes also on versions of Spark
  *       that this was not tested on.
  * </ul>

@@ -17,8 +17,8 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Seq;
 
 /**
- * Spark's Parquet files, of which each split reads the row groups that the indexes leave. Reading is
- * Spark's own, range of bytes by range of bytes.
+ * Spark's Parquet files, of which each split reads the row groups that the indexes leave. Reading
+ * is Spark's own, range of bytes by range of bytes.
  */
 final class LakemarkParquetFormat extends ParquetFileFormat {
   private static final long serialVersionUID = 1L;

@@ -14,7 +14,9 @@ import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
  * @param rowGroupsSkipped how many of them need not be read
  */
 record PrunedFiles(Map<String, PrunedFile> files, long rowGroupsTotal, long rowGroupsSkipped) {
-  /** What the indexes say of a file that Spark has listed; nothing if it is not the one they know. */
+  /**
+   * What the indexes say of a file that Spark has listed; nothing if it is not the one they know.
+   */
   Optional<PrunedFile> of(FileStatusWithMetadata listed) {
     return of(listed.getPath())
         .filter(

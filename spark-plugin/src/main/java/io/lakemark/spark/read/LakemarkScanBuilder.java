@@ -27,10 +27,10 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Decides how much of a query the indexes answer.
  *
- * <p>The table is pinned once for the whole query. A filter that the indexes answer for every row is
- * taken off Spark; otherwise the indexes only narrow what is read, and Spark evaluates all filters
- * again. Aggregates are answered here, whole, if no filter is left to Spark and the indexes know
- * every row. Pending rows, which are in no data file yet, are asked themselves.
+ * <p>The table is pinned once for the whole query. A filter that the indexes answer for every row
+ * is taken off Spark; otherwise the indexes only narrow what is read, and Spark evaluates all
+ * filters again. Aggregates are answered here, whole, if no filter is left to Spark and the indexes
+ * know every row. Pending rows, which are in no data file yet, are asked themselves.
  */
 public final class LakemarkScanBuilder
     implements SupportsPushDownV2Filters,

@@ -2,8 +2,8 @@ package io.lakemark.spark.write;
 
 import io.lakemark.spark.LakemarkException;
 import java.io.Serializable;
-import java.util.List;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.TreeSet;
