@@ -284,6 +284,7 @@ fuzz-decoders: setup ### the decoders against mutated bytes, SECONDS=5 each (car
 # The tests in Python keep one core busy and those in Spark little more: both at once, with what was built before.
 # CI has our crates compiled by clippy's driver, which is the compiler with its lints. `cargo clippy` would check everything that they depend
 # on besides, which takes as long as to compile it.
+WITHOUT_LINTS = env -u RUSTC_WORKSPACE_WRAPPER -u CLIPPY_ARGS
 ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashes, schedules; prints how long each part took
@@ -295,8 +296,8 @@ ci: ## what CI runs: lint, build, every test, random queries, fuzz smoke, crashe
 	@$(PART) python-spark $(MAKE) --no-print-directory --jobs=2 -o native -o jar test-python test-spark
 	@$(PART) fuzz-queries $(MAKE) --no-print-directory fuzz-queries fuzz-duckdb
 	@$(PART) fuzz-decoders $(MAKE) --no-print-directory fuzz-decoders
-	@$(PART) crashes $(MAKE) --no-print-directory stress-crashes
-	@$(PART) schedules $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
+	@$(PART) crashes $(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-crashes
+	@$(PART) schedules $(WITHOUT_LINTS) $(MAKE) --no-print-directory stress-schedules SCHEDULES=150 WALK=10
 	@$(PART) --summary ci
 
 # ---- parts that the verbs share ----------------------------------------------------------------------------------

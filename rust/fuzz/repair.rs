@@ -14,7 +14,7 @@ pub fn repair(bytes: &[u8]) -> Option<Vec<u8>> {
     let directory_length = u32::from_le_bytes(*tail[24..].first_chunk()?);
     let kind = match tail[48] {
         2 => ContentKind::Manifest,
-        3 => ContentKind::Resolution,
+        3 => ContentKind::PositionMap,
         _ => ContentKind::Segment,
     };
     let split = front.len() - (directory_length as usize).min(front.len());
