@@ -1,17 +1,16 @@
 //! The row groups of a file one by one: while one is decoded, the bytes of the next are read.
 
 use arrow::array::RecordBatch;
-use lakemark_table::{Guarded, guarded_wait};
+use lakemark_table::{AmendedReader, Guarded, guarded_wait};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::arrow::async_reader::ParquetRecordBatchStream;
 use parquet::errors::ParquetError;
 use tokio::task::JoinSet;
 
 use crate::error::{NativeError, Result, reading};
-use crate::object::DataObject;
 
 /// What is left of a file, and the row group after the one that was asked for last.
-type Fetched = (Box<ParquetRecordBatchStream<DataObject>>, Result<Option<ParquetRecordBatchReader>, ParquetError>);
+type Fetched = (Box<ParquetRecordBatchStream<AmendedReader>>, Result<Option<ParquetRecordBatchReader>, ParquetError>);
 
 /// The batches of a file's chosen rows.
 pub(crate) struct RowGroups {
@@ -25,7 +24,7 @@ pub(crate) struct RowGroups {
 
 enum Rest {
     /// Nothing of it is being read.
-    Waiting(Box<ParquetRecordBatchStream<DataObject>>),
+    Waiting(Box<ParquetRecordBatchStream<AmendedReader>>),
     /// The next row group is being read; a set of one task, which ends when this is dropped.
     Fetching(JoinSet<Fetched>),
     /// There is none, or it cannot be read.
@@ -34,7 +33,7 @@ enum Rest {
 
 impl RowGroups {
     /// `bytes_held` is what reading takes of memory at most, roughly.
-    pub(crate) fn new(stream: ParquetRecordBatchStream<DataObject>, bytes_held: usize) -> Self {
+    pub(crate) fn new(stream: ParquetRecordBatchStream<AmendedReader>, bytes_held: usize) -> Self {
         Self { current: None, given: 0, rest: Rest::Waiting(Box::new(stream)), bytes_held }
     }
 
@@ -92,7 +91,7 @@ impl RowGroups {
     }
 }
 
-async fn fetched(mut stream: Box<ParquetRecordBatchStream<DataObject>>) -> Fetched {
+async fn fetched(mut stream: Box<ParquetRecordBatchStream<AmendedReader>>) -> Fetched {
     let next = guarded_wait(stream.next_row_group()).await.and_then(|next| next);
     (stream, next)
 }

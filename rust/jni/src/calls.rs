@@ -12,7 +12,6 @@ use arrow::ffi_stream::FFI_ArrowArrayStream;
 use jni::objects::{JByteArray, JClass, JObject, JString};
 use jni::sys::{jboolean, jlong};
 use jni::{Env, EnvUnowned, jni_sig, jni_str};
-use lakemark_table::ErrorKind;
 
 use crate::aggregate;
 use crate::build;
@@ -73,14 +72,6 @@ pub extern "system" fn Java_io_lakemark_spark_jni_NativeLibrary_openTable<'l>(
 async fn pin(named: Named, use_index: bool) -> Result<Pinned> {
     let snapshot = named.open().await?.snapshot().await?;
     let Named { location, store, .. } = named;
-    if snapshot.column_names().is_some() {
-        return Err(NativeError::new(
-            ErrorKind::Unsupported,
-            format!(
-                "the Delta table {location} maps its columns, which the Spark connector does not read; use Spark's own"
-            ),
-        ));
-    }
     collations::refuse_in_delta(&location, &snapshot)?;
     Ok(Pinned { location, store, snapshot, use_index, probed: Arc::default() })
 }

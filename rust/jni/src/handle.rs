@@ -5,11 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use arrow::datatypes::SchemaRef;
 use jni::sys::jlong;
-use lakemark_table::Snapshot;
+use lakemark_table::{ColumnMapping, Snapshot};
 
 use crate::answer::Answer;
 use crate::error::{NativeError, Result};
+use crate::split::ScanSpec;
 
 /// A pinned table with the options of its queries.
 #[derive(Clone, Debug)]
@@ -21,6 +23,14 @@ pub(crate) struct Pinned {
     /// The last filter and what is known of it: whether Spark may forget the filter and which rows it gets must come
     /// from one look at the index files, or an index file that is damaged in between would change the result.
     pub(crate) probed: Arc<Mutex<Option<Probed>>>,
+}
+
+impl Pinned {
+    /// A scan of these columns, as its tasks read it.
+    pub(crate) fn scan_of(&self, schema: &SchemaRef) -> Result<ScanSpec> {
+        let mapping = self.snapshot.column_names().map(|mapping| ColumnMapping::clone(mapping));
+        ScanSpec::new(&self.location, self.store.as_deref(), mapping, schema)
+    }
 }
 
 /// A filter as Java sent it, and what is known of it.

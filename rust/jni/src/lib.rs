@@ -41,7 +41,6 @@ mod filter;
 mod handle;
 mod maintain;
 mod nested;
-mod object;
 mod pack;
 mod pending;
 mod plan;

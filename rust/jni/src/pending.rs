@@ -22,7 +22,7 @@ use crate::nested::{flattened, roots};
 use crate::pack::{ATTACHED_BYTES, Input, InputRows, Packing};
 use crate::read::{IN_MEMORY, PieceReader};
 use crate::rows::Rows;
-use crate::split::{FilePiece, Home, Part, Piece, ScanSpec, to_ipc};
+use crate::split::{FilePiece, Home, Part, Piece, to_ipc};
 
 /// The driver asks so many rows of runs at most.
 const ASKED_ROWS: u64 = 1 << 18;
@@ -133,7 +133,7 @@ async fn open(pinned: &Pinned, file: &BufferedRun, columns: &BTreeSet<&String>) 
     let (table, roots) = (pinned.snapshot.schema(), roots(columns));
     let wanted = table.fields().iter().filter(|field| roots.contains(field.name().as_str()));
     let schema = Schema::new(wanted.map(|field| field.as_ref().clone().with_nullable(true)).collect::<Vec<_>>());
-    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &Arc::new(schema))?;
+    let scan = pinned.scan_of(&Arc::new(schema))?;
     let file_rows: u64 = file.row_groups.iter().map(|rows| u64::from(*rows)).sum();
     let (rows, count) = (Rows::encode(&file.rows), u64::from(file.rows.len()));
     let piece = FilePiece {

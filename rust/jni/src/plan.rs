@@ -17,7 +17,7 @@ use crate::filter;
 use crate::handle::Pinned;
 use crate::nested::{Asked, Unknown, asked_fields};
 use crate::pack::{Input, InputRows, Packing, PlannedSplit, SplitSizes};
-use crate::split::{Home, ScanSpec, constants};
+use crate::split::{Home, constants};
 use crate::types::{spark_schema, spark_type};
 
 /// What Java wants of the rows that a filter chooses.
@@ -167,7 +167,7 @@ pub(crate) async fn plan(pinned: &Pinned, filter: &str, wanted: Wanted) -> Resul
     let change = wanted.change.as_ref();
     let exact = change.map(|change| change.exact(&snapshot.schema())).unwrap_or_default();
     answer.pending.add_memory(&schema, &exact, &mut packing)?;
-    let scan = ScanSpec::new(&pinned.location, pinned.store.as_deref(), &schema)?.with_exact(exact);
+    let scan = pinned.scan_of(&schema)?.with_exact(exact);
     Ok(Plan {
         scan: serde_json::to_string(&scan)?,
         splits: packing.finish(),

@@ -10,8 +10,7 @@ use arrow::array::{
 };
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use lakemark_table::ErrorKind;
-use object_store::ObjectStore;
+use lakemark_table::{AmendedReader, ErrorKind};
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
@@ -22,7 +21,6 @@ use crate::ahead::RowGroups;
 use crate::error::{NativeError, Result, reading};
 use crate::exact::in_spark_type;
 use crate::nested;
-use crate::object::DataObject;
 use crate::split::{FilePiece, Part, Piece, ScanSpec, of_ipc};
 use crate::stores::store_of;
 
@@ -75,7 +73,10 @@ impl PieceReader {
         let no_columns = schema.fields().iter().all(|field| constants.contains_key(field.name()));
         let source = match (&piece.part, no_columns) {
             (Part::Known { count, .. }, true) => Source::RowCount(*count),
-            _ => file_source(store_of(scan, piece.home).await?, piece, &schema, &constants, no_columns).await?,
+            _ => {
+                let input = reader_of(scan, piece).await?;
+                file_source(input, piece, &schema, &constants, no_columns).await?
+            }
         };
         Ok(Self { path, schema, exact: scan.exact.clone(), constants, source })
     }
@@ -129,17 +130,22 @@ impl PieceReader {
     }
 }
 
+/// The bytes of a piece's file.
+async fn reader_of(scan: &ScanSpec, piece: &FilePiece) -> Result<AmendedReader> {
+    let store = store_of(scan, piece.home).await?;
+    let location =
+        Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
+    Ok(AmendedReader::new(store, location, piece.size, piece.tag.clone()).with_mapping(scan.mapping.clone().map(Arc::new)))
+}
+
 async fn file_source(
-    store: Arc<dyn ObjectStore>,
+    mut input: AmendedReader,
     piece: &FilePiece,
     schema: &Schema,
     constants: &HashMap<String, ArrayRef>,
     only_count: bool,
 ) -> Result<Source> {
     let fail = |error: parquet::errors::ParquetError| reading(&piece.location, &error);
-    let location =
-        Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
-    let mut input = DataObject::new(store, location, piece.size, piece.tag.clone());
     // The page index lets a selection skip pages and not only row groups; files without one are read all the same.
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
     let footer = input.get_metadata(Some(&options)).await.map_err(fail)?;

@@ -60,7 +60,7 @@ fn read_all(folder: &std::path::Path, schema: &SchemaRef, size: u64) -> Result<u
         part: Part::Unknown { from_byte: 0, to_byte: size, deleted: None, deleted_of: 0 },
         constants: None,
     });
-    let scan = ScanSpec::new(location, None, schema)?;
+    let scan = ScanSpec::new(location, None, None, schema)?;
     crate::runtime::block_on(async {
         let mut reader = PieceReader::open(&scan, &piece, &[]).await?;
         let mut rows = 0;

@@ -8,6 +8,7 @@ use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use lakemark_table::ColumnMapping;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{NativeError, Result};
@@ -24,12 +25,19 @@ pub(crate) struct ScanSpec {
     schema: String,
     /// Those of which no value may be cut.
     pub(crate) exact: Vec<String>,
+    /// The names that columns have in the files, where those are others.
+    pub(crate) mapping: Option<ColumnMapping>,
 }
 
 impl ScanSpec {
-    pub(crate) fn new(location: &str, store: Option<&str>, schema: &SchemaRef) -> Result<Self> {
-        let (schema, exact) = (encode(schema, None)?, Vec::new());
-        Ok(Self { location: location.to_owned(), store: store.map(str::to_owned), schema, exact })
+    pub(crate) fn new(
+        location: &str,
+        store: Option<&str>,
+        mapping: Option<ColumnMapping>,
+        schema: &SchemaRef,
+    ) -> Result<Self> {
+        let (location, store) = (location.to_owned(), store.map(str::to_owned));
+        Ok(Self { location, store, schema: encode(schema, None)?, exact: Vec::new(), mapping })
     }
 
     /// The same, but no value of these columns may be cut.

@@ -4,11 +4,11 @@
 //!
 //! Invariant: a footer comes to a reader by `trust` alone, without the statistics that cannot be believed.
 
+pub(crate) mod amended_reader;
 pub(crate) mod column_mapping;
 pub(crate) mod columns;
 pub(crate) mod delta;
 pub(crate) mod footer;
 pub(crate) mod listing;
-pub(crate) mod object;
 pub(crate) mod statistics_check;
 pub(crate) mod trust;

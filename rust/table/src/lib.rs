@@ -51,6 +51,7 @@ mod vacuum;
 mod values;
 
 pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
+pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
 pub use files::trust::{FalseStatistics, amended_footer};
 pub use indexing::advise;

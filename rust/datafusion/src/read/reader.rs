@@ -102,11 +102,8 @@ impl Footers {
             DFParquetMetadata::new(self.store.as_ref(), meta).with_page_index_policy(Some(PageIndexPolicy::Optional));
         let fetched = guarded_wait(of_listed(meta.e_tag.as_deref(), footer.fetch_metadata())).await?;
         let metadata = fetched.map_err(|error| named(error, meta.location.as_ref()))?;
-        let mut metadata = amended_footer(Arc::unwrap_or_clone(metadata), self.caught_of(meta))?;
-        if let Some(names) = &self.names {
-            metadata = names.logical_footer(metadata)?;
-        }
-        let metadata = Arc::new(metadata);
+        let metadata = Arc::unwrap_or_clone(metadata);
+        let metadata = Arc::new(amended_footer(metadata, self.caught_of(meta), self.names.as_deref())?);
         if !was_young {
             let entry = CachedParquetMetaData::new(Arc::clone(&metadata));
             self.cache.put(&key, CachedFileMetadataEntry::new(meta.clone(), Arc::new(entry)));

@@ -13,6 +13,7 @@ use parquet::arrow::{ARROW_SCHEMA_META_KEY, PARQUET_FIELD_ID_META_KEY, encode_ar
 use parquet::errors::Result as ParquetResult;
 use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataBuilder};
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
+use serde::{Deserialize, Serialize};
 
 use crate::files::footer::fingerprint;
 
@@ -23,8 +24,8 @@ const COLUMN_ID: &str = "delta.columnMapping.id";
 /// How columns of runs begin that are not the table's: these have one name only.
 pub(crate) const OURS: &str = "__lakemark_";
 
-/// The names of a table's columns in its files, and those that it shows.
-#[derive(Clone, Debug)]
+/// The names of a table's columns in its files, and those that it shows. It can be sent to other processes that read the same files.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ColumnMapping {
     columns: MappedColumns,
     fingerprint: u64,
@@ -33,14 +34,14 @@ pub struct ColumnMapping {
 /// The fields of the table, or of a struct, by stored name.
 type MappedColumns = BTreeMap<String, MappedColumn>;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct MappedColumn {
     shown: String,
     inner: NestedMapping,
 }
 
 /// Where nested fields have names.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum NestedMapping {
     Flat,
     Struct(MappedColumns),
@@ -118,10 +119,7 @@ impl ColumnMapping {
     }
 
     /// The same footer, from which readers take the shown names.
-    ///
-    /// # Errors
-    /// A schema that Arrow does not have.
-    pub fn logical_footer(&self, metadata: ParquetMetaData) -> ParquetResult<ParquetMetaData> {
+    pub(crate) fn logical_footer(&self, metadata: ParquetMetaData) -> ParquetResult<ParquetMetaData> {
         let file = metadata.file_metadata();
         let stored = file.schema_descr();
         let schema = parquet_to_arrow_schema(stored, file.key_value_metadata())?;

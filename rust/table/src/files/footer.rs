@@ -83,7 +83,7 @@ impl Footer {
             .map_err(|error| damaged("has a footer that cannot be read").with_source(error))?;
         let no_arrow =
             |error| Error::unsupported(format!("the schema of {name} cannot be read as Arrow")).with_source(error);
-        let metadata = amended_footer(metadata, &[]).map_err(no_arrow)?;
+        let metadata = amended_footer(metadata, &[], None).map_err(no_arrow)?;
         let file = metadata.file_metadata();
         let columns = file.schema_descr();
         // Damaged types are a panic of its.

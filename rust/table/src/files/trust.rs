@@ -21,6 +21,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::{Statistics, ValueStatistics};
 use parquet::schema::types::ColumnDescriptor;
 
+use crate::files::column_mapping::ColumnMapping;
 use crate::report::Finding;
 use crate::storage::damage::guarded;
 use crate::values::int96::with_int96_timestamps;
@@ -29,15 +30,24 @@ use crate::values::int96::with_int96_timestamps;
 /// in order.
 pub type FalseStatistics = Arc<[u32]>;
 
-/// The footer as every reader of ours takes it.
+/// The footer as every reader of ours takes it: without the statistics of columns that were `caught` in a lie, and with the names that
+/// columns show by the `mapping`, if there is one.
 ///
 /// # Errors
 /// A schema that Arrow does not have.
-pub fn amended_footer(metadata: ParquetMetaData, caught: &[u32]) -> Result<ParquetMetaData> {
+pub fn amended_footer(
+    metadata: ParquetMetaData,
+    caught: &[u32],
+    mapping: Option<&ColumnMapping>,
+) -> Result<ParquetMetaData> {
     // Damaged types are panics of whoever makes Arrow's of them.
-    guarded(|| -> Result<ParquetMetaData> {
+    let metadata = guarded(|| -> Result<ParquetMetaData> {
         with_places(with_row_count(believed(with_int96_timestamps(metadata)?, caught)?))
-    })?
+    })??;
+    match mapping {
+        Some(mapping) => mapping.logical_footer(metadata),
+        None => Ok(metadata),
+    }
 }
 
 /// The number of a row group is its place. Rows are numbered by it, where a footer may say anything.

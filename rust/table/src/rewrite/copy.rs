@@ -17,7 +17,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::Result;
-use crate::files::object::DataObject;
+use crate::files::amended_reader::AmendedReader;
 use crate::rewrite::FileTarget;
 use crate::rewrite::file::{OldFile, unreadable};
 use crate::storage::local::of_listed;
@@ -43,7 +43,7 @@ impl Copying {
         if is_open || have.columns() != wanted.columns() {
             return Ok(None);
         }
-        let mut object = object(old);
+        let mut object = reader_of(old);
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let metadata = object.get_metadata(Some(&options)).await.map_err(|error| unreadable(&old.file.path, error))?;
         Ok(Some(Self { metadata }))
@@ -99,7 +99,7 @@ impl Copying {
         let unreadable = |error| unreadable(&old.file.path, error);
         let metadata = ArrowReaderMetadata::try_new(Arc::clone(&self.metadata), ArrowReaderOptions::new());
         let metadata = metadata.map_err(unreadable)?;
-        let mut reader = ParquetRecordBatchStreamBuilder::new_with_metadata(object(old), metadata);
+        let mut reader = ParquetRecordBatchStreamBuilder::new_with_metadata(reader_of(old), metadata);
         let mut filters = Vec::with_capacity(group.num_columns());
         for column in 0..group.num_columns() {
             filters.push(reader.get_row_group_column_bloom_filter(row_group, column).await.map_err(unreadable)?);
@@ -108,9 +108,9 @@ impl Copying {
     }
 }
 
-fn object(old: &OldFile) -> DataObject {
-    let (meta, caught) = (old.file.meta.clone(), Arc::clone(&old.file.false_statistics));
-    DataObject { store: Arc::clone(&old.store), meta, names: None, caught }
+fn reader_of(old: &OldFile) -> AmendedReader {
+    let caught = Arc::clone(&old.file.false_statistics);
+    AmendedReader::of(Arc::clone(&old.store), &old.file.meta).with_false_statistics(caught)
 }
 
 /// Where the first page of a column is.

@@ -8,9 +8,8 @@ use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowS
 use parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use parquet::errors::Result as ParquetResult;
 
+use crate::files::amended_reader::AmendedReader;
 use crate::files::footer::Footer;
-use crate::files::object::DataObject;
-use crate::files::trust::FalseStatistics;
 use crate::storage::damage::Guarded;
 
 /// Rows that are read and written at a time.
@@ -23,14 +22,14 @@ pub(super) fn open(
     footer: &Footer,
     (row_groups, selection): (Vec<usize>, Option<RowSelection>),
     wanted: impl Fn(&str) -> bool,
-) -> ParquetResult<Guarded<ParquetRecordBatchStream<DataObject>>> {
-    let object = DataObject { store, meta: meta.clone(), names: None, caught: FalseStatistics::default() };
+) -> ParquetResult<Guarded<ParquetRecordBatchStream<AmendedReader>>> {
+    let file = AmendedReader::of(store, meta);
     let metadata = ArrowReaderMetadata::try_new(Arc::clone(&footer.metadata), ArrowReaderOptions::new())?;
     let columns = footer.metadata.file_metadata().schema_descr();
     let roots = columns.root_schema().get_fields().iter().enumerate();
     let wanted = roots.filter(|(_, root)| wanted(root.name())).map(|(place, _)| place);
     let mask = ProjectionMask::roots(columns, wanted);
-    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(object, metadata).with_row_groups(row_groups);
+    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(file, metadata).with_row_groups(row_groups);
     let builder = match selection {
         Some(selection) => builder.with_row_selection(selection),
         None => builder,

@@ -23,7 +23,7 @@ use super::rows::{OwnColumns, batch, table_columns};
 use crate::error::{Error, ErrorKind, Result, kind_of_parquet};
 use crate::files::column_mapping::ColumnMapping;
 use crate::files::columns::selection;
-use crate::files::object::DataObject;
+use crate::files::amended_reader::AmendedReader;
 use crate::files::trust::FalseStatistics;
 use crate::snapshot::{DataFile, Snapshot};
 use crate::storage::damage::Guarded;
@@ -62,12 +62,9 @@ impl RowFile {
 
     /// Reads the footer with its page index.
     pub(crate) async fn open(&self) -> Result<OpenFile> {
-        let mut input = DataObject {
-            store: Arc::clone(&self.store),
-            meta: self.meta.clone(),
-            names: self.names.clone(),
-            caught: Arc::clone(&self.caught),
-        };
+        let mut input = AmendedReader::of(Arc::clone(&self.store), &self.meta)
+            .with_mapping(self.names.clone())
+            .with_false_statistics(Arc::clone(&self.caught));
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
         let footer = input.get_metadata(Some(&options)).await.map_err(|error| self.unreadable(error))?;
         let metadata = ArrowReaderMetadata::try_new(footer, options).map_err(|error| self.unreadable(error))?;
@@ -100,7 +97,7 @@ impl RowFile {
 /// A file whose footer was read.
 pub(crate) struct OpenFile {
     file: RowFile,
-    input: DataObject,
+    input: AmendedReader,
     metadata: ArrowReaderMetadata,
     pub row_groups: Vec<u32>,
     /// Of a run the columns that its sets are about.

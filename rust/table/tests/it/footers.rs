@@ -88,7 +88,7 @@ fn old_or_new(statistics: &Statistics, is_old: bool) -> Statistics {
 
 /// Names of the columns with bounds that readers of ours see: in row groups, and in pages.
 fn bounded(metadata: ParquetMetaData) -> (Vec<String>, Vec<String>) {
-    let metadata = amended_footer(metadata, &[]).unwrap();
+    let metadata = amended_footer(metadata, &[], None).unwrap();
     let group = metadata.row_group(0);
     assert!(group.columns().iter().all(|chunk| chunk.statistics().unwrap().null_count_opt() == Some(0)));
     let names: Vec<&str> = group.columns().iter().map(|chunk| chunk.column_descr().name()).collect();
@@ -161,7 +161,7 @@ fn old_bounds_that_are_the_same_are_right_in_every_order() {
 fn law_1_nan_bounds_nothing_and_a_zero_stands_for_both() {
     let float = |min: f64, max: f64| {
         let statistics = Statistics::double(Some(min), Some(max), None, Some(0), false);
-        let metadata = amended_footer(with_statistics(5, statistics), &[]).unwrap();
+        let metadata = amended_footer(with_statistics(5, statistics), &[], None).unwrap();
         let Some(Statistics::Double(values)) = metadata.row_group(0).column(5).statistics().cloned() else { panic!() };
         (values.min_opt().map(|min| min.to_bits()), values.max_opt().map(|max| max.to_bits()))
     };
@@ -175,7 +175,7 @@ fn law_1_nan_bounds_nothing_and_a_zero_stands_for_both() {
 
 #[test]
 fn columns_that_were_caught_have_no_statistics_at_all() {
-    let metadata = amended_footer(footer(), &[0, 3]).unwrap();
+    let metadata = amended_footer(footer(), &[0, 3], None).unwrap();
     let group = metadata.row_group(0);
     let without: Vec<usize> = (0..6).filter(|place| group.column(*place).statistics().is_none()).collect();
     assert_eq!(without, [0, 3]);
@@ -215,7 +215,7 @@ fn law_1_statistics_that_count_no_nulls_are_removed() {
         // There can be none.
         (false, "parquet-mr version 1.13.1 (build abc)", true),
     ] {
-        let metadata = amended_footer(without_null_count(is_nullable, created_by), &[]).unwrap();
+        let metadata = amended_footer(without_null_count(is_nullable, created_by), &[], None).unwrap();
         let has_statistics = metadata.row_group(0).column(0).statistics().is_some();
         assert_eq!(has_statistics, is_kept, "{is_nullable} {created_by}");
     }
@@ -235,6 +235,6 @@ fn a_file_has_the_rows_of_its_row_groups() {
     );
     let mut rest = metadata.into_builder();
     let lying = ParquetMetaDataBuilder::new(file).set_row_groups(rest.take_row_groups()).build();
-    let told = amended_footer(lying, &[]).unwrap();
+    let told = amended_footer(lying, &[], None).unwrap();
     assert_eq!((told.file_metadata().num_rows(), told.row_group(0).num_rows()), (3, 3));
 }

@@ -158,7 +158,7 @@ async fn the_writer_s_own_type_does_not_count_for_wide_timestamps() {
     assert_eq!(certain(&probe(&snapshot, &at(last)).await.files[0]), [1]);
 
     let footer = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&File::open(&path).unwrap());
-    let footer = lakemark_table::amended_footer(footer.unwrap(), &[]).unwrap();
+    let footer = lakemark_table::amended_footer(footer.unwrap(), &[], None).unwrap();
     assert_eq!(footer.file_metadata().schema_descr().column(0).physical_type(), PhysicalType::INT96);
     let metadata = parquet::arrow::arrow_reader::ArrowReaderMetadata::try_new(Arc::new(footer), Default::default());
     let file = File::open(&path).unwrap();
