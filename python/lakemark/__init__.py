@@ -39,6 +39,7 @@ from lakemark.exceptions import (
 )
 from lakemark.reports import (
     BuildReport,
+    ColumnInfo,
     CompactReport,
     ExplainReport,
     Finding,
@@ -70,6 +71,7 @@ __all__ = [
     "BuildReport",
     "CacheFullError",
     "CancelledError",
+    "ColumnInfo",
     "CompactReport",
     "ConflictError",
     "CorruptError",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from html import escape
 from typing import Any
 
 from lakemark import _pictures
@@ -12,6 +13,8 @@ from lakemark._pictures import Part
 
 __all__ = [
     "BuildReport",
+    "ColumnInfo",
+    "CompactReport",
     "ExplainReport",
     "Finding",
     "Index",
@@ -30,9 +33,53 @@ __all__ = [
     "Written",
 ]
 
+
 _SKIPPED = "#b8c4ce"
 _KNOWN = "#2e7d5b"
 _READ = "#d9822b"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a report says to people: text and the tables of notebooks are drawn from it.
+
+    Attributes:
+        title: What was done; empty if nothing was to be done but to look.
+        facts: Values for people, each with its name.
+        notes: What else is worth a line.
+        text: All of it as text.
+    """
+
+    title: str
+    facts: list[tuple[str, str]]
+    notes: list[str]
+    text: str
+
+    @classmethod
+    def from_json(cls, values: str, text: str) -> Description:
+        """Makes one from its JSON form and its text."""
+        said = json.loads(values)
+        return cls(said["title"], [(name, value) for name, value in said["facts"]], said["notes"], text)
+
+
+class _Described:
+    """A report that comes with its description."""
+
+    __slots__ = ()
+    _description: Description
+
+    def _bars(self) -> str:
+        """What a notebook draws below the facts."""
+        return ""
+
+    def __str__(self) -> str:
+        return self._description.text
+
+    def _repr_html_(self) -> str:
+        said = self._description
+        title = f"<b>{escape(said.title)}</b>" if said.title else ""
+        facts = _pictures.definitions(said.facts) if said.facts else ""
+        return title + facts + self._bars() + "".join(f"<p>{escape(note)}</p>" for note in said.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +130,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactReport:
+class CompactReport(_Described):
     """What merging segments did.
 
     Attributes:
@@ -99,34 +146,16 @@ class CompactReport:
     segments_written: int
     bytes_written: int
     seconds: float
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> CompactReport:
-        """Makes a report from its JSON form."""
-        return cls(**json.loads(text))
-
-    def __str__(self) -> str:
-        if not self.segments_written:
-            return "nothing to merge: every index has as few segments as its files_per_segment allows"
-        return (
-            f"{', '.join(self.indexes)}: {self.segments_merged:,} segments merged into {self.segments_written:,}, "
-            f"{_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
-        )
-
-    def _repr_html_(self) -> str:
-        return _pictures.definitions(
-            [
-                ("indexes", ", ".join(self.indexes)),
-                ("segments merged", f"{self.segments_merged:,}"),
-                ("segments written", f"{self.segments_written:,}"),
-                ("written", _pictures.human_bytes(self.bytes_written)),
-                ("time", f"{self.seconds:.2f} s"),
-            ]
-        )
+    def from_json(cls, values: str, description: str, text: str) -> CompactReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        return cls(**json.loads(values), _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
-class BuildReport:
+class BuildReport(_Described):
     """What a build did.
 
     Attributes:
@@ -157,41 +186,14 @@ class BuildReport:
     declined: list[Finding]
     false_statistics: list[Finding]
     seconds: float
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> BuildReport:
-        """Makes a report from its JSON form."""
-        values = json.loads(text)
-        declined = [Finding(**finding) for finding in values.pop("declined")]
-        false_statistics = [Finding(**finding) for finding in values.pop("false_statistics")]
-        return cls(declined=declined, false_statistics=false_statistics, **values)
-
-    def __str__(self) -> str:
-        if not self.segments:
-            able = " that they can" if self.declined else ""
-            done = f"nothing to build: the indexes cover every file{able}"
-        else:
-            done = (
-                f"{', '.join(self.indexes)}: {self.rows:,} rows of {self.files:,} files indexed into "
-                f"{self.segments:,} segments, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
-            )
-        if self.repaired:
-            done += f"; {self.repaired:,} segments were missing or damaged, and count no more"
-        if self.adopted:
-            done += f"; took over {self.adopted:,} touched files"
-        return "\n".join([done, *(f"{finding.path}: {finding.problem}" for finding in self.false_statistics)])
-
-    def _repr_html_(self) -> str:
-        return _pictures.definitions(
-            [
-                ("indexes", ", ".join(self.indexes)),
-                ("files read", f"{self.files:,}"),
-                ("rows read", f"{self.rows:,}"),
-                ("segments written", f"{self.segments:,}"),
-                ("written", _pictures.human_bytes(self.bytes_written)),
-                ("time", f"{self.seconds:.2f} s"),
-            ]
-        )
+    def from_json(cls, values: str, description: str, text: str) -> BuildReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        said = json.loads(values)
+        findings = {name: _findings(said.pop(name)) for name in ("declined", "false_statistics")}
+        return cls(**said, **findings, _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ class IndexVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(_Described):
     """What a verification found.
 
     Attributes:
@@ -236,23 +238,22 @@ class VerifyReport:
 
     indexes: list[IndexVerdict]
     false_statistics: list[Finding]
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> VerifyReport:
-        """Makes a report from its JSON form."""
-        values = json.loads(text)
-        return cls(
-            [
-                IndexVerdict(
-                    name=verdict["name"],
-                    files_ok=verdict["files_ok"],
-                    damaged=[Finding(**finding) for finding in verdict["damaged"]],
-                    stale=[Finding(**finding) for finding in verdict["stale"]],
-                )
-                for verdict in values["indexes"]
-            ],
-            [Finding(**finding) for finding in values["false_statistics"]],
-        )
+    def from_json(cls, values: str, description: str, text: str) -> VerifyReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        said = json.loads(values)
+        verdicts = [
+            IndexVerdict(
+                name=verdict["name"],
+                files_ok=verdict["files_ok"],
+                damaged=_findings(verdict["damaged"]),
+                stale=_findings(verdict["stale"]),
+            )
+            for verdict in said["indexes"]
+        ]
+        return cls(verdicts, _findings(said["false_statistics"]), Description.from_json(description, text))
 
     @property
     def ok(self) -> bool:
@@ -262,30 +263,17 @@ class VerifyReport:
     def __bool__(self) -> bool:
         return self.ok
 
-    def __str__(self) -> str:
-        lines = []
-        for verdict in self.indexes:
-            state = "damaged" if verdict.damaged else "ok"
-            lines.append(f"{verdict.name}: {state}, {verdict.files_ok:,} files verified")
-            lines += [f"  damaged {finding.path}: {finding.problem}" for finding in verdict.damaged]
-            lines += [f"  stale {finding.path}: {finding.problem}" for finding in verdict.stale]
-        lines += [f"{finding.path}: {finding.problem}" for finding in self.false_statistics]
-        return "\n".join(lines) or "no indexes"
-
-    def _repr_html_(self) -> str:
-        return (
-            "".join(
-                _pictures.bar(
-                    verdict.name,
-                    [
-                        Part("files verified", verdict.files_ok, _KNOWN),
-                        Part("damaged", len(verdict.damaged), _READ),
-                        Part("stale", len(verdict.stale), _SKIPPED),
-                    ],
-                )
-                for verdict in self.indexes
+    def _bars(self) -> str:
+        return "".join(
+            _pictures.bar(
+                verdict.name,
+                [
+                    Part("files verified", verdict.files_ok, _KNOWN),
+                    Part("damaged", len(verdict.damaged), _READ),
+                    Part("stale", len(verdict.stale), _SKIPPED),
+                ],
             )
-            or "<p>no indexes</p>"
+            for verdict in self.indexes
         )
 
 
@@ -303,7 +291,7 @@ class Waste:
 
 
 @dataclass(frozen=True, slots=True)
-class VacuumReport:
+class VacuumReport(_Described):
     """What a vacuum removed, or would remove.
 
     Attributes:
@@ -321,31 +309,14 @@ class VacuumReport:
     manifests_kept: int
     segments_kept: int
     seconds: float
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> VacuumReport:
-        """Makes a report from its JSON form."""
-        values = json.loads(text)
-        removed = [Waste(**waste) for waste in values.pop("removed")]
-        return cls(removed=removed, **values)
-
-    def __str__(self) -> str:
-        did = "would remove" if self.dry_run else "removed"
-        return (
-            f"{did} {len(self.removed):,} files, {_pictures.human_bytes(self.bytes)}; "
-            f"{self.manifests_kept:,} manifests and {self.segments_kept:,} segments stay"
-        )
-
-    def _repr_html_(self) -> str:
-        return _pictures.definitions(
-            [
-                ("would be removed" if self.dry_run else "removed", f"{len(self.removed):,} files"),
-                ("bytes", _pictures.human_bytes(self.bytes)),
-                ("manifests kept", f"{self.manifests_kept:,}"),
-                ("segments kept", f"{self.segments_kept:,}"),
-                ("time", f"{self.seconds:.2f} s"),
-            ]
-        )
+    def from_json(cls, values: str, description: str, text: str) -> VacuumReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        said = json.loads(values)
+        removed = [Waste(**waste) for waste in said.pop("removed")]
+        return cls(**said, removed=removed, _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,19 +477,20 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class TableInfo:
-    """A table at a glance.
+class TableInfo(_Described):
+    """A table at a glance. `str()` gives it as text.
 
     Attributes:
         location: Where the data is.
         format: `parquet` or `delta`.
         store: Where the indexes are; none for a glob or a single file opened without a store.
-        columns: Number of columns.
+        delta_version: Version of the Delta table, if it is one.
+        manifest: Number of the manifest, if there is one.
         files: Number of data files.
         bytes: Bytes of the data files.
         rows: Rows that the table shows.
-        manifest: Number of the manifest, if there is one.
-        delta_version: Version of the Delta table, if it is one.
+        columns: The columns in their order.
+        partition_columns: Names of those whose values are constant in a file.
         index_bytes: Bytes of all index files.
         indexes: The indexes.
         updates: How pending updates stand; none if the table takes none.
@@ -527,48 +499,50 @@ class TableInfo:
     location: str
     format: str
     store: str | None
-    columns: int
+    delta_version: int | None
+    manifest: int | None
     files: int
     bytes: int
     rows: int
-    manifest: int | None
-    delta_version: int | None
+    columns: list[ColumnInfo]
+    partition_columns: list[str]
     index_bytes: int
     indexes: list[Index]
-    updates: UpdatesInfo | None = None
+    updates: UpdatesInfo | None
+    _description: Description = field(repr=False, compare=False)
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        pairs = [
-            ("location", self.location),
-            ("format", self.format),
-            ("store", self.store or "none"),
-            ("columns", f"{self.columns:,}"),
-            ("files", f"{self.files:,}, {_pictures.human_bytes(self.bytes)}"),
-            ("rows", f"{self.rows:,}"),
-        ]
-        if self.delta_version is not None:
-            pairs.append(("delta version", str(self.delta_version)))
-        pairs += [
-            (
-                f"index {index.name}",
-                (
-                    f"{index.kind} ({index.encoding}) on {index.column}, {index.coverage:.0%} covered, "
-                    f"{_pictures.human_bytes(index.bytes)}"
-                ),
-            )
-            for index in self.indexes
-        ]
-        if self.updates is not None:
-            pairs += self.updates._pairs()  # noqa: SLF001 - one module
-        return pairs
+    @classmethod
+    def from_json(cls, report: tuple[str, str, str], updates: tuple[str, str, str] | None) -> TableInfo:
+        """Makes a report, and that on updates, from the JSON forms of values and description, and the text."""
+        values, description, text = report
+        said = json.loads(values)
+        return cls(
+            **{
+                **said,
+                "columns": [ColumnInfo(**column) for column in said["columns"]],
+                "indexes": [Index.from_dict(index) for index in said["indexes"]],
+                "updates": None if updates is None else UpdatesInfo.from_json(*updates),
+            },
+            _description=Description.from_json(description, text),
+        )
 
-    def __str__(self) -> str:
-        pairs = self._pairs()
-        width = max(len(name) for name, _ in pairs) + 1
-        return "\n".join(f"{name + ':':<{width}} {value}" for name, value in pairs)
+    def _bars(self) -> str:
+        return "" if self.updates is None else self.updates._bars()  # noqa: SLF001 - one module
 
-    def _repr_html_(self) -> str:
-        return _pictures.definitions(self._pairs())
+
+@dataclass(frozen=True, slots=True)
+class ColumnInfo:
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        data_type: Its Arrow type.
+        nullable: Whether a value may be missing.
+    """
+
+    name: str
+    data_type: str
+    nullable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +604,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishReport:
+class PublishReport(_Described):
     """What a publication did.
 
     Attributes:
@@ -644,15 +618,16 @@ class PublishReport:
     originals_moved: int
     bytes_published: int
     seconds: float
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> PublishReport:
-        """Makes a report from its JSON form."""
-        return cls(**json.loads(text))
+    def from_json(cls, values: str, description: str, text: str) -> PublishReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        return cls(**json.loads(values), _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
-class MigrateReport:
+class MigrateReport(_Described):
     """What a migration did.
 
     Attributes:
@@ -672,38 +647,16 @@ class MigrateReport:
     bytes_written: int
     delta_version: int | None
     seconds: float
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> MigrateReport:
-        """Makes a report from its JSON form."""
-        return cls(**json.loads(text))
-
-    def __str__(self) -> str:
-        if not self.files_written and not self.files_replaced:
-            return "nothing to migrate"
-        version = "" if self.delta_version is None else f", Delta version {self.delta_version}"
-        return (
-            f"{self.rows:,} rows folded, {self.rows_hidden:,} replaced or removed: {self.files_replaced:,} files "
-            f"replaced by {self.files_written:,}, {_pictures.human_bytes(self.bytes_written)}, {self.seconds:.2f} s"
-            f"{version}"
-        )
-
-    def _repr_html_(self) -> str:
-        return _pictures.definitions(
-            [
-                ("rows folded", f"{self.rows:,}"),
-                ("rows replaced or removed", f"{self.rows_hidden:,}"),
-                ("files replaced", f"{self.files_replaced:,}"),
-                ("files written", f"{self.files_written:,}"),
-                ("bytes written", _pictures.human_bytes(self.bytes_written)),
-                ("Delta version", "" if self.delta_version is None else str(self.delta_version)),
-                ("seconds", f"{self.seconds:.2f}"),
-            ]
-        )
+    def from_json(cls, values: str, description: str, text: str) -> MigrateReport:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        return cls(**json.loads(values), _description=Description.from_json(description, text))
 
 
 @dataclass(frozen=True, slots=True)
-class UpdatesInfo:
+class UpdatesInfo(_Described):
     """How the pending updates of a table stand. `str()` gives it as text.
 
     Attributes:
@@ -749,47 +702,25 @@ class UpdatesInfo:
     log_bytes: int
     flushed_bytes: int
     merged_bytes: int
+    _description: Description = field(repr=False, compare=False)
 
     @classmethod
-    def from_json(cls, text: str) -> UpdatesInfo:
-        """Makes a report from its JSON form."""
-        values = json.loads(text)
-        key, runs = tuple(values.pop("key")), [RunInfo(**run) for run in values.pop("runs")]
-        return cls(key=key, runs=runs, **values)
+    def from_json(cls, values: str, description: str, text: str) -> UpdatesInfo:
+        """Makes a report from the JSON forms of its values and its description, and its text."""
+        said = json.loads(values)
+        key, runs = tuple(said.pop("key")), [RunInfo(**run) for run in said.pop("runs")]
+        return cls(**said, key=key, runs=runs, _description=Description.from_json(description, text))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python values, the same as in the shell's `info --format json`."""
-        return {**asdict(self), "key": list(self.key)}
+        values = {**asdict(self), "key": list(self.key)}
+        del values["_description"]
+        return values
 
-    def _pairs(self) -> list[tuple[str, str]]:
-        size = _pictures.human_bytes
-        twice = sum(run.passes > 1 for run in self.runs)
-        share = self.migration_threshold
-        migrated = "" if share is None else f", migrated from {share:.0%} on"
-        return [
-            ("key", ", ".join(self.key)),
-            ("last change", f"number {self.sequence:,}"),
-            ("pending rows", f"{self.rows_pending:,}, {self.rows_hidden:,} rows of data files hidden"),
-            ("buffer", f"{size(self.buffer_bytes)} of {size(self.buffer_limit)}, {self.buffer_keys:,} keys"),
-            ("runs", f"{len(self.runs):,} of {self.runs_limit:,}, {twice:,} of them merged"),
-            ("cache", f"{size(self.cache_bytes)} of {size(self.cache_limit)}, {self.cache_share:.1%} full" + migrated),
-            ("writes per update", f"{self.writes_per_update:.2f} of at most {self.writes_bound:.2f}"),
-            (
-                "written",
-                f"{size(self.log_bytes)} to logs, {size(self.flushed_bytes)} to runs, {size(self.merged_bytes)} merged",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        pairs = self._pairs()
-        width = max(len(name) for name, _ in pairs) + 1
-        return "\n".join(f"{name + ':':<{width}} {value}" for name, value in pairs)
-
-    def _repr_html_(self) -> str:
+    def _bars(self) -> str:
         writes = round(1000 * self.writes_per_update), round(1000 * self.writes_bound)
         return (
-            _pictures.definitions(self._pairs())
-            + _fill("buffer", self.buffer_bytes, self.buffer_limit)
+            _fill("buffer", self.buffer_bytes, self.buffer_limit)
             + _fill("cache", self.cache_bytes, self.cache_limit)
             + _pictures.bar(
                 "writes per update",
@@ -800,6 +731,10 @@ class UpdatesInfo:
             )
             + _pictures.bar("runs", [Part(f"pass {run.passes}", run.rows, _run_colour(run)) for run in self.runs])
         )
+
+
+def _findings(said: list[dict[str, str]]) -> list[Finding]:
+    return [Finding(**finding) for finding in said]
 
 
 def _fill(title: str, used: int, limit: int) -> str:

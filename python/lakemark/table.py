@@ -151,21 +151,7 @@ class Table:
 
     def info(self) -> TableInfo:
         """Describes the table: counts its rows, measures its files and indexes."""
-        snapshot = self.snapshot
-        return TableInfo(
-            location=self.location,
-            format=self._inner.format(),
-            store=self._inner.store(),
-            columns=len(self.schema),
-            files=len(snapshot.files),
-            bytes=snapshot.bytes,
-            rows=self.count(),
-            manifest=snapshot.manifest,
-            delta_version=snapshot.delta_version,
-            index_bytes=sum(index.bytes for index in snapshot.indexes),
-            indexes=snapshot.indexes,
-            updates=self.updates,
-        )
+        return TableInfo.from_json(*self._inner.info())
 
     @property
     def key(self) -> tuple[str, ...] | None:
@@ -176,8 +162,8 @@ class Table:
     @property
     def updates(self) -> UpdatesInfo | None:
         """How the pending updates stand now; none if the table takes no updates."""
-        text = self._inner.updates()
-        return None if text is None else UpdatesInfo.from_json(text)
+        found = self._inner.updates()
+        return None if found is None else UpdatesInfo.from_json(*found)
 
     def declare_key(self, columns: str | Sequence[str], *, progress: Progress = True, **options: object) -> bool:
         """Declares the columns that tell the rows apart, so that the table takes updates.
@@ -378,7 +364,7 @@ class Table:
             UnsupportedError: The Delta table has a feature that cannot be kept; the message names it.
         """
         with _shown("migrate", progress) as tell:
-            report = MigrateReport.from_json(self._inner.migrate(fraction, threshold, tell))
+            report = MigrateReport.from_json(*self._inner.migrate(fraction, threshold, tell))
         if publish:
             self.publish()
         return report
@@ -407,7 +393,7 @@ class Table:
             ConflictError: A migration or another publication is running, or a file that was replaced has been changed.
             UnsupportedError: The table is a glob or one file, or not on a local file system.
         """
-        return PublishReport.from_json(self._inner.publish())
+        return PublishReport.from_json(*self._inner.publish())
 
     def create_index(
         self,
@@ -534,13 +520,13 @@ class Table:
             NotFoundError: There is no such index.
         """
         with _shown("compact", progress) as tell:
-            return CompactReport.from_json(self._inner.compact(index, memory, threads, tell))
+            return CompactReport.from_json(*self._inner.compact(index, memory, threads, tell))
 
     def _build(
         self, index: str | None, memory: int | None, threads: int | None, progress: Progress, *, verify: bool = False
     ) -> BuildReport:
         with _shown("build", progress) as tell:
-            return BuildReport.from_json(self._inner.build(index, memory, threads, verify, tell))
+            return BuildReport.from_json(*self._inner.build(index, memory, threads, verify, tell))
 
     def advise(self, queries: str | Sequence[str] | None = None) -> Advice:
         """Says which indexes to build, from statistics and a sample of the columns in question. Changes nothing.
@@ -563,7 +549,7 @@ class Table:
         Returns:
             What was found; it is true if nothing is damaged.
         """
-        return VerifyReport.from_json(self._inner.verify())
+        return VerifyReport.from_json(*self._inner.verify())
 
     def vacuum(
         self, *, dry_run: bool = False, older_than: timedelta = timedelta(days=7), originals: bool = False
@@ -586,7 +572,7 @@ class Table:
         """
         # A negative age is too young as well.
         seconds = max(0, int(older_than.total_seconds()))
-        return VacuumReport.from_json(self._inner.vacuum(seconds, dry_run, originals))
+        return VacuumReport.from_json(*self._inner.vacuum(seconds, dry_run, originals))
 
     def scan(
         self,

@@ -104,7 +104,7 @@ def test_build_and_verify_reports_draw_themselves(indexed: Judged) -> None:
     indexed.table.drop_index("by_city")
     indexed.table.create_index("city", using="bitmap", name="again", build=False)
     report = indexed.table.build(progress=False)
-    assert str(report).startswith("again: 4,000 rows of 4 files indexed into")
+    assert str(report).startswith("built again: rows 4,000, files 4, segments ")
     assert "<td>4,000</td>" in report._repr_html_()
     verdict = indexed.table.verify()
     assert [picture.get("aria-label") for picture in svgs(verdict._repr_html_())] == ["by_id", "by_day", "again"]

@@ -188,7 +188,7 @@ def test_verify_is_true_for_what_was_built(indexed: Judged) -> None:
         ("by_id", 4),
         ("by_day", 4),
     ]
-    assert "by_city: ok, 4 files verified" in str(report)
+    assert "by_city: 4 files ok, 0 damaged, 0 stale" in str(report)
 
 
 @pytest.mark.filterwarnings("default::lakemark.LakemarkWarning")
@@ -244,7 +244,7 @@ def test_snapshot_describes_the_pinned_state(indexed: Judged) -> None:
 
 def test_info_sums_it_up(indexed: Judged) -> None:
     info = indexed.table.info()
-    assert (info.format, info.columns, info.files, info.rows) == ("parquet", 5, 4, 4000)
+    assert (info.format, len(info.columns), info.files, info.rows) == ("parquet", 5, 4, 4000)
     assert info.index_bytes == sum(index.bytes for index in info.indexes)
     assert info.index_bytes == sum(path.stat().st_size for path in indexed.folder.glob("_lakemark/marks/*.lmx"))
     text = str(info)

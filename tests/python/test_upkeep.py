@@ -89,7 +89,7 @@ def test_a_vacuum_removes_what_is_old_and_unused(indexed: Judged) -> None:
     dry = indexed.table.vacuum(dry_run=True)
     assert dry.dry_run
     assert files(store) == before
-    assert "would remove 7 files" in str(dry)
+    assert str(dry).startswith("would remove: files 7, ")
     report = indexed.table.vacuum()
     assert (report.removed, report.bytes) == (dry.removed, dry.bytes)
     assert {waste.path for waste in report.removed} == before - files(store)
@@ -112,7 +112,8 @@ def test_the_age_of_a_vacuum_is_at_least_an_hour(indexed: Judged) -> None:
     done = command("vacuum", indexed.folder, "--older-than", "30m")
     assert done.returncode == 2
     done = command("vacuum", indexed.folder, "--older-than", "2w", "--dry-run")
-    assert (done.returncode, done.stdout) == (0, "would remove 0 files, 0 bytes; 6 manifests and 3 segments stay\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith("would remove: files 0, bytes 0 B, manifests kept 6, segments kept 3, ")
     done = command("vacuum", indexed.folder, "--older-than", "1h", "--format", "json")
     assert (done.returncode, len(json.loads(done.stdout)["removed"])) == (0, 5), done.stderr
 

@@ -33,6 +33,13 @@ def test_an_index_is_declared_and_built(spark: SparkSession, folder: Path) -> No
     assert lakemark.Table(folder).indexes == []
 
 
+def test_the_table_of_indexes_has_the_columns_of_our_own_sql(spark: SparkSession, folder: Path) -> None:
+    session = lakemark.connect()
+    session.sql(f"CREATE EXTERNAL TABLE t STORED AS LAKEMARK LOCATION '{folder}'")
+    shown = session.sql("SHOW INDEXES FROM t").to_arrow().column_names
+    assert spark.sql(f"SELECT * FROM lm.`{folder}$indexes`").columns == shown
+
+
 def test_the_table_of_indexes_says_what_the_shell_lists(spark: SparkSession, folder: Path) -> None:
     indexes = f"lm.`{folder}$indexes`"
     assert rows(spark, f"SELECT * FROM {indexes}") == []

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use lakemark_table::advise::{Advice, Proposal};
-use lakemark_table::{CancelFlag, IndexKind, IndexSpec, Table};
+use lakemark_table::{CancelFlag, IndexKind, IndexSpec, Report, Table};
 
 use crate::args::{AdviseArgs, TextFormat};
 use crate::ask::open;
 use crate::failure::Failure;
-use crate::maintain::{build_text, run_build};
+use crate::maintain::run_build;
 use crate::output;
 use crate::progress::CtrlC;
 
@@ -81,11 +81,11 @@ async fn apply(
     }
     let mut lines = vec![format!("\ncreated {}", created.join(", "))];
     if at_once {
-        lines.push(build_text(&run_build(table, None, &args.tuning, cancel).await?));
+        lines.push(run_build(table, None, &args.tuning, cancel).await?.describe().to_string());
         return Ok(lines.join("\n"));
     }
     for name in created {
-        lines.push(build_text(&run_build(table, Some(name), &args.tuning, cancel.clone()).await?));
+        lines.push(run_build(table, Some(name), &args.tuning, cancel.clone()).await?.describe().to_string());
     }
     Ok(lines.join("\n"))
 }

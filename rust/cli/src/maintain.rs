@@ -1,17 +1,16 @@
 //! `index create|build|compact|list|drop|verify`, `vacuum` and `history`: what keeps a table's indexes.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array};
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
 use lakemark_table::{
-    BuildOptions, BuildReport, CancelFlag, CompactReport, Finding, IndexInfo, IndexSpec, Table, VacuumOptions,
-    VacuumReport, VerifyReport, VersionInfo, Waste,
+    BuildOptions, BuildReport, CancelFlag, IndexInfo, IndexSpec, Report, Table, VacuumOptions, index_rows, version_rows,
 };
 
 use crate::args::{
-    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, ListArgs, TextFormat, Tuning, VacuumArgs, VerifyArgs,
+    BuildArgs, CompactArgs, CreateArgs, DropArgs, HistoryArgs, ListArgs, Tuning, VacuumArgs, VerifyArgs,
 };
 use crate::ask::open;
 use crate::failure::Failure;
@@ -41,7 +40,7 @@ pub(crate) async fn create(args: CreateArgs) -> Result<(), Failure> {
     };
     let report = run_build(&table, only, &args.tuning, cancel).await?;
     let encoding = encoding_text(&table.snapshot().await?.indexes(), &created);
-    output::text(&format!("created index {}\n{encoding}{}", comma(&created), build_text(&report)))
+    output::text(&format!("created index {}\n{encoding}{}", comma(&created), report.describe()))
 }
 
 /// What `--with` says, each once.
@@ -62,10 +61,7 @@ pub(crate) async fn build(args: BuildArgs) -> Result<(), Failure> {
     let table = open(&run.at).await?;
     let options = BuildOptions { verify, ..build_options(run.index, &run.tuning, cancel) };
     let report = run_with(&table, options).await?;
-    match run.format {
-        TextFormat::Json => output::json_value(&report),
-        TextFormat::Text => output::text(&build_text(&report)),
-    }
+    output::report(&report, run.format)
 }
 
 pub(crate) async fn run_build(
@@ -104,93 +100,12 @@ pub(crate) async fn compact(args: CompactArgs) -> Result<(), Failure> {
     let _listening = CtrlC::sets(cancel.clone())?;
     let table = open(&args.at).await?;
     let report = table.compact(build_options(args.index, &args.tuning, cancel)).await?;
-    match args.format {
-        TextFormat::Json => output::json_value(&report),
-        TextFormat::Text => output::text(&compact_text(&report)),
-    }
-}
-
-fn compact_text(report: &CompactReport) -> String {
-    if report.segments_written == 0 {
-        return "nothing to merge: every index has as few segments as its files_per_segment allows".to_owned();
-    }
-    format!(
-        "merged {}: {} segments into {}, {} bytes, {:.1} s; `lakemark vacuum` removes the old ones once they are old enough",
-        report.indexes.join(", "),
-        report.segments_merged,
-        report.segments_written,
-        report.bytes_written,
-        report.seconds
-    )
-}
-
-pub(crate) fn build_text(report: &BuildReport) -> String {
-    let mut text = if report.segments == 0 && report.repaired > 0 {
-        "nothing to build: no data file is left of what lost segments covered".to_owned()
-    } else if report.segments == 0 {
-        let able = if report.declined.is_empty() { "" } else { " that it can" };
-        format!("nothing to build: every declared index covers every data file{able}")
-    } else {
-        format!(
-            "built {}: {} rows of {} files, {} segments, {} bytes, {:.1} s",
-            report.indexes.join(", "),
-            report.rows,
-            report.files,
-            report.segments,
-            report.bytes_written,
-            report.seconds
-        )
-    };
-    if report.repaired > 0 {
-        let _ = write!(
-            text,
-            "\n{} segments were missing or damaged: what they covered counts as not indexed, and is built again",
-            report.repaired
-        );
-    }
-    if report.adopted > 0 {
-        let _ = write!(text, "\ntook over {} touched files: their bytes are those that were indexed", report.adopted);
-    }
-    if !report.skipped.is_empty() {
-        let skipped = report.skipped.join(", ");
-        // Writing into a String cannot fail.
-        let _ = write!(text, "\nleft out, because they changed while they were read: {skipped}");
-    }
-    for Finding { path, problem } in &report.declined {
-        let _ = write!(text, "\nleft out: {path}: {problem}");
-    }
-    for Finding { path, problem } in &report.false_statistics {
-        let _ = write!(text, "\n{path}: {problem}");
-    }
-    text
+    output::report(&report, args.format)
 }
 
 pub(crate) async fn list(args: ListArgs) -> Result<(), Failure> {
     let indexes = open(&args.at).await?.snapshot().await?.checked_indexes().await?;
-    output::batch(index_rows(&indexes)?, args.format)
-}
-
-pub(crate) fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch, Failure> {
-    let words = |of: fn(&IndexInfo) -> &str| Arc::new(indexes.iter().map(|i| Some(of(i))).collect::<StringArray>());
-    let numbers = |of: fn(&IndexInfo) -> u64| Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of)));
-    let coverage = Float64Array::from_iter_values(indexes.iter().map(|i| i.coverage));
-    let predicted: UInt64Array = indexes.iter().map(|i| i.predicted_bytes).collect();
-    let columns: [(&str, ArrayRef); 12] = [
-        ("name", words(|i| &i.name)),
-        ("kind", words(|i| &i.kind)),
-        ("encoding", words(|i| &i.encoding)),
-        ("chosen_by", words(|i| &i.chosen_by)),
-        ("column", words(|i| &i.column)),
-        ("data_type", words(|i| &i.data_type)),
-        ("files_covered", numbers(|i| i.files_covered)),
-        ("files_total", numbers(|i| i.files_total)),
-        ("coverage", Arc::new(coverage)),
-        ("rows", numbers(|i| i.rows)),
-        ("bytes", numbers(|i| i.bytes)),
-        ("predicted_bytes", Arc::new(predicted)),
-    ];
-    RecordBatch::try_from_iter(columns)
-        .map_err(|error| Failure::Error(format!("the list of indexes cannot be drawn: {error}")))
+    output::batch(listed(index_rows(&indexes))?, args.format)
 }
 
 pub(crate) async fn drop_index(args: DropArgs) -> Result<(), Failure> {
@@ -204,10 +119,7 @@ pub(crate) async fn drop_index(args: DropArgs) -> Result<(), Failure> {
 
 pub(crate) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     let report = open(&args.at).await?.verify().await?;
-    match args.format {
-        TextFormat::Json => output::json_value(&report)?,
-        TextFormat::Text => output::text(&verify_text(&report))?,
-    }
+    output::report(&report, args.format)?;
     if report.is_ok() {
         return Ok(());
     }
@@ -220,75 +132,19 @@ pub(crate) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     )))
 }
 
-fn verify_text(report: &VerifyReport) -> String {
-    let mut text = String::new();
-    for index in &report.indexes {
-        let (damaged, stale) = (index.damaged.len(), index.stale.len());
-        let _ = writeln!(text, "{}: {} files ok, {damaged} damaged, {stale} stale", index.name, index.files_ok);
-        for (what, findings) in [("damaged", &index.damaged), ("stale", &index.stale)] {
-            for finding in findings {
-                let _ = writeln!(text, "  {what}: {}: {}", finding.path, finding.problem);
-            }
-        }
-    }
-    for Finding { path, problem } in &report.false_statistics {
-        let _ = writeln!(text, "{path}: {problem}");
-    }
-    if text.is_empty() {
-        text.push_str("no index to verify");
-    }
-    text.trim_end().to_owned()
-}
-
 pub(crate) async fn vacuum(args: VacuumArgs) -> Result<(), Failure> {
     let options = VacuumOptions { older_than: args.older_than, dry_run: args.dry_run, originals: args.originals };
     let report = open(&args.at).await?.vacuum(options).await?;
-    match args.format {
-        TextFormat::Json => output::json_value(&report),
-        TextFormat::Text => output::text(&vacuum_text(&report)),
-    }
-}
-
-fn vacuum_text(report: &VacuumReport) -> String {
-    let mut text = String::new();
-    if report.dry_run {
-        for Waste { path, bytes } in &report.removed {
-            let _ = writeln!(text, "{path}  {bytes} bytes");
-        }
-    }
-    let did = if report.dry_run { "would remove" } else { "removed" };
-    let _ = write!(
-        text,
-        "{did} {} files, {} bytes; {} manifests and {} segments stay",
-        report.removed.len(),
-        report.bytes,
-        report.manifests_kept,
-        report.segments_kept
-    );
-    text
+    output::report(&report, args.format)
 }
 
 pub(crate) async fn history(args: HistoryArgs) -> Result<(), Failure> {
     let versions = open(&args.at).await?.history(args.limit).await?;
-    output::batch(version_rows(&versions)?, args.format)
+    output::batch(listed(version_rows(&versions))?, args.format)
 }
 
-fn version_rows(versions: &[VersionInfo]) -> Result<RecordBatch, Failure> {
-    let numbers = |of: fn(&VersionInfo) -> Option<u64>| -> ArrayRef {
-        Arc::new(versions.iter().map(of).collect::<UInt64Array>())
-    };
-    let times: TimestampMillisecondArray = versions.iter().map(|version| version.time_ms).collect();
-    let operations = StringArray::from_iter_values(versions.iter().map(|version| &version.operation));
-    let columns: [(&str, ArrayRef); 6] = [
-        ("version", numbers(|of| Some(of.version))),
-        ("time", Arc::new(times.with_timezone_utc())),
-        ("operation", Arc::new(operations)),
-        ("files_added", numbers(|of| Some(of.files_added))),
-        ("files_removed", numbers(|of| Some(of.files_removed))),
-        ("rows", numbers(|of| of.rows)),
-    ];
-    RecordBatch::try_from_iter_with_nullable(columns.map(|(name, column)| (name, column, true)))
-        .map_err(|error| Failure::Error(format!("the list of versions cannot be drawn: {error}")))
+fn listed(rows: Result<RecordBatch, ArrowError>) -> Result<RecordBatch, Failure> {
+    rows.map_err(|error| Failure::Error(format!("the list cannot be drawn: {error}")))
 }
 
 /// What `auto` chose for the indexes of these names, each in a line of its own.

@@ -14,8 +14,9 @@ use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use lakemark_table::Report;
 
-use crate::args::Format;
+use crate::args::{Format, TextFormat};
 use crate::failure::Failure;
 
 /// Writes lines to stdout.
@@ -28,6 +29,14 @@ pub fn text(lines: &str) -> Result<(), Failure> {
 /// Writes one JSON value to stdout, indented.
 pub fn json_value<T: ?Sized + serde::Serialize>(value: &T) -> Result<(), Failure> {
     text(&serde_json::to_string_pretty(value)?)
+}
+
+/// Writes a report to stdout.
+pub fn report<T: Report>(report: &T, format: TextFormat) -> Result<(), Failure> {
+    match format {
+        TextFormat::Json => json_value(report),
+        TextFormat::Text => text(&report.describe().to_string()),
+    }
 }
 
 /// Writes all rows of a result; a statement without columns (DDL) writes nothing. `max_rows` limits tables only, 0 is no

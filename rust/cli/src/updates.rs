@@ -1,13 +1,12 @@
 //! `key`, `insert`, `upsert`, `update`, `delete`, `flush`, `repair` and `migrate`: changes of a table's rows.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, UInt64Array};
 use lakemark_table::{
-    BuildOptions, CancelFlag, Change, MigrateOptions, MigrateReport, Operation, Progress, PublishReport, RepairAction,
-    Table, Transaction, UpdatesInfo, WriteOptions,
+    BuildOptions, CancelFlag, Change, MigrateOptions, Operation, Progress, RepairAction, Table, Transaction,
+    WriteOptions,
 };
 use serde_json::json;
 
@@ -100,61 +99,6 @@ pub(crate) async fn migrate(args: MigrateArgs) -> Result<(), Failure> {
             None => output::json_value(&report),
         };
     }
-    let mut text = migrated_text(&report);
-    if let Some(PublishReport { files_published, originals_moved, bytes_published, seconds }) = published {
-        // Writing into a String cannot fail.
-        let _ = write!(
-            text,
-            "\npublished {files_published} files, {bytes_published} bytes, in the place of {originals_moved}, {seconds:.2} s"
-        );
-    }
-    output::text(&text)
-}
-
-fn migrated_text(report: &MigrateReport) -> String {
-    if report.files_replaced + report.files_written == 0 {
-        return "nothing to migrate".to_owned();
-    }
-    let version = report.delta_version.map_or(String::new(), |version| format!(", Delta version {version}"));
-    format!(
-        "folded {} rows, {} replaced or removed: {} files replaced by {}, {} bytes, {:.2} s{version}",
-        report.rows,
-        report.rows_hidden,
-        report.files_replaced,
-        report.files_written,
-        report.bytes_written,
-        report.seconds
-    )
-}
-
-/// How pending updates stand, in lines for `info`.
-pub(crate) fn updates_text(info: &UpdatesInfo) -> String {
-    let mut text = format!("updates:\n  key:     {}\n  changes: {} so far", info.key.join(", "), info.sequence);
-    let merged = info.runs.iter().filter(|run| run.passes > 1).count();
-    // Writing into a String cannot fail.
-    let _ = write!(
-        text,
-        "\n  pending: {} rows, {} rows of data files hidden\
-         \n  buffer:  {} of {} bytes, {} keys\
-         \n  runs:    {} of {}, {merged} of them merged\
-         \n  cache:   {} of {} bytes, {:.1}% full{}\
-         \n  writes:  {:.2} per update of at most {:.2}; {} bytes to logs, {} to runs, {} merged",
-        info.rows_pending,
-        info.rows_hidden,
-        info.buffer_bytes,
-        info.buffer_limit,
-        info.buffer_keys,
-        info.runs.len(),
-        info.runs_limit,
-        info.cache_bytes,
-        info.cache_limit,
-        info.cache_share * 100.0,
-        info.migration_threshold.map_or(String::new(), |share| format!(", migrated from {:.0}% on", share * 100.0)),
-        info.writes_per_update,
-        info.writes_bound,
-        info.log_bytes,
-        info.flushed_bytes,
-        info.merged_bytes
-    );
-    text
+    output::report(&report, args.format)?;
+    published.map_or(Ok(()), |published| output::report(&published, args.format))
 }

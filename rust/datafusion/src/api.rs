@@ -5,6 +5,7 @@
 //! Invariant: an answer is that of the statement that it takes the place of.
 
 pub(crate) mod advise;
+pub(crate) mod info;
 pub(crate) mod lookup;
 pub(crate) mod query;
 pub(crate) mod summaries;

@@ -9,8 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, TableOptions, Transaction,
-    VacuumOptions,
+    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report, TableOptions,
+    Transaction, VacuumOptions,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -46,10 +46,6 @@ impl Table {
 
     fn location(&self) -> &str {
         self.0.location()
-    }
-
-    fn format(&self) -> String {
-        self.0.format().to_string()
     }
 
     fn store(&self) -> Option<&str> {
@@ -108,11 +104,11 @@ impl Table {
         threads: Option<usize>,
         verify: bool,
         progress: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Described> {
         let (table, options) =
             (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, verify, ..BuildOptions::default() });
         let report = watched(py, options, progress, move |options| async move { table.build(options).await })?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
     fn compact(
@@ -122,11 +118,11 @@ impl Table {
         memory_bytes: Option<u64>,
         threads: Option<usize>,
         progress: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Described> {
         let (table, options) =
             (Arc::clone(&self.0), BuildOptions { memory_bytes, threads, index, ..BuildOptions::default() });
         let report = watched(py, options, progress, move |options| async move { table.compact(options).await })?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
     /// The columns of the key.
@@ -181,14 +177,14 @@ impl Table {
         wait_finished(py, repaired, |_| "it was decided all the same".to_owned())
     }
 
-    /// Folds pending rows into the data files; a report as JSON.
+    /// Folds pending rows into the data files.
     fn migrate(
         &self,
         py: Python<'_>,
         fraction: f64,
         threshold: Option<f64>,
         progress: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<String> {
+    ) -> PyResult<Described> {
         let (table, counters) = (Arc::clone(&self.0), Arc::new(Counters::default()));
         let told = Arc::clone(&counters) as Arc<dyn Progress>;
         let options = MigrateOptions { fraction, threshold, progress: Some(told) };
@@ -198,22 +194,30 @@ impl Table {
             None => Ok(()),
         };
         let report = wait_told(py, migrated, |_| "the migration was finished all the same".to_owned(), tell)?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
-    /// Lets what was migrated be files of the folder; a report as JSON.
-    fn publish(&self, py: Python<'_>) -> PyResult<String> {
+    /// Lets what was migrated be files of the folder.
+    fn publish(&self, py: Python<'_>) -> PyResult<Described> {
         let table = Arc::clone(&self.0);
         let published = move || async move { table.publish().await };
         let report = wait_finished(py, published, |_| "the publication was finished all the same".to_owned())?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
-    /// How pending updates stand, as JSON.
-    fn updates(&self, py: Python<'_>) -> PyResult<Option<String>> {
+    /// The table at a glance, and how its pending updates stand.
+    fn info(&self, py: Python<'_>) -> PyResult<(Described, Option<Described>)> {
+        let table = Arc::clone(&self.0);
+        let info = wait(py, move || async move { lakemark_datafusion::table_info(&table).await })?;
+        let updates = info.updates.as_ref().map(|updates| described(py, updates)).transpose()?;
+        Ok((described(py, &info)?, updates))
+    }
+
+    /// How pending updates stand.
+    fn updates(&self, py: Python<'_>) -> PyResult<Option<Described>> {
         let table = Arc::clone(&self.0);
         let info = wait(py, move || async move { table.updates_info().await })?;
-        info.map(|info| to_json(py, &info)).transpose()
+        info.map(|info| described(py, &info)).transpose()
     }
 
     /// Advice as JSON and as text.
@@ -223,17 +227,17 @@ impl Table {
         Ok((to_json(py, &advice)?, advice.to_string()))
     }
 
-    fn verify(&self, py: Python<'_>) -> PyResult<String> {
+    fn verify(&self, py: Python<'_>) -> PyResult<Described> {
         let table = Arc::clone(&self.0);
         let report = wait(py, move || async move { table.verify().await })?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
-    fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool, originals: bool) -> PyResult<String> {
+    fn vacuum(&self, py: Python<'_>, older_than_seconds: u64, dry_run: bool, originals: bool) -> PyResult<Described> {
         let table = Arc::clone(&self.0);
         let options = VacuumOptions { older_than: Duration::from_secs(older_than_seconds), dry_run, originals };
         let report = wait(py, move || async move { table.vacuum(options).await })?;
-        to_json(py, &report)
+        described(py, &report)
     }
 
     fn scan(
@@ -350,6 +354,14 @@ impl Table {
         let provider = FFI_TableProvider::new_with_ffi_codec(provider, true, Some(handle), codec);
         PyCapsule::new_with_value(py, provider, c"datafusion_table_provider")
     }
+}
+
+/// A report: its values and its description as JSON, and its text.
+type Described = (String, String, String);
+
+fn described(py: Python<'_>, report: &impl Report) -> PyResult<Described> {
+    let description = report.describe();
+    Ok((to_json(py, report)?, to_json(py, &description)?, description.to_string()))
 }
 
 pub(crate) fn to_json(py: Python<'_>, report: &impl serde::Serialize) -> PyResult<String> {

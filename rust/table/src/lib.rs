@@ -64,8 +64,9 @@ pub use options::{
 };
 pub use probe::{ColumnMinMax, GroupCountRequest, GroupCounts, MinMax, MinMaxRequest, TopKRequest, ValueCounts};
 pub use report::{
-    BuildReport, ChangesBesideFiles, CompactReport, Finding, IndexInfo, IndexVerdict, LeafReport, MigrateReport,
-    ProbeReport, PublishReport, RunInfo, UpdatesInfo, VacuumReport, VerifyReport, VersionInfo, Waste,
+    BuildReport, ChangesBesideFiles, ColumnInfo, CompactReport, Description, Finding, IndexInfo, IndexVerdict,
+    LeafReport, MigrateReport, ProbeReport, PublishReport, Report, RunInfo, TableInfo, UpdatesInfo, VacuumReport,
+    VerifyReport, VersionInfo, Waste, index_rows, version_rows,
 };
 pub use snapshot::{BufferedRows, BufferedRun, DataFile, FileProbe, Probe, Snapshot};
 pub use storage::damage::{Guarded, damaged, guarded, guarded_wait};

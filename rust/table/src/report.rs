@@ -1,9 +1,15 @@
-//! What operations tell: plain structs that become JSON, and text for people.
+//! What operations report: plain structs that become JSON, and for people what `description` says of each.
 
 use std::fmt;
 
 use lakemark_index::Reason;
 use serde::{Serialize, Serializer};
+
+pub use self::description::{Description, Report};
+pub use self::listing::{index_rows, version_rows};
+
+mod description;
+mod listing;
 
 /// What a build did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -214,6 +220,48 @@ pub struct PublishReport {
     pub bytes_published: u64,
     /// Wall time.
     pub seconds: f64,
+}
+
+/// A table at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TableInfo {
+    /// Where the data is.
+    pub location: String,
+    /// `parquet` or `delta`.
+    pub format: String,
+    /// Where the indexes are; none for a glob or a single file opened without a store.
+    pub store: Option<String>,
+    /// Version of the Delta table, if it is one.
+    pub delta_version: Option<u64>,
+    /// Number of the manifest, if there is one.
+    pub manifest: Option<u64>,
+    /// Number of data files.
+    pub files: u64,
+    /// Bytes of the data files.
+    pub bytes: u64,
+    /// Rows that the table shows.
+    pub rows: u64,
+    /// The columns in their order.
+    pub columns: Vec<ColumnInfo>,
+    /// Names of those whose values are constant in a file.
+    pub partition_columns: Vec<String>,
+    /// Bytes of all index files.
+    pub index_bytes: u64,
+    /// The indexes.
+    pub indexes: Vec<IndexInfo>,
+    /// How pending updates stand; none if the table takes none.
+    pub updates: Option<UpdatesInfo>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ColumnInfo {
+    /// Its name.
+    pub name: String,
+    /// Its Arrow type.
+    pub data_type: String,
+    /// Whether a value may be missing.
+    pub nullable: bool,
 }
 
 /// A version of a table: a commit of a Delta table, or a manifest of its store.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringArray, UInt64Array};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, UInt64Array};
+use arrow::error::ArrowError;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::config::{ConfigOptions, OptimizerOptions};
@@ -12,7 +13,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexInfo, IndexSpec, Result, Table, Transaction};
+use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows};
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
@@ -184,7 +185,7 @@ impl LakemarkSession {
             }
             Statement::ShowIndexes { table } => {
                 let indexes = self.table(&table).await?.snapshot().await?.checked_indexes().await?;
-                self.rows(index_columns(&indexes))
+                self.read(index_rows(&indexes))
             }
             Statement::Engine(statement) => {
                 // A copy of the state has every function and setting: one serves to plan and to run a query.
@@ -253,7 +254,7 @@ impl LakemarkSession {
             ("files", Arc::new(UInt64Array::from(vec![report.files]))),
             ("rows", Arc::new(UInt64Array::from(vec![report.rows]))),
             ("segments", Arc::new(UInt64Array::from(vec![report.segments]))),
-            ("bytes", Arc::new(UInt64Array::from(vec![report.bytes_written]))),
+            ("bytes_written", Arc::new(UInt64Array::from(vec![report.bytes_written]))),
             ("seconds", Arc::new(Float64Array::from(vec![report.seconds]))),
         ])
     }
@@ -280,32 +281,14 @@ impl LakemarkSession {
     }
 
     fn rows(&self, columns: Vec<(&str, ArrayRef)>) -> Result<DataFrame> {
-        let batch = RecordBatch::try_from_iter(columns)
+        self.read(RecordBatch::try_from_iter(columns))
+    }
+
+    fn read(&self, rows: std::result::Result<RecordBatch, ArrowError>) -> Result<DataFrame> {
+        let batch = rows
             .map_err(|error| Error::new(ErrorKind::Internal, "a result could not be made").with_source(error))?;
         self.context.read_batch(batch).map_err(from_engine)
     }
-}
-
-fn index_columns(indexes: &[IndexInfo]) -> Vec<(&'static str, ArrayRef)> {
-    fn text<'a>(indexes: &'a [IndexInfo], get: impl Fn(&'a IndexInfo) -> &'a str) -> ArrayRef {
-        Arc::new(indexes.iter().map(|index| Some(get(index))).collect::<StringArray>())
-    }
-    let number =
-        |get: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(get))) };
-    vec![
-        ("name", text(indexes, |index| &index.name)),
-        ("kind", text(indexes, |index| &index.kind)),
-        ("encoding", text(indexes, |index| &index.encoding)),
-        ("chosen_by", text(indexes, |index| &index.chosen_by)),
-        ("column", text(indexes, |index| &index.column)),
-        ("type", text(indexes, |index| &index.data_type)),
-        ("coverage", Arc::new(Float64Array::from_iter_values(indexes.iter().map(|index| index.coverage)))),
-        ("files_covered", number(|index| index.files_covered)),
-        ("files_total", number(|index| index.files_total)),
-        ("rows", number(|index| index.rows)),
-        ("bytes", number(|index| index.bytes)),
-        ("predicted_bytes", Arc::new(indexes.iter().map(|index| index.predicted_bytes).collect::<UInt64Array>())),
-    ]
 }
 
 /// Changes are made of plans that no optimizer has seen and of the newest state; a prepared one has neither.

@@ -32,7 +32,7 @@ async fn an_index_is_created_shown_and_dropped() {
     let shown = session.sql("SHOW INDEXES FROM t").await.unwrap().collect().await.unwrap();
     assert_eq!(shown[0].num_rows(), 1);
     for (column, expected) in
-        [("name", "by_k"), ("kind", "bitmap"), ("encoding", "equality"), ("column", "k"), ("type", "Int32")]
+        [("name", "by_k"), ("kind", "bitmap"), ("encoding", "equality"), ("column", "k"), ("data_type", "Int32")]
     {
         assert_eq!(shown[0].column_by_name(column).unwrap().as_string::<i32>().value(0), expected);
     }
