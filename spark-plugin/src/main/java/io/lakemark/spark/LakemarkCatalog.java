@@ -11,8 +11,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.NavigableSet;
 import java.util.Optional;
-import java.util.SortedSet;
 import java.util.TreeSet;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
@@ -96,11 +96,12 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    SortedSet<String> names = new TreeSet<>();
+    NavigableSet<String> names = new TreeSet<>();
     configured.keySet().stream()
         .filter(table -> Arrays.equals(table.namespace(), namespace))
         .forEach(table -> names.add(table.name()));
-    Optional<SortedSet<String>> inWarehouse = warehouse().flatMap(each -> each.tables(namespace));
+    Optional<NavigableSet<String>> inWarehouse =
+        warehouse().flatMap(each -> each.tables(namespace));
     inWarehouse.ifPresent(names::addAll);
     if (names.isEmpty() && !namespaceExists(namespace)) {
       throw new NoSuchNamespaceException(namespace);
@@ -177,6 +178,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
    * Gives a name to data that are there; {@code option.store} may name the place of the indexes.
    */
   @Override
+  @SuppressWarnings("deprecation") // Spark's newer method calls it.
   public Table createTable(
       Identifier table, Column[] columns, Transform[] partitions, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
@@ -280,7 +282,7 @@ public final class LakemarkCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public String[][] listNamespaces(String[] parent) throws NoSuchNamespaceException {
-    SortedSet<String> names = new TreeSet<>();
+    NavigableSet<String> names = new TreeSet<>();
     configured.keySet().stream()
         .map(Identifier::namespace)
         .filter(each -> each.length > parent.length && startsWith(each, parent))

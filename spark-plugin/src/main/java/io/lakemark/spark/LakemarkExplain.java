@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakemark.spark.jni.Json;
 import io.lakemark.spark.read.ExplainSource;
 import java.util.IdentityHashMap;
-import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -22,7 +21,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** What a query reads of indexed tables, for people. Public, because Python calls it. */
 public final class LakemarkExplain {
-  private final Map<Scan, ObjectNode> found = new IdentityHashMap<>();
+  private final IdentityHashMap<Scan, ObjectNode> found = new IdentityHashMap<>();
   private final ArrayNode scans = Json.list();
 
   private LakemarkExplain() {}

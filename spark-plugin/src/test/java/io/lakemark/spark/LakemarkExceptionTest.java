@@ -15,7 +15,7 @@ class LakemarkExceptionTest {
   /** The kind as the native side writes it: {@code NOT_FOUND} is {@code NotFound}. */
   private static String nativeName(LakemarkException.Kind kind) {
     StringBuilder name = new StringBuilder();
-    for (String word : kind.name().split("_")) {
+    for (String word : kind.name().split("_", -1)) {
       name.append(word.charAt(0)).append(word.substring(1).toLowerCase(java.util.Locale.ROOT));
     }
     return name.toString();

@@ -116,8 +116,8 @@ final class BuildJob implements TaskRunner {
   }
 
   /** The failure of a task as it was there, else Spark's own. */
-  @SuppressWarnings(
-      "unchecked") // Spark's exceptions are checked ones, which Scala does not declare.
+  // Spark's exceptions are checked ones, which Scala does not declare.
+  @SuppressWarnings({"unchecked", "TypeParameterUnusedInFormals"})
   private <E extends Throwable> E explained() throws E {
     for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
       if (cause instanceof LakemarkException ours) {

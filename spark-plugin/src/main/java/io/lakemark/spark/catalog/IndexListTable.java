@@ -36,6 +36,7 @@ public final class IndexListTable implements SupportsRead {
   }
 
   @Override
+  @SuppressWarnings("deprecation") // Spark's newer method, columns(), calls it.
   public StructType schema() {
     return SCHEMA;
   }

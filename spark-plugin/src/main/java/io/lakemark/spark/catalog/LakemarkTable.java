@@ -75,6 +75,7 @@ public final class LakemarkTable
   }
 
   @Override
+  @SuppressWarnings("deprecation") // Spark's newer method, columns(), calls it.
   public StructType schema() {
     return schema;
   }
@@ -227,8 +228,8 @@ public final class LakemarkTable
     // A column may be called as the way to a field is written.
     boolean isPlain =
         names.length == 1
-            || Arrays.stream(names).noneMatch(each -> each.matches(".*[.\"].*"))
-                && !Arrays.asList(schema.fieldNames()).contains(String.join(".", names));
+            || (Arrays.stream(names).noneMatch(each -> each.matches(".*[.\"].*"))
+                && !Arrays.asList(schema.fieldNames()).contains(String.join(".", names)));
     return isPlain
         ? String.join(".", names)
         : String.join(

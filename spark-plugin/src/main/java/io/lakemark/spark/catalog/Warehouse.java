@@ -11,8 +11,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.NavigableSet;
 import java.util.Optional;
-import java.util.SortedSet;
 import java.util.TreeSet;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -53,18 +53,18 @@ public final class Warehouse {
   }
 
   /** The names of the tables in a namespace; none if there is no such namespace. */
-  public Optional<SortedSet<String>> tables(String[] namespace) {
+  public Optional<NavigableSet<String>> tables(String[] namespace) {
     return children(namespace, true);
   }
 
   /** The names of the namespaces in a namespace; none if there is no such namespace. */
-  public Optional<SortedSet<String>> namespaces(String[] namespace) {
+  public Optional<NavigableSet<String>> namespaces(String[] namespace) {
     return children(namespace, false);
   }
 
-  private Optional<SortedSet<String>> children(String[] namespace, boolean tables) {
+  private Optional<NavigableSet<String>> children(String[] namespace, boolean tables) {
     String folder = folder(namespace);
-    SortedSet<String> names = new TreeSet<>();
+    NavigableSet<String> names = new TreeSet<>();
     try {
       for (FileStatus child : fileSystem().listStatus(new Path(folder))) {
         String name = child.getPath().getName();
@@ -147,7 +147,7 @@ public final class Warehouse {
     try (InputStream in = fileSystem().open(file)) {
       JsonNode read = Json.read(new String(in.readAllBytes(), StandardCharsets.UTF_8));
       Map<String, String> options = new HashMap<>();
-      read.fields().forEachRemaining(each -> options.put(each.getKey(), each.getValue().asText()));
+      read.properties().forEach(each -> options.put(each.getKey(), each.getValue().asText()));
       return Optional.of(options);
     } catch (FileNotFoundException e) {
       return Optional.empty();

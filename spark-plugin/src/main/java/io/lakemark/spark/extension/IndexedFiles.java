@@ -97,7 +97,7 @@ final class IndexedFiles {
   }
 
   private void warn(IndexedRoot table, RowGroupSelection choice) {
-    if (!choice.missesBuffered() && !choice.missesUnpublished()
+    if ((!choice.missesBuffered() && !choice.missesUnpublished())
         || !memory.addWarned(table.text())) {
       return;
     }

@@ -138,13 +138,12 @@ final class IndexedScanStrategy extends SparkStrategy {
       by.copyTagsFrom(old);
       return by;
     }
-    return (LogicalPlan)
-        plan.mapChildren(
-            new AbstractFunction1<LogicalPlan, LogicalPlan>() {
-              @Override
-              public LogicalPlan apply(LogicalPlan child) {
-                return replaced(child, old, by);
-              }
-            });
+    return plan.mapChildren(
+        new AbstractFunction1<LogicalPlan, LogicalPlan>() {
+          @Override
+          public LogicalPlan apply(LogicalPlan child) {
+            return replaced(child, old, by);
+          }
+        });
   }
 }

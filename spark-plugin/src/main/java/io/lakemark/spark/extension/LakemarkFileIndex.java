@@ -67,6 +67,7 @@ final class LakemarkFileIndex implements FileIndex {
     return CollectionConverters.asScala(left).toSeq();
   }
 
+  @SuppressWarnings("unchecked") // Scala gives no type to the values of the map.
   private static FileStatusWithMetadata tagged(FileStatusWithMetadata file, PrunedFile known) {
     SelectedRowGroups kept = new SelectedRowGroups(known.rowGroups(), known.rows(), known.kept());
     return file.copy(

@@ -110,7 +110,7 @@ final class RowGroupReader extends AbstractFunction1<PartitionedFile, Iterator<I
    */
   static boolean isOneTime(long one, long other) {
     boolean isCut = one % SECOND == 0 || other % SECOND == 0;
-    return one == other || isCut && Math.floorDiv(one, SECOND) == Math.floorDiv(other, SECOND);
+    return one == other || (isCut && Math.floorDiv(one, SECOND) == Math.floorDiv(other, SECOND));
   }
 
   private static void warnOnce(FileStatus now, PartitionedFile split) {

@@ -89,8 +89,8 @@ record ScanFilter(Optional<String> request, StructType columns) {
     return type instanceof DateType
         || type instanceof TimestampType
         || type instanceof TimestampNTZType
-        || type instanceof StructType struct
-            && Arrays.stream(struct.fields()).anyMatch(field -> hasMoment(field.dataType()));
+        || (type instanceof StructType struct
+            && Arrays.stream(struct.fields()).anyMatch(field -> hasMoment(field.dataType())));
   }
 
   private static boolean changesMoments(HadoopFsRelation files) {

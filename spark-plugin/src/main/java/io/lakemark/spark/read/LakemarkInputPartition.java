@@ -20,5 +20,6 @@ record LakemarkInputPartition(List<Input> inputs, long rows, long bytes) impleme
    * @param body the piece as the native side wrote it
    * @param attachment the rows that are sent with the task, as the native side wrote them
    */
+  @SuppressWarnings("ArrayRecordComponent") // Nobody compares these.
   record Input(String body, byte[] attachment) implements Serializable {}
 }

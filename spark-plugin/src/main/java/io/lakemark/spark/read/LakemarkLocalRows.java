@@ -22,6 +22,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * @param schema their columns
  * @param rows the rows
  */
+@SuppressWarnings("ArrayRecordComponent") // Spark takes an array, and nobody compares these.
 public record LakemarkLocalRows(StructType schema, InternalRow[] rows) {
 
   /** One row that holds the same count in every column. */

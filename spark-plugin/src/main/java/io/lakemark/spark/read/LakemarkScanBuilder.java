@@ -144,6 +144,7 @@ public final class LakemarkScanBuilder
 
   /** Spark asks twice for the same aggregates; the indexes are asked once. */
   @Override
+  @SuppressWarnings("ReferenceEquality") // The same object comes again; equal ones may be others.
   public boolean supportCompletePushDown(Aggregation wanted) {
     if (lastAggregation != wanted) {
       lastAggregation = wanted;

@@ -104,13 +104,13 @@ final class SelectedRowGroupsTest {
       List<RowGroup> groups = new ArrayList<>();
       long start = 4;
       for (int ordinal = 0; ordinal < COUNT; ordinal++) {
-        long bytes = 1 + random.nextInt(1000);
+        long bytes = 1L + random.nextInt(1000);
         groups.add(new RowGroup(start, bytes, 10, 1));
         start += bytes + random.nextInt(3);
       }
       int[] wanted = IntStream.range(0, COUNT).filter(each -> random.nextInt(3) == 0).toArray();
       long size = start + 50;
-      long step = 1 + random.nextInt(1500);
+      long step = 1L + random.nextInt(1500);
       long openCost = random.nextInt(800);
       List<Integer> read = new ArrayList<>();
       for (long from = 0; from < size; from += step) {

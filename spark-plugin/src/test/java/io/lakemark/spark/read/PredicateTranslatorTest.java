@@ -154,6 +154,7 @@ class PredicateTranslatorTest {
     assertTrue(translator.isUseful(predicate));
   }
 
+  @SuppressWarnings("deprecation") // Spark's own translation makes them so.
   static Stream<Predicate> foreignShapes() {
     Expression castK = new Cast(column("k"), DataTypes.LongType);
     return Stream.of(
