@@ -40,6 +40,7 @@ TEST_FOLDER ?= $(if $(wildcard /dev/shm/.),/dev/shm,$(or $(TMPDIR),/tmp))
 SCHEDULES ?= 250
 WALK ?= 12
 ACTORS ?=
+SHARD ?= 0/16
 PROFILE ?= dev
 export LAKEMARK_CACHE CARGO_TARGET_DIR VENV
 
@@ -52,9 +53,11 @@ PART := .ci/part
 # Environments that only tests and benchmarks beside peers need: DuckDB's generators of TPC-H and TPC-DS, and an older Spark.
 TPC := $(LAKEMARK_CACHE)/venv-tpc
 SPARK35 := $(LAKEMARK_CACHE)/venv-spark-3.5
+# Tools in Rust that only some verbs need.
+TOOLS := $(LAKEMARK_CACHE)/tools
 export LAKEMARK_TPC_PYTHON := $(TPC)/bin/python
 
-.PHONY: help setup fmt lint test test-core test-python test-spark bench stress fuzz demo ci
+.PHONY: help setup fmt lint audit test test-core test-python test-spark bench stress fuzz demo ci
 .PHONY: style benches-built test-rust rust native native-release jar jar-release wheel
 
 help: ## list the verbs
@@ -80,6 +83,16 @@ style: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(MVN) --quiet spotless:check
+
+# Compiled once into the cache; the second word is the version.
+define tool
+[ "$$($(TOOLS)/bin/$(1) --version 2>/dev/null | awk '{ print $$2 }')" = $(2) ] \
+  || CARGO_TARGET_DIR=$(LAKEMARK_CACHE)/target-tools cargo install $(1) --locked --version $(2) --root $(TOOLS)
+endef
+
+audit: ## licences, sources and known advisories of the crates that we depend on (cargo-deny; advisories come from the network)
+	$(call tool,cargo-deny,0.19.0)
+	cd rust && $(TOOLS)/bin/cargo-deny --locked check
 
 test: ## every test: Rust, Python, Java, Spark, README
 	@rm -f $(LAKEMARK_CACHE)/parts
@@ -246,6 +259,15 @@ stress-readers: native ### four processes count a folder, and then a Delta table
 stress-spark: native jar ### SCANS=10000 scans that may leak nothing, SECONDS=300 of transfers for each kind of table, ROUNDS=20 of killed tasks
 	LAKEMARK_LEAK_SCANS=$(SCANS) LAKEMARK_SOAK_SECONDS=$(or $(SECONDS),300) LAKEMARK_KILL_ROUNDS=$(ROUNDS) \
 	  $(PY) -m pytest -s tests/spark/test_leaks.py tests/spark/test_soak.py tests/spark/test_kills.py
+
+# In a copy of what is committed, with the golden files beside it.
+MUTANTS := $(LAKEMARK_CACHE)/mutants
+stress-mutants: ### SHARD=1/16: changes postings, leaves, keys, row sets and zone searches one place at a time; a test has to notice (cargo-mutants)
+	$(call tool,cargo-mutants,27.0.0)
+	@rm -rf $(MUTANTS)/source
+	git clone --quiet . $(MUTANTS)/source
+	cd $(MUTANTS)/source/rust && PATH=$(TOOLS)/bin:$$PATH CARGO_TARGET_DIR=$(MUTANTS)/target CARGO_INCREMENTAL=1 \
+	  cargo mutants --in-place --no-shuffle --shard $(SHARD) --output $(MUTANTS)
 
 stress-spark-versions: setup ### the Spark tests on every supported PySpark, each in an environment of its own
 	for version in $(SPARK_VERSIONS); do \
