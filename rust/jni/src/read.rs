@@ -135,7 +135,8 @@ async fn reader_of(scan: &ScanSpec, piece: &FilePiece) -> Result<AmendedReader> 
     let store = store_of(scan, piece.home).await?;
     let location =
         Path::parse(&piece.location).map_err(|error| NativeError::internal(format!("a piece's path: {error}")))?;
-    Ok(AmendedReader::new(store, location, piece.size, piece.tag.clone()).with_mapping(scan.mapping.clone().map(Arc::new)))
+    Ok(AmendedReader::new(store, location, piece.size, piece.tag.clone())
+        .with_mapping(scan.mapping.clone().map(Arc::new)))
 }
 
 async fn file_source(

@@ -9,6 +9,7 @@ pub(crate) mod damage;
 pub(crate) mod disk;
 pub(crate) mod failpoint;
 pub(crate) mod file_time;
+pub(crate) mod fingerprint;
 pub(crate) mod local;
 pub(crate) mod location;
 pub(crate) mod put_if_absent;

@@ -285,8 +285,8 @@ impl LakemarkSession {
     }
 
     fn read(&self, rows: std::result::Result<RecordBatch, ArrowError>) -> Result<DataFrame> {
-        let batch = rows
-            .map_err(|error| Error::new(ErrorKind::Internal, "a result could not be made").with_source(error))?;
+        let batch =
+            rows.map_err(|error| Error::new(ErrorKind::Internal, "a result could not be made").with_source(error))?;
         self.context.read_batch(batch).map_err(from_engine)
     }
 }

@@ -15,7 +15,7 @@ use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMe
 use parquet::schema::types::{SchemaDescriptor, Type, TypePtr};
 use serde::{Deserialize, Serialize};
 
-use crate::files::footer::fingerprint;
+use crate::storage::fingerprint::fingerprint;
 
 /// The field metadata of Delta's column mapping.
 const MAPPING_PREFIX: &str = "delta.columnMapping.";

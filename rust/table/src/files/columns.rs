@@ -20,10 +20,11 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{Error, Result};
-use crate::files::footer::{Footer, fingerprint, read_range};
+use crate::files::footer::{Footer, read_range};
 use crate::files::statistics_check::StatisticsCheck;
 use crate::storage::damage::{Guarded, guarded};
 use crate::storage::disk::on_a_thread;
+use crate::storage::fingerprint::fingerprint;
 use crate::values::fields::{columns_of, field_of, key_type_in, key_type_of_field, leaf_values, map_of};
 
 /// Rows that are decoded at a time.

@@ -7,12 +7,12 @@ use arrow::datatypes::SchemaRef;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use parquet::arrow::parquet_to_arrow_schema;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
-use twox_hash::XxHash64;
 
 use crate::error::{Error, ErrorKind, Result, kind_of_storage};
 use crate::files::trust::amended_footer;
 use crate::storage::damage::guarded;
 use crate::storage::file_time::{is_young, modified_ns};
+use crate::storage::fingerprint::fingerprint;
 use crate::storage::local::of_listed;
 use crate::values::fields::hollow;
 use crate::values::int96::FileCalendar;
@@ -37,11 +37,6 @@ pub(crate) struct Footer {
     pub row_groups: Vec<u32>,
     /// Fields that have values where their struct is NULL, see [`hollow`].
     pub hollow: Arc<[String]>,
-}
-
-/// The stable 64-bit hash of all fingerprints.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
-    XxHash64::oneshot(0, bytes)
 }
 
 impl Footer {

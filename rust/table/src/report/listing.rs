@@ -5,19 +5,17 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array};
 use arrow::error::Result;
 
-use crate::report::{IndexInfo, VersionInfo};
+use crate::report::table::{IndexInfo, VersionInfo};
 
 /// Indexes, each in a row.
 ///
 /// # Errors
 /// None, as the columns have as many rows each.
 pub fn index_rows(indexes: &[IndexInfo]) -> Result<RecordBatch> {
-    let text = |of: fn(&IndexInfo) -> &String| -> ArrayRef {
-        Arc::new(StringArray::from_iter_values(indexes.iter().map(of)))
-    };
-    let number = |of: fn(&IndexInfo) -> u64| -> ArrayRef {
-        Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of)))
-    };
+    let text =
+        |of: fn(&IndexInfo) -> &String| -> ArrayRef { Arc::new(StringArray::from_iter_values(indexes.iter().map(of))) };
+    let number =
+        |of: fn(&IndexInfo) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(indexes.iter().map(of))) };
     let coverage = Float64Array::from_iter_values(indexes.iter().map(|index| index.coverage));
     let predicted: UInt64Array = indexes.iter().map(|index| index.predicted_bytes).collect();
     RecordBatch::try_from_iter([

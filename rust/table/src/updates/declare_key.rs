@@ -158,7 +158,7 @@ async fn repeated_hashes(base: &Snapshot, key: &Arc<KeyColumns>, build: &BuildOp
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    crate::files::footer::fingerprint(bytes)
+    crate::storage::fingerprint::fingerprint(bytes)
 }
 
 async fn for_each_key(

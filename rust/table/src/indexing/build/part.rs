@@ -7,7 +7,7 @@ use lakemark_format::{Manifest, ManifestFile};
 use super::group::GroupResult;
 use super::task::BuildTask;
 use crate::error::{Error, Result};
-use crate::files::footer::fingerprint;
+use crate::storage::fingerprint::fingerprint;
 use crate::store::Store;
 use crate::store::transaction::BuiltSegments;
 use crate::values::schema;
