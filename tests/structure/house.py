@@ -23,7 +23,7 @@ HEAD = """# The house
 The modules of each crate and the packages of the Spark connector, drawn from the code by `tests/structure/house.py`.
 A module uses modules of lower layers alone, and stands in the lowest layer that it can.
 A room holds modules, which stand below its name in layers of their own.
-The heads of `lib.rs` say what each module is.
+The page of each crate (`README.md`) says what its rooms are.
 """
 
 

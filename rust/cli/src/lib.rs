@@ -1,18 +1,4 @@
-//! The `lakemark` command as a library, so that the Rust binary and the Python package carry the same program.
-//!
-//! ```text
-//! run ── args        what the words mean (clap)
-//!     ├─ maintain    index create|build|list|drop|verify, history
-//!     ├─ info        info
-//!     ├─ advise      index advise
-//!     ├─ ask         count, explain
-//!     ├─ updates     key, insert, upsert, update, delete, flush, repair, migrate, whose rows are read by input
-//!     └─ shell       sql: -c, -f, a pipe, or a prompt
-//! ```
-//!
-//! Results go to stdout and are written by [`output`] alone; progress and warnings go to stderr; a [`failure::Failure`]
-//! becomes `error: …` on stderr and the exit code.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     test,
     allow(

@@ -1,17 +1,4 @@
-//! Lakemark in DataFusion: tables whose scans read only the rows that the index leaves.
-//!
-//! ```text
-//! api     count, scan, lookup, explain, summaries, advise
-//! sql     LakemarkSession: statements of ours, DML, catalogs, versions
-//! plan    LakemarkTable, from a probe to operators, optimizer rules
-//! exec    the scan operator, aggregates from the index, filters that come late
-//! read    data files and what is known of them
-//! expr    expressions, to what an index is asked
-//! ```
-//!
-//! A room uses the rooms below it alone. The scan operator is a leaf: nothing may come between the row positions that the index names and
-//! the reader that fetches them.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     test,
     allow(

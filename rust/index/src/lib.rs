@@ -1,13 +1,4 @@
-//! Index structures of Lakemark: Arrow arrays to indexes, predicates to candidate rows.
-//!
-//! Pure and synchronous: bytes come in, the ranges wanted next go out, and whoever calls does
-//! the reading. See the modules: [`predicate`] and [`ranges`] say what is asked, [`rows`] what is answered,
-//! [`algebra`] how answers combine under SQL's three truth values ([`Candidates::among`] asks rows in memory), [`key`] how Arrow values
-//! become ordered keys, [`composite`] how rows of several columns do and [`elements`] those of lists, [`precision`] where values are cut into bins,
-//! [`chunk`] sorts the rows of a row group, [`error`] says why a build fails and [`segment_rows`] what a segment answers.
-//! [`bitmap`] is the kinds `bitmap` and `key`,
-//! and [`zones`] the kinds `bloom_tree` and `summary`.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

@@ -1,9 +1,4 @@
-//! The native module `lakemark._internal`: what Python sees of the library, without a decision of its own.
-//!
-//! The typed and documented face is the package `lakemark` above it. Three rules hold here: a call that does I/O
-//! releases the GIL and listens for Ctrl-C ([`runtime`]); data comes and leaves only as Arrow C arrays and streams
-//! ([`changes`], [`rows`]); errors keep their kind ([`error`]), and a panic becomes `InternalError`.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     test,
     allow(

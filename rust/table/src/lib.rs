@@ -1,25 +1,4 @@
-//! Tables, stores, snapshots and builds of Lakemark.
-//!
-//! A [`Table`] is a set of immutable Parquet files (a folder, a glob, one file or a Delta table) with a *store* of indexes
-//! beside it. A [`Snapshot`] pins the files and the indexes; [`Snapshot::probe`] turns a predicate into the rows of each file
-//! that are certainly or possibly chosen. Nothing here evaluates an expression or names an engine.
-//!
-//! ```text
-//! table      Table, what can be done with one, and pin, vacuum: the facade
-//! updates    changes that are not in the data files yet, laid over every snapshot
-//! rewrite    such changes, folded into the data files
-//! indexing   declare, advise, build, compact, verify
-//! probe      from a predicate to rows, and to what the index answers without them
-//! snapshot   a pinned state: data files matched with what indexes know of them
-//! files      data files: Delta logs and listings, footers, columns
-//! store      manifests, segments, commits and locks
-//! storage    places, files and objects, as bytes
-//! values     schemas, fields and casts of Arrow arrays
-//! error, options, report    what callers give and get
-//! ```
-//!
-//! A room uses the rooms below it alone. Verbs take a context and a [`Snapshot`]; only the facade pins one.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
