@@ -9,6 +9,7 @@ import pytest
 
 import house
 import java
+import suites
 from modules import absolute, bare, circles, paths, read, unfolded
 
 RUST = Path(__file__).parents[2] / "rust"
@@ -88,3 +89,9 @@ def test_the_map_names_rooms_and_modules_that_are_there() -> None:
 def test_the_house_is_drawn_as_it_is() -> None:
     drawn = house.PAGE.read_text(encoding="utf-8")
     assert drawn == house.page(), "the modules changed: run `python tests/structure/house.py`"
+
+
+def test_the_suites_are_listed_as_they_are() -> None:
+    listed = suites.PAGE.read_text(encoding="utf-8")
+    assert listed == suites.page(), "the suites changed: run `python tests/structure/suites.py`"
+    assert "|  |" not in listed, "a suite has no head"

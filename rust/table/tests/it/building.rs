@@ -1,3 +1,5 @@
+//! Builds: progress, memory, cancelling, files that change meanwhile; declarations, and what a verification finds.
+
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

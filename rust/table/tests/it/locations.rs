@@ -1,3 +1,5 @@
+//! Where tables are: folders, globs, files and URLs, partitions by folders, and columns that some files lack.
+
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray};

@@ -1,3 +1,5 @@
+//! From a predicate to rows: every test finds just its rows, and whatever is wrong with an index costs a scan and no row.
+
 use std::fs;
 
 use lakemark_index::{KeyRanges, Predicate, Reason, Truth};

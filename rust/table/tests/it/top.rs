@@ -1,3 +1,5 @@
+//! The first rows of an order: only rows that may be among them are read.
+
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};

@@ -1,3 +1,5 @@
+//! Several builders and declarations at once: none is lost, and manifests are written once.
+
 use std::sync::Arc;
 
 use lakemark_table::{BuildOptions, ErrorKind, ProbeOptions, Table, TableOptions};
