@@ -59,25 +59,25 @@ fn next_step(args: &AdviseArgs, advice: &Advice) -> String {
 /// Declares the indexes and builds them.
 async fn apply(
     table: &Arc<Table>,
-    marks: &[Proposal],
+    proposals: &[Proposal],
     args: &AdviseArgs,
     cancel: CancelFlag,
 ) -> Result<String, Failure> {
     // Other indexes are not filled: that may take hours and was not asked for. Where all are, one pass serves the new ones.
     let at_once = table.snapshot().await?.indexes().iter().all(|index| index.files_covered == index.files_total);
     let mut created = Vec::new();
-    for mark in marks {
+    for proposal in proposals {
         // Other kinds have the one encoding of theirs.
-        let is_bitmap = mark.kind == IndexKind::Bitmap.name();
-        let encoding = is_bitmap.then(|| ("encoding".to_owned(), mark.encoding.clone()));
+        let is_bitmap = proposal.kind == IndexKind::Bitmap;
+        let encoding = is_bitmap.then(|| ("encoding".to_owned(), proposal.encoding.name().to_owned()));
         let spec = IndexSpec {
-            columns: vec![mark.column.clone()],
-            kind: mark.kind.clone(),
+            columns: vec![proposal.column.clone()],
+            kind: Some(proposal.kind),
             options: encoding.into_iter().collect(),
             ..IndexSpec::default()
         };
         table.create_index(spec, false).await?;
-        created.push(format!("{}_{}", mark.column, mark.kind));
+        created.push(format!("{}_{}", proposal.column, proposal.kind.name()));
     }
     let mut lines = vec![format!("\ncreated {}", created.join(", "))];
     if at_once {

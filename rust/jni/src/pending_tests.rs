@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, StringArray};
 use arrow::datatypes::{Int32Type, Int64Type};
-use lakemark_table::{BuildOptions, Change, IndexSpec, MigrateOptions, Operation, Table, TableOptions, WriteOptions};
+use lakemark_table::{
+    BuildOptions, Change, IndexKind, IndexSpec, MigrateOptions, Operation, Table, TableOptions, WriteOptions,
+};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 
@@ -65,7 +67,7 @@ impl Fixture {
         let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
         let options = TableOptions { store: Some(path("store")), ..TableOptions::default() };
         let table = Table::open(&path("table"), options).await.expect("a table");
-        let spec = IndexSpec { columns: vec!["a".into()], kind: "bitmap".into(), ..IndexSpec::default() };
+        let spec = IndexSpec { columns: vec!["a".into()], kind: Some(IndexKind::Bitmap), ..IndexSpec::default() };
         table.create_index(spec, false).await.expect("an index");
         table.build(BuildOptions::default()).await.expect("a build");
         let options = SMALL_CACHE.map(|(name, value)| (name.to_owned(), value.to_owned()));

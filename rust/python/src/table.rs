@@ -9,8 +9,8 @@ use datafusion_ffi::table_provider::FFI_TableProvider;
 use datafusion_python_util::ffi_logical_codec_from_pycapsule;
 use lakemark_datafusion::{LakemarkTable, QueryOptions};
 use lakemark_table::{
-    BuildOptions, CancelFlag, IndexInfo, IndexSpec, MigrateOptions, Progress, RepairAction, Report, TableOptions,
-    Transaction, VacuumOptions,
+    BuildOptions, CancelFlag, IndexInfo, IndexKind, IndexSpec, MigrateOptions, Progress, RepairAction, Report,
+    TableOptions, Transaction, VacuumOptions,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -87,8 +87,10 @@ impl Table {
         if_not_exists: bool,
     ) -> PyResult<bool> {
         let table = Arc::clone(&self.0);
-        let spec = IndexSpec { name, columns, kind, options };
-        wait(py, move || async move { table.create_index(spec, if_not_exists).await })
+        wait(py, move || async move {
+            let kind = IndexKind::parse_or_auto(&kind)?;
+            table.create_index(IndexSpec { name, columns, kind, options }, if_not_exists).await
+        })
     }
 
     fn drop_index(&self, py: Python<'_>, name: String, if_exists: bool) -> PyResult<bool> {

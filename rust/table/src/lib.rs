@@ -15,6 +15,7 @@
 
 pub mod error;
 mod files;
+mod index_kind;
 mod indexing;
 pub mod options;
 mod pin;
@@ -33,6 +34,7 @@ pub use error::{Error, ErrorKind, Result, kind_of_parquet, kind_of_storage};
 pub use files::amended_reader::AmendedReader;
 pub use files::column_mapping::ColumnMapping;
 pub use files::trust::{FalseStatistics, amended_footer};
+pub use index_kind::IndexKind;
 pub use indexing::advise;
 pub use indexing::build::{BuildPart, BuildPlan, BuildTask};
 pub use lakemark_format::Operation;
@@ -54,7 +56,6 @@ pub use storage::disk::{faults, gate};
 pub use storage::file_time::is_young;
 pub use storage::local::of_listed;
 pub use storage::location::{StoreLayer, TableFormat};
-pub use store::kind::IndexKind;
 pub use table::Table;
 pub use updates::{Change, Parameters, RepairAction, StagedRows, Staging, Transaction, WriteOptions, Written};
 pub use values::conform::{conform, item_of, unknown_field};

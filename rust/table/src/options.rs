@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use arrow::datatypes::DataType;
 
+use crate::index_kind::IndexKind;
+
 /// How a table is opened.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
@@ -27,8 +29,8 @@ pub struct IndexSpec {
     /// Its columns; this release takes one. A field inside of structs is named by the way to it, as in `place.city`: see
     /// [`Snapshot::resolve`](crate::Snapshot::resolve).
     pub columns: Vec<String>,
-    /// `auto` or the name of a [`Kind`](crate::Kind); empty means `auto`, which chooses kind and encoding unless the options name an encoding.
-    pub kind: String,
+    /// None means `auto`, which chooses kind and encoding unless the options name an encoding.
+    pub kind: Option<IndexKind>,
     /// Of the kind `bitmap`: `encoding` (the names of [`lakemark_format::Encoding::BITMAP`], `equality` if none is given), `precision` (digits or a
     /// unit of the calendar, for the encoding `binned`). Of the
     /// kinds `bloom_tree` and `summary`: `fpp` (how often a filter may hold a key that is not there, 1e-15 to below 1; 0.05 zones read in vain by a search if none is given),

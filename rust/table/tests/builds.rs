@@ -23,7 +23,9 @@ use lakemark_format::Key;
 use lakemark_format::key::key_of_i64;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::faults::{InjectedFailure, links, mend, seen, watch};
-use lakemark_table::{BuildOptions, Error, FileProbe, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions};
+use lakemark_table::{
+    BuildOptions, Error, FileProbe, IndexKind, IndexSpec, ProbeOptions, Snapshot, Table, TableOptions,
+};
 use parquet::arrow::ArrowWriter;
 
 const FOLDER: &str = "LAKEMARK_BUILDS_FOLDER";
@@ -80,7 +82,10 @@ async fn create(folder: &Path) {
             for (column, kind) in [("k", "bitmap"), ("s", "key")] {
                 let columns = vec![column.to_owned()];
                 table
-                    .create_index(IndexSpec { columns, kind: kind.to_owned(), ..IndexSpec::default() }, false)
+                    .create_index(
+                        IndexSpec { columns, kind: IndexKind::from_name(kind), ..IndexSpec::default() },
+                        false,
+                    )
                     .await
                     .unwrap();
             }

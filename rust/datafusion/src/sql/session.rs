@@ -13,7 +13,9 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, Statement as Prepared};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use lakemark_table::{BuildOptions, BuildReport, Error, ErrorKind, IndexSpec, Result, Table, Transaction, index_rows};
+use lakemark_table::{
+    BuildOptions, BuildReport, Error, ErrorKind, IndexKind, IndexSpec, Result, Table, Transaction, index_rows,
+};
 
 use crate::config::LakemarkOptions;
 use crate::error::from_engine;
@@ -242,6 +244,7 @@ impl LakemarkSession {
             })?,
         };
         let table = self.table(&table).await?;
+        let kind = IndexKind::parse_or_auto(&kind)?;
         let spec = IndexSpec { name: name.clone(), columns, kind, options };
         let created = table.create_index(spec, if_not_exists).await?;
         let report = if created && build {

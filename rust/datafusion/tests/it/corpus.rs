@@ -70,7 +70,7 @@ async fn mark_as(folder: &Path, step: usize, encodings: &[Encoding]) {
         let encoding = if field.data_type().is_nested() { &Encoding::Equality } else { encoding };
         let spec = IndexSpec {
             columns: vec![field.name().clone()],
-            kind: IndexKind::of_encoding(*encoding).name().into(),
+            kind: Some(IndexKind::of_encoding(*encoding)),
             options: option(field.data_type(), *encoding).into_iter().collect(),
             ..IndexSpec::default()
         };

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::ExecutionPlan;
 use lakemark_datafusion::LakemarkSession;
-use lakemark_table::{BuildOptions, IndexSpec};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 
 use crate::fixture::{FILE_ROWS, both, folder, mark, ran, rows, scans, session, write};
 
@@ -236,7 +236,8 @@ async fn the_first_rows_in_an_order_are_read() {
 async fn indexed(folder: &std::path::Path, kind: &str, columns: &[&str]) {
     let table = crate::fixture::open(folder).await;
     for column in columns {
-        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: kind.to_owned(), ..IndexSpec::default() };
+        let spec =
+            IndexSpec { columns: vec![(*column).to_owned()], kind: IndexKind::from_name(kind), ..IndexSpec::default() };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();

@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use lakemark_datafusion::{IndexAggregateExec, LakemarkScanExec, LakemarkSession};
-use lakemark_table::{BuildOptions, IndexSpec, Table, TableOptions};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table, TableOptions};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
@@ -103,7 +103,8 @@ pub async fn open(folder: &Path) -> Arc<Table> {
 pub async fn mark(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {
-        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: "bitmap".to_owned(), ..IndexSpec::default() };
+        let spec =
+            IndexSpec { columns: vec![(*column).to_owned()], kind: Some(IndexKind::Bitmap), ..IndexSpec::default() };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();

@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use arrow::datatypes::Int64Type;
 use lakemark_datafusion::{ErrorKind, QueryOptions, explain, lookup};
-use lakemark_table::{BuildOptions, IndexSpec, Table};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec, Table};
 use tempfile::TempDir;
 
 use crate::fixture::{FILE_ROWS, batch, folder, mark, metric, open, ran, session, text, write};
@@ -21,7 +21,8 @@ const WITHOUT: QueryOptions = QueryOptions { use_index: false, use_cache: true }
 pub async fn mark_keys(folder: &Path, columns: &[&str]) {
     let table = open(folder).await;
     for column in columns {
-        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: "key".to_owned(), ..IndexSpec::default() };
+        let spec =
+            IndexSpec { columns: vec![(*column).to_owned()], kind: Some(IndexKind::Key), ..IndexSpec::default() };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();

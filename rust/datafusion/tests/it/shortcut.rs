@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use datafusion::physical_plan::displayable;
 use lakemark_datafusion::LakemarkSession;
-use lakemark_table::{BuildOptions, IndexSpec};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 use tempfile::TempDir;
 
 use crate::fixture::{FILE_ROWS, batch, both, folder, mark, metric, open, ran, rows, session, text, write};
@@ -150,7 +150,7 @@ async fn keys_of_several_columns_are_looked_up_by_the_first() {
     let folder = folder(2);
     let table = open(folder.path()).await;
     let columns = ["Mixed Case", "id"].map(str::to_owned).to_vec();
-    let spec = IndexSpec { columns, kind: "key".to_owned(), ..IndexSpec::default() };
+    let spec = IndexSpec { columns, kind: Some(IndexKind::Key), ..IndexSpec::default() };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let session = session(folder.path()).await;

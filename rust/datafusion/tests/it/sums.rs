@@ -7,7 +7,7 @@ use arrow::array::{
     ArrayRef, Decimal128Array, Float64Array, Int8Array, Int32Array, Int64Array, RecordBatch, UInt64Array,
 };
 use lakemark_datafusion::LakemarkSession;
-use lakemark_table::{BuildOptions, IndexSpec};
+use lakemark_table::{BuildOptions, IndexKind, IndexSpec};
 use tempfile::TempDir;
 
 use crate::fixture::{answering, both, metric, open, ran, rows, session, told, write};
@@ -48,7 +48,8 @@ async fn mark(folder: &Path, columns: &[&str], encoding: &str) {
     let table = open(folder).await;
     for column in columns {
         let options = [("encoding".to_owned(), encoding.to_owned())].into();
-        let spec = IndexSpec { columns: vec![(*column).to_owned()], kind: "bitmap".to_owned(), options, name: None };
+        let spec =
+            IndexSpec { columns: vec![(*column).to_owned()], kind: Some(IndexKind::Bitmap), options, name: None };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();

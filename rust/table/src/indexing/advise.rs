@@ -20,8 +20,9 @@ use lakemark_index::bitmap::cost::reads::WEIGHTS;
 use lakemark_index::zones::{FALSE_ZONES, ZoneOptions};
 
 use crate::error::Result;
+use crate::index_kind::IndexKind;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{IndexKind, files_per_segment_of, precision_of, zones_of};
+use crate::store::kind::{files_per_segment_of, precision_of, zones_of};
 use crate::store::recorded::{PREDICTED_BYTES, PREDICTED_ROWS, REASON};
 use kinds::KindChoice;
 use sample::Sampler;

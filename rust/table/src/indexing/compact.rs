@@ -22,13 +22,14 @@ use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::index_kind::IndexKind;
 use crate::indexing::build::group::{Group, GroupResult, build_group, encoding_of, write};
 use crate::indexing::build::{BuildContext, built_of, selected_indexes};
 use crate::options::BuildOptions;
 use crate::report::CompactReport;
 use crate::snapshot::{BaseTable, Snapshot};
 use crate::store::Store;
-use crate::store::kind::{IndexKind, files_per_segment, precision_of, zones_of};
+use crate::store::kind::{files_per_segment, precision_of, zones_of};
 use crate::store::locks::BuildLock;
 use crate::store::segment_cursor::{FolderWalk, read_rows, remapped};
 use crate::store::segments::{Damage, ReadCounter, Segment};

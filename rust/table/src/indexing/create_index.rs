@@ -9,10 +9,11 @@ use lakemark_index::element_of;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::index_kind::IndexKind;
 use crate::indexing::advise;
 use crate::options::IndexSpec;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{self, IndexKind, precision_of};
+use crate::store::kind::{self, precision_of};
 use crate::store::transaction::{Edit, commit};
 use crate::values::fields::{indexable, indexed_field, key_type_in, key_type_of_field};
 
@@ -27,7 +28,7 @@ pub(crate) async fn create_index(
     let mut index = declare(spec, snapshot)?;
     // One that exists is left as it is, or is an error: nothing is read for it.
     if !snapshot.indexes().iter().any(|have| have.name == index.name) {
-        let is_open = spec.columns.len() == 1 && kind::is_open(&spec.kind, &spec.options);
+        let is_open = spec.columns.len() == 1 && kind::is_open(spec.kind, &spec.options);
         advise::choose_encoding(table, snapshot, &mut index, is_open).await;
         // The name says the kind that was chosen.
         if let (None, Some(column)) = (&spec.name, index.name.strip_suffix("_bitmap")) {
@@ -40,7 +41,7 @@ pub(crate) async fn create_index(
 /// What a declaration becomes in the manifest, checked against the table.
 fn declare(spec: &IndexSpec, snapshot: &Snapshot) -> Result<ManifestIndex> {
     let columns = spec.columns.iter().map(|given| indexed(given, snapshot)).collect::<Result<Vec<_>>>()?;
-    let kind = kind_over(&columns, IndexKind::parse_or_auto(&spec.kind)?, snapshot)?;
+    let kind = kind_over(&columns, spec.kind, snapshot)?;
     let name = column::composite(columns.iter().map(String::as_str));
     let typed = indexed_field(&snapshot.schema(), &name).and_then(|field| Some((key_type_of_field(&field)?, field)));
     let Some((key_type, field)) = typed else { return Err(unknown_column(&name, snapshot)) };

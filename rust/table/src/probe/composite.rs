@@ -14,8 +14,8 @@ use arrow::array::{Array, ArrayRef};
 use lakemark_format::{KeyType, ManifestIndex, column};
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test, composite_points, composite_ranges};
 
+use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
-use crate::store::kind::IndexKind;
 
 /// Ranges of keys that a condition is made of, at most: lists of values multiply.
 const MOST_RANGES: usize = 16_384;

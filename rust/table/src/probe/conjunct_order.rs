@@ -12,7 +12,7 @@
 use lakemark_index::{Leaf, Predicate, Test, Truth};
 
 use super::answers::{FileCandidates, LeafCandidates, SegmentRequest};
-use crate::store::kind::IndexKind;
+use crate::index_kind::IndexKind;
 
 /// To ask so many segments takes no longer than to wait for others first.
 const FEW_SEGMENTS: usize = 8;

@@ -8,9 +8,9 @@ use arrow::datatypes::DataType;
 use futures::{StreamExt, stream};
 use lakemark_format::{ManifestIndex, ManifestSegment, SegmentFile, column};
 
+use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
 use crate::snapshot::identity::is_same_data;
-use crate::store::kind::IndexKind;
 use crate::store::segments::{ReadCounter, Segment};
 use crate::values::fields::Presence;
 

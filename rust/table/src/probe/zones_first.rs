@@ -12,8 +12,8 @@ use futures::{StreamExt, stream};
 use lakemark_index::{Leaf, Test};
 
 use super::answers::{FileCandidates, LeafCandidates, SegmentRequest, probe_segment, remembered, segment_requests};
+use crate::index_kind::IndexKind;
 use crate::snapshot::Snapshot;
-use crate::store::kind::IndexKind;
 use crate::store::segments::ReadCounter;
 
 /// So many segments are asked at once: about as long as asking others first.

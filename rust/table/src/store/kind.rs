@@ -1,4 +1,4 @@
-//! The kinds of index: their names, options and encodings.
+//! The options of each kind of index, and its encodings.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use lakemark_index::zones::ZoneOptions;
 use lakemark_index::{Precision, PrecisionError};
 
 use crate::error::{Error, Result};
+use crate::index_kind::IndexKind;
 
 /// The option that names the encoding.
 const ENCODING: &str = "encoding";
@@ -18,63 +19,16 @@ pub(crate) const FILES_PER_SEGMENT: &str = "files_per_segment";
 const FPP: &str = "fpp";
 /// The option that says how many rows share a filter.
 const ZONE_ROWS: &str = "zone_rows";
-/// The kind that leaves the choice to us.
-const AUTO: &str = "auto";
-
 /// Rows of a page, as Parquet writers cut them unless told otherwise. A zone is no page of the indexed column: the pages that it
 /// saves are those of the columns that are read, and these are cut elsewhere.
 const PAGE_ROWS: u32 = 20_000;
 /// Rows of a zone of a summary: a row group of usual writers, or a part of a large one.
 const SUMMARY_ROWS: u32 = 65_536;
 
-/// A kind of index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IndexKind {
-    /// Says for every value, or for bins of them, which rows hold it.
-    Bitmap,
-    /// Finds single keys: a packed tree.
-    Key,
-    /// Bloom filters of zones of rows behind fences, for columns whose values lie together.
-    BloomTree,
-    /// Bloom filters of all row groups, or parts of them, cut into slices, for columns in no order.
-    Summary,
-}
-
 impl IndexKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Bitmap, Self::Key, Self::BloomTree, Self::Summary];
-
-    /// The name in statements, options and lists.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bitmap => "bitmap",
-            Self::Key => "key",
-            Self::BloomTree => "bloom_tree",
-            Self::Summary => "summary",
-        }
-    }
-
-    /// The kind of a name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// The kind of an index; none for one that a newer release declared.
     pub(crate) fn of(index: &ManifestIndex) -> Option<Self> {
         Self::from_name(&index.kind)
-    }
-
-    /// The kind that is asked for; `None` for `auto`.
-    pub(crate) fn parse_or_auto(name: &str) -> Result<Option<Self>> {
-        if name.is_empty() || name == AUTO {
-            return Ok(None);
-        }
-        Self::from_name(name).map(Some).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid(format!("there is no index kind {name}; this release has {AUTO}, {names}"))
-        })
     }
 
     /// Whether it knows which rows hold which value, and not only which zones may.
@@ -85,17 +39,6 @@ impl IndexKind {
     /// Data files that share a segment unless an option says so: finding single keys asks every segment.
     pub(crate) fn files_per_segment(self) -> usize {
         if self == Self::Bitmap { 16 } else { 1024 }
-    }
-
-    /// The kind whose segments have an encoding.
-    #[must_use]
-    pub fn of_encoding(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Packed => Self::Key,
-            Encoding::Filtered => Self::BloomTree,
-            Encoding::Sliced => Self::Summary,
-            _ => Self::Bitmap,
-        }
     }
 
     /// The encoding of its segments; of bitmaps the one that is taken if none is named.
@@ -167,8 +110,8 @@ fn bitmap_encoding(options: &BTreeMap<String, String>) -> Result<Encoding> {
 }
 
 /// Whether the choice is for `auto`: no kind is named, nor an option that belongs to one.
-pub(crate) fn is_open(kind: &str, options: &BTreeMap<String, String>) -> bool {
-    matches!(kind, "" | AUTO) && options.keys().all(|option| option == FILES_PER_SEGMENT)
+pub(crate) fn is_open(kind: Option<IndexKind>, options: &BTreeMap<String, String>) -> bool {
+    kind.is_none() && options.keys().all(|option| option == FILES_PER_SEGMENT)
 }
 
 fn option<'a>(options: &'a [(String, String)], wanted: &str) -> Option<&'a String> {

@@ -14,9 +14,9 @@ use lakemark_index::Reason;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::{ErrorKind, Result, kind_of_storage};
+use crate::index_kind::IndexKind;
 use crate::storage::cache::Cache;
 use crate::store::Store;
-use crate::store::kind::IndexKind;
 
 /// One read of this many bytes opens most segments.
 const TAIL_BYTES: u64 = 64 * 1024;

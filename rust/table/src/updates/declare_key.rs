@@ -20,6 +20,7 @@ use super::updatable::UpdatableTable;
 use super::write::not_local;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::delta::DeltaState;
+use crate::index_kind::IndexKind;
 use crate::options::{BuildOptions, CancelFlag, IndexSpec};
 use crate::rewrite::delta::check_writable;
 use crate::snapshot::Snapshot;
@@ -209,7 +210,8 @@ async fn index_key(
     let is_free = |name: &String| !taken.iter().any(|index| index.name == *name && index.columns != stored);
     let others = (2..).map(|number| format!("{own}_{number}"));
     let Some(index) = std::iter::once(own.clone()).chain(others).find(is_free) else { return Ok(()) };
-    let spec = IndexSpec { name: Some(index.clone()), columns: stored, kind: "key".to_owned(), ..IndexSpec::default() };
+    let spec =
+        IndexSpec { name: Some(index.clone()), columns: stored, kind: Some(IndexKind::Key), ..IndexSpec::default() };
     create_newest(table, &spec, true).await?;
     build_newest(table, BuildOptions { index: Some(index), ..build }).await?;
     Ok(())

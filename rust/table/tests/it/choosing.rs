@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexSpec, Table};
+use lakemark_table::{BuildOptions, ErrorKind, IndexInfo, IndexKind, IndexSpec, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use rand::rngs::StdRng;
@@ -192,7 +192,7 @@ async fn what_is_named_is_taken_and_predicted() {
     write_files(folder.path());
     let table = open(folder.path()).await;
     table.create_index(spec_with("id", "encoding", "binary"), false).await.unwrap();
-    table.create_index(IndexSpec { kind: "bitmap".into(), ..spec("city") }, false).await.unwrap();
+    table.create_index(IndexSpec { kind: Some(IndexKind::Bitmap), ..spec("city") }, false).await.unwrap();
     let bins = IndexSpec { name: Some("id_bins".into()), ..spec_with("id", "precision", "3") };
     table.create_index(bins, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();

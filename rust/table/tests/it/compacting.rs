@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lakemark_format::Encoding;
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, Snapshot, Table, TableOptions};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table, TableOptions};
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use tempfile::TempDir;
@@ -108,7 +108,7 @@ async fn a_merge_is_as_small_as_a_build_of_all_files() {
 #[tokio::test(flavor = "multi_thread")]
 async fn segments_grow_to_as_many_files_as_the_option_allows() {
     let spec = || IndexSpec {
-        kind: "key".to_owned(),
+        kind: Some(IndexKind::Key),
         columns: vec!["k".to_owned()],
         options: [("files_per_segment".to_owned(), "2".to_owned())].into(),
         ..IndexSpec::default()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Predicate, Reason};
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, Snapshot, Table};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, Snapshot, Table};
 use proptest::prelude::*;
 
 use crate::fixture::{certain, int_key, is_null, leaf, open, probe, spec, write};
@@ -212,7 +212,7 @@ async fn indexes_of_single_columns_keep_what_they_answer_better() {
 async fn an_index_that_knows_nothing_yet_takes_nothing_from_others() {
     let folder = folder();
     let (table, _) = marked(folder.path(), &["a", "b"]).await;
-    let spec = IndexSpec { kind: "summary".to_owned(), ..spec("c") };
+    let spec = IndexSpec { kind: Some(IndexKind::Summary), ..spec("c") };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     // Declared and not built: more columns, or the first one alone, and no file.
@@ -302,7 +302,7 @@ async fn declarations_that_make_no_sense_are_refused_in_words() {
     };
     let (kind, text) = refused(over(&["a", "b", "a"])).await;
     assert!(kind == ErrorKind::InvalidInput && text.contains("the column a stands in the index twice"), "{text}");
-    let (kind, text) = refused(IndexSpec { kind: "bitmap".to_owned(), ..over(&["a", "b"]) }).await;
+    let (kind, text) = refused(IndexSpec { kind: Some(IndexKind::Bitmap), ..over(&["a", "b"]) }).await;
     assert!(kind == ErrorKind::Unsupported && text.contains("is of the kind key, and bitmap was asked for"), "{text}");
     let (kind, text) = refused(over(&["a", "nowhere"])).await;
     assert!(kind == ErrorKind::NotFound && text.contains("there is no column nowhere"), "{text}");

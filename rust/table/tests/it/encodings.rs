@@ -4,7 +4,7 @@ use std::fs;
 
 use lakemark_format::Encoding;
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind, IndexSpec};
+use lakemark_table::{BuildOptions, ErrorKind, IndexKind, IndexSpec};
 
 use crate::fixture::{certain, folder, int_key, k_values, leaf, open, probe, spec_with, write};
 
@@ -17,9 +17,11 @@ fn rows(first: usize, pass: impl Fn(i32) -> bool) -> Vec<u32> {
 pub fn spec_as(column: &str, encoding: Encoding) -> IndexSpec {
     match encoding {
         Encoding::Binned => spec_with(column, "precision", "1"),
-        Encoding::Packed => IndexSpec { kind: "key".into(), columns: vec![column.into()], ..IndexSpec::default() },
-        Encoding::Filtered => IndexSpec { kind: "bloom_tree".into(), ..spec_with(column, "zone_rows", "32") },
-        Encoding::Sliced => IndexSpec { kind: "summary".into(), ..spec_with(column, "zone_rows", "32") },
+        Encoding::Packed => {
+            IndexSpec { kind: Some(IndexKind::Key), columns: vec![column.into()], ..IndexSpec::default() }
+        }
+        Encoding::Filtered => IndexSpec { kind: Some(IndexKind::BloomTree), ..spec_with(column, "zone_rows", "32") },
+        Encoding::Sliced => IndexSpec { kind: Some(IndexKind::Summary), ..spec_with(column, "zone_rows", "32") },
         encoding => spec_with(column, "encoding", encoding.name()),
     }
 }
@@ -61,7 +63,7 @@ async fn keys_of_many_files_share_a_segment_unless_told_otherwise() {
     let table = open(folder.path()).await;
     let key = |name: &str, options: &[(&str, &str)]| IndexSpec {
         name: Some(name.to_owned()),
-        kind: "key".to_owned(),
+        kind: Some(IndexKind::Key),
         columns: vec!["k".to_owned()],
         options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
     };

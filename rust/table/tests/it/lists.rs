@@ -11,7 +11,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use lakemark_format::Key;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Reason, Test};
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, ProbeOptions, Table};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, ProbeOptions, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::data_type::Int32Type;
 use parquet::file::metadata::KeyValue;
@@ -236,7 +236,7 @@ async fn what_lists_cannot_have_is_refused() {
         assert!(message.ends_with(&format!("encoding equality, and {given} was asked for; leave it out")), "{message}");
     }
     for kind in ["key", "bloom_tree", "summary"] {
-        let message = refused(IndexSpec { kind: kind.to_owned(), ..spec("tags") }).await;
+        let message = refused(IndexSpec { kind: IndexKind::from_name(kind), ..spec("tags") }).await;
         assert!(message.ends_with(&format!("encoding equality, and {kind} was asked for; leave it out")), "{message}");
     }
     let several = IndexSpec { columns: vec!["flat".to_owned(), "tags".to_owned()], ..IndexSpec::default() };

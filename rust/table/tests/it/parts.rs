@@ -10,8 +10,8 @@ use arrow::array::{ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
 use lakemark_index::{KeyRanges, Leaf, Predicate, Test};
 use lakemark_table::{
-    BuildOptions, Change, ColumnReadCost, FileProbe, GroupCounts, IndexSpec, Operation, ReadCost, Snapshot, Table,
-    WriteOptions,
+    BuildOptions, Change, ColumnReadCost, FileProbe, GroupCounts, IndexKind, IndexSpec, Operation, ReadCost, Snapshot,
+    Table, WriteOptions,
 };
 use parquet::arrow::ArrowWriter;
 
@@ -55,7 +55,7 @@ async fn indexed(folder: &Path, kind: &str, keys: Keys) -> Arc<Table> {
         put(&folder.join(format!("f{file}.parquet")), &rows(file * ROWS, keys));
     }
     let table = open(folder).await;
-    let spec = IndexSpec { columns: vec!["key".into()], kind: kind.into(), ..IndexSpec::default() };
+    let spec = IndexSpec { columns: vec!["key".into()], kind: IndexKind::from_name(kind), ..IndexSpec::default() };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     table
@@ -209,7 +209,7 @@ async fn nothing_is_told_alone_where_a_deletion_vector_hides_a_row() {
     });
     lake.commit(&files);
     let table = open(lake.root()).await;
-    let spec = IndexSpec { columns: vec!["key".into()], kind: "key".into(), ..IndexSpec::default() };
+    let spec = IndexSpec { columns: vec!["key".into()], kind: Some(IndexKind::Key), ..IndexSpec::default() };
     table.create_index(spec, false).await.unwrap();
     table.build(BuildOptions::default()).await.unwrap();
     let few = points(0..60);

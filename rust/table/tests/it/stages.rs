@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate};
-use lakemark_table::{BuildOptions, ColumnReadCost, FileProbe, IndexSpec, ProbeOptions, ReadCost};
+use lakemark_table::{BuildOptions, ColumnReadCost, FileProbe, IndexKind, IndexSpec, ProbeOptions, ReadCost};
 
 use crate::fixture::{certain, equals, int_key, k_values, leaf, open, probe, rows_of, spec_with, write};
 
@@ -29,7 +29,7 @@ async fn files_that_one_condition_rules_out_are_not_asked_about_the_others() {
     let table = open(folder.path()).await;
     for column in ["id", "k"] {
         let kind = if column == "id" { "key" } else { "bitmap" };
-        let spec = IndexSpec { kind: kind.to_owned(), ..spec_with(column, "files_per_segment", "1") };
+        let spec = IndexSpec { kind: IndexKind::from_name(kind), ..spec_with(column, "files_per_segment", "1") };
         table.create_index(spec, false).await.unwrap();
     }
     table.build(BuildOptions::default()).await.unwrap();

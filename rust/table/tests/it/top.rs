@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use lakemark_index::{KeyRanges, Predicate, Reason, Truth};
-use lakemark_table::{BuildOptions, FileProbe, IndexSpec, Probe, ProbeOptions, Snapshot, Table, TopKRequest};
+use lakemark_table::{
+    BuildOptions, FileProbe, IndexKind, IndexSpec, Probe, ProbeOptions, Snapshot, Table, TopKRequest,
+};
 
 use crate::fixture::{int_key, leaf, open, probe, spec, spec_with, write};
 
@@ -87,7 +89,7 @@ async fn the_first_rows_are_among_those_that_are_read() {
 async fn a_value_within_a_leaf_is_a_bound() {
     let folder = tempfile::tempdir().unwrap();
     let marked = unmarked(folder.path()).await;
-    let spec = IndexSpec { kind: "key".to_owned(), ..spec("k") };
+    let spec = IndexSpec { kind: Some(IndexKind::Key), ..spec("k") };
     marked.create_index(spec, false).await.unwrap();
     marked.build(BuildOptions::default()).await.unwrap();
     let snapshot = marked.snapshot().await.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use lakemark_index::KeyRanges;
-use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexSpec, ProbeOptions, Reason, Snapshot, Table};
+use lakemark_table::{BuildOptions, ErrorKind, FileProbe, IndexKind, IndexSpec, ProbeOptions, Reason, Snapshot, Table};
 use tempfile::TempDir;
 
 use crate::fixture::{certain, equals, folder, int_key, is_null, k_values, leaf, open, probe, write};
@@ -13,7 +13,7 @@ const KINDS: [&str; 2] = ["bloom_tree", "summary"];
 
 fn spec(kind: &str, column: &str, options: &[(&str, &str)]) -> IndexSpec {
     IndexSpec {
-        kind: kind.to_owned(),
+        kind: IndexKind::from_name(kind),
         columns: vec![column.to_owned()],
         options: options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         ..IndexSpec::default()

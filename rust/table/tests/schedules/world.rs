@@ -12,7 +12,7 @@ use arrow::datatypes::Int64Type;
 use futures::FutureExt;
 use lakemark_table::gate::enter;
 use lakemark_table::{
-    BuildOptions, Change, Error, ErrorKind, IndexSpec, MigrateOptions, Operation, RowSet, Snapshot, Table,
+    BuildOptions, Change, Error, ErrorKind, IndexKind, IndexSpec, MigrateOptions, Operation, RowSet, Snapshot, Table,
     TableOptions, VacuumOptions, WriteOptions,
 };
 use object_store::path::Path as ObjectPath;
@@ -391,7 +391,7 @@ impl Playing {
             Call::Compact => table.compact(one_thread()).await.map(drop)?,
             Call::Build => table.build(one_thread()).await.map(drop)?,
             Call::CreateIndex => {
-                let (name, kind) = (Some("more".to_owned()), "bitmap".to_owned());
+                let (name, kind) = (Some("more".to_owned()), Some(IndexKind::Bitmap));
                 let spec = IndexSpec { name, columns: vec!["s".to_owned()], kind, ..IndexSpec::default() };
                 table.create_index(spec, true).await.map(drop)?;
             }

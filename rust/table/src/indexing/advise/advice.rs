@@ -14,9 +14,10 @@ use super::queries::{QueryUse, WeighedCondition, standard};
 use super::report::{Advice, LayoutHint, Proposal, QueryGain};
 use super::sample::Sampler;
 use crate::error::Result;
+use crate::index_kind::IndexKind;
 use crate::report::IndexInfo;
 use crate::snapshot::{BaseTable, Snapshot};
-use crate::store::kind::{IndexKind, zones_with};
+use crate::store::kind::zones_with;
 use crate::values::fields::indexable;
 
 /// Rows of the pages that a hint suggests.
@@ -211,12 +212,13 @@ impl Advisor<'_> {
             let mark = CandidateIndex::of_keys(column, *bytes)?;
             let proposal = Proposal {
                 column: name.to_owned(),
-                kind: kind.name().to_owned(),
-                encoding: kind.encoding().name().to_owned(),
+                kind: *kind,
+                encoding: kind.encoding(),
                 reason: reason.clone(),
                 values: *values,
                 predicted_bytes: *bytes,
-                ..Proposal::default()
+                saved_bytes: 0,
+                queries: 0,
             };
             return Some((mark, proposal));
         }
@@ -224,8 +226,8 @@ impl Advisor<'_> {
         let mark = CandidateIndex::new(column, choice.encoding)?;
         let proposal = Proposal {
             column: name.to_owned(),
-            kind: IndexKind::Bitmap.name().to_owned(),
-            encoding: choice.encoding.name().to_owned(),
+            kind: IndexKind::Bitmap,
+            encoding: choice.encoding,
             reason: choice.reason,
             values: column.segments.values().round() as u64,
             predicted_bytes: mark.bytes(),

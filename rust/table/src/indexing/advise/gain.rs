@@ -16,7 +16,7 @@ use lakemark_index::bitmap::cost::{Sizes, sizes};
 
 use super::queries::{QueryUse, WeighedCondition};
 use super::sample::{SampledColumn, SampledSegments};
-use crate::store::kind::IndexKind;
+use crate::index_kind::IndexKind;
 
 /// What is known of a column.
 pub(super) struct ColumnProfile {

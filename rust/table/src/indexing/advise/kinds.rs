@@ -12,7 +12,7 @@ use lakemark_index::bitmap::cost::predicted_bytes;
 use lakemark_index::bitmap::cost::reads::QueryShape;
 
 use super::sample::{SampledColumn, SampledSegments, Sampler};
-use crate::store::kind::IndexKind;
+use crate::index_kind::IndexKind;
 
 /// From this part of distinct values on, a column is one of unique values.
 const UNIQUE: f64 = 0.9;

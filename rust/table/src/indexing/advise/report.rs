@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use lakemark_format::Encoding;
+use serde::{Serialize, Serializer};
+
+use crate::index_kind::IndexKind;
 
 /// Queries that are shown one by one in the text.
 const SHOWN: usize = 20;
@@ -31,14 +34,15 @@ pub struct Advice {
 }
 
 /// An index to build.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proposal {
     /// Its column.
     pub column: String,
     /// Its kind, as `--using` takes it.
-    pub kind: String,
+    pub kind: IndexKind,
     /// Its encoding.
-    pub encoding: String,
+    #[serde(serialize_with = "encoding_name")]
+    pub encoding: Encoding,
     /// Why this kind and encoding.
     pub reason: String,
     /// Distinct values of a segment, about; of the table if it is no bitmap.
@@ -49,6 +53,10 @@ pub struct Proposal {
     pub saved_bytes: u64,
     /// Queries that read less with it.
     pub queries: u64,
+}
+
+fn encoding_name<S: Serializer>(encoding: &Encoding, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(encoding.name())
 }
 
 /// Another layout of the data.
@@ -105,8 +113,8 @@ impl fmt::Display for Advice {
             let mark = |mark: &Proposal| {
                 vec![
                     mark.column.clone(),
-                    mark.kind.clone(),
-                    mark.encoding.clone(),
+                    mark.kind.name().to_owned(),
+                    mark.encoding.name().to_owned(),
                     mark.values.to_string(),
                     megabytes(mark.predicted_bytes),
                     megabytes(mark.saved_bytes),

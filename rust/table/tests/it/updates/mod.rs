@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
 use lakemark_table::{
-    BuildOptions, Change, ErrorKind, FileProbe, IndexSpec, MigrateOptions, Operation, ProbeOptions, Table,
+    BuildOptions, Change, ErrorKind, FileProbe, IndexKind, IndexSpec, MigrateOptions, Operation, ProbeOptions, Table,
     TableOptions, WriteOptions, Written,
 };
 
@@ -191,7 +191,10 @@ async fn law_3_rows_that_are_replaced_are_hidden_before_any_predicate() {
     let folder = folder();
     let table = keyed(folder.path()).await;
     table
-        .create_index(IndexSpec { columns: vec!["a".into()], kind: "bitmap".into(), ..IndexSpec::default() }, false)
+        .create_index(
+            IndexSpec { columns: vec!["a".into()], kind: Some(IndexKind::Bitmap), ..IndexSpec::default() },
+            false,
+        )
         .await
         .unwrap();
     table.build(BuildOptions::default()).await.unwrap();
